@@ -1,10 +1,10 @@
 """Build authentication and authorization of the REST API from the configuration."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from wsgiref.types import WSGIApplication
+from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 
@@ -12,9 +12,16 @@ from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.auth.headers import drop_identity_headers
 from nodetracker.api.auth.hosts import is_loopback
 from nodetracker.api.auth.identity import Authenticator
-from nodetracker.api.auth.layer import LoginFailures, authenticate
+from nodetracker.api.auth.layer import (
+    Application,
+    LoginFailures,
+    LoginGate,
+    authenticate,
+    leave_open,
+)
 from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.call import Sessions
+from nodetracker.api.context import Identity
 from nodetracker.api.layers import Layer
 from nodetracker.errors import ConfigError
 
@@ -26,18 +33,23 @@ _UNPROTECTED = (
 )
 
 
+Gate = Callable[[Application], Application]
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Who may use the API, and for what.
 
     Attributes:
         layer: makes requests carry the identity of their credentials.
+        gate: lets requests log in before they get a thread, where that may take long.
         failures: requests with wrong credentials.
         read_user_file_problem: returns why nobody can log in; None without a user file.
         sessions: opens the sessions of browsers, None if the strategy has none.
     """
 
     layer: Layer
+    gate: Gate
     authorizer: PolicyAuthorizer
     failures: LoginFailures
     read_user_file_problem: Callable[[], str | None] | None
@@ -49,17 +61,26 @@ class _Strategy:
     """A strategy of authentication, with the layer that it needs around it.
 
     Attributes:
+        layer: None = none.
+        identify_early: as `LoginGate.identify`, None where it does not take long.
         sessions: None where the browser itself asks for passwords, or none are needed.
     """
 
     authenticator: Authenticator
-    layer: Layer
+    layer: Layer | None = None
+    identify_early: Callable[[WSGIEnvironment], Awaitable[Identity]] | None = None
     read_user_file_problem: Callable[[], str | None] | None = None
     sessions: Sessions | None = None
 
 
-def build_access(conf: cfg.ConfigOpts) -> Access:
+def build_access(
+    conf: cfg.ConfigOpts, open_paths: frozenset[str], has_proxy: bool = False
+) -> Access:
     """Build what ``[api] auth_strategy`` and the policy files say.
+
+    Args:
+        open_paths: at which credentials are ignored.
+        has_proxy: whether proxies say the client's address.
 
     Raises:
         ConfigError: a value or a policy file is invalid, or a library is missing.
@@ -70,11 +91,27 @@ def build_access(conf: cfg.ConfigOpts) -> Access:
 
     def protect(application: WSGIApplication) -> WSGIApplication:
         authenticated = authenticate(application, strategy.authenticator, failures)
-        return drop_identity_headers(strategy.layer(authenticated))
+        if strategy.layer is not None:
+            authenticated = strategy.layer(authenticated)
+        layered = leave_open(application, authenticated, open_paths)
+        if strategy.sessions is not None:
+            layered = accept_session_cookie(layered, conf.api.public_url)
+        return drop_identity_headers(layered)
+
+    def put_gate(application: Application) -> Application:
+        identify = strategy.identify_early
+        if identify is None:
+            return application
+        return LoginGate(application, identify, open_paths, has_proxy)
 
     authorizer = PolicyAuthorizer(make_enforcer(conf))
     problem, sessions = strategy.read_user_file_problem, strategy.sessions
-    return Access(protect, authorizer, failures, problem, sessions)
+    return Access(protect, put_gate, authorizer, failures, problem, sessions)
+
+
+def accepts_insecure_power_actions(conf: cfg.ConfigOpts) -> bool:
+    """Return whether GETs of power actions are accepted without TLS."""
+    return bool(conf.api.auth_strategy != "http_basic" or conf.api.allow_insecure_power_actions)
 
 
 def _check_exposure(conf: cfg.ConfigOpts) -> None:
@@ -95,7 +132,7 @@ def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
         case "noauth":
             from nodetracker.api.auth.noauth import NoauthAuthenticator
 
-            return _Strategy(NoauthAuthenticator(conf.api.public_url), _no_layer)
+            return _Strategy(NoauthAuthenticator(conf.api.public_url))
         case "keystone":
             try:
                 from nodetracker.api.auth.keystone import KeystoneAuthenticator, validate_tokens
@@ -107,7 +144,7 @@ def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
                 ) from error
             return _Strategy(
                 KeystoneAuthenticator(),
-                lambda application: accept_session_cookie(validate_tokens(application, conf)),
+                lambda application: validate_tokens(application, conf),
                 sessions=KeystoneSessions(conf, failures),
             )
         case _:
@@ -115,8 +152,8 @@ def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
 
             path = Path(conf.api.http_basic_auth_user_file)
             basic = HttpBasicAuthenticator(path, conf.api.http_basic_admins)
-            return _Strategy(basic, _no_layer, lambda: basic.problem)
-
-
-def _no_layer(application: WSGIApplication) -> WSGIApplication:
-    return application
+            return _Strategy(
+                basic,
+                identify_early=basic.identify_early,
+                read_user_file_problem=lambda: basic.problem,
+            )

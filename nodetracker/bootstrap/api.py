@@ -13,15 +13,17 @@ from oslo_config import cfg
 from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
+from nodetracker.api.auth.layer import note_client_address
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import Layer, proxy_layer, request_id_layer
 from nodetracker.api.measuring import count_requests
+from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
 from nodetracker.api.watched_store import WatchedStore
-from nodetracker.bootstrap.access import build_access
+from nodetracker.bootstrap.access import Gate, accepts_insecure_power_actions, build_access
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.placement import build_unserved_removals
 from nodetracker.bootstrap.settings import (
@@ -29,13 +31,14 @@ from nodetracker.bootstrap.settings import (
     build_scheduler_settings,
     check_conductor_values,
 )
-from nodetracker.bootstrap.stores import build_store
-from nodetracker.bootstrap.values import build_database_settings, read_host_name
+from nodetracker.bootstrap.stores import build_purge, build_store
+from nodetracker.bootstrap.values import Problems, build_database_settings, read_host_name
 from nodetracker.claim_counter import ClaimCounter
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.errors import ConfigError, StoreError
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.row_purge import Watcher
 from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.model.health import Health
@@ -88,10 +91,16 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
             broker_error=_find_broker_error(parts),
         )
 
-    server = Server(_build_application(conf, parts, read_status), parts.settings)
+    application, gate = _build_application(conf, parts, read_status)
+    server = Server(application, parts.settings, gate=gate)
     service = ApiService(
         parts.settings, server, parts.store, membership, parts.notifier, database,
         build_unserved_removals(conf, parts.store),
+        build_purge(
+            conf,
+            parts.store,
+            Watcher(parts.settings.host, API_BINARY, parts.settings.service_down_time),
+        ),
     )  # fmt: skip
     return service, server
 
@@ -114,7 +123,7 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
             broker_error=_find_broker_error(parts),
         )
 
-    return _build_application(conf, parts, read_status)
+    return _build_application(conf, parts, read_status)[0]
 
 
 def build_own_server(
@@ -146,25 +155,28 @@ def build_own_server(
             broker_error=agent.broker_error,
         )
 
-    return Server(_build_application(conf, parts, read_status), settings)
+    application, gate = _build_application(conf, parts, read_status)
+    return Server(application, settings, gate=gate)
 
 
 def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
     """Return the settings of the service, with every value checked.
 
     Raises:
-        ConfigError: a value is malformed or contradicts another one.
+        ConfigError: values are malformed or contradict others; it names all of them.
     """
-    check_conductor_values(conf)
-    group = conf.api
+    group, problems = conf.api, Problems()
+    problems.collect(check_conductor_values, conf)
     if group.key_file and not group.cert_file:
-        raise ConfigError("[api] key_file: set, but cert_file is not")
+        problems.add("[api] key_file: set, but cert_file is not")
+    problems.raise_any()
     return ApiSettings(
         host=read_host_name(conf),
         listen=group.listen,
         port=group.port,
         threads=group.threads,
         public_url=group.public_url,
+        insecure_power_actions=accepts_insecure_power_actions(conf),
         cert_file=group.cert_file,
         key_file=group.key_file,
         max_limit=group.max_limit,
@@ -227,14 +239,15 @@ def _build_store(conf: cfg.ConfigOpts, broker: Broker, threads: int) -> Store:
 
 def _build_application(
     conf: cfg.ConfigOpts, parts: _Parts, read_process: Callable[[], ApiStatus]
-) -> WSGIApplication:
-    """Build the application.
+) -> tuple[WSGIApplication, Gate]:
+    """Build the application, and the gate in front of its threads.
 
     Args:
         read_process: returns what this process knows of its database, heartbeats and broker.
     """
     settings, store = parts.settings, parts.store
-    access = build_access(conf)
+    routes, has_proxy = list_routes(settings.open_metrics), _is_behind_proxy(conf)
+    access = build_access(conf, list_open_paths(routes), has_proxy)
     policy = build_admission_policy(conf)
     fleet = FleetCache(store, settings)
 
@@ -270,9 +283,11 @@ def _build_application(
         sessions=access.sessions,
     )
     counting: Layer = partial(count_requests, counter=parts.counters.requests)
-    proxies: tuple[Layer, ...] = (proxy_layer(conf),) if _is_behind_proxy(conf) else ()
-    layers = (counting, *proxies, request_id_layer, access.layer)
-    return build_application(backend, list_routes(settings.open_metrics), layers)
+    # Before the library's layer, which takes whatever a client says for its address.
+    noting: Layer = partial(note_client_address, has_proxy=has_proxy)
+    proxies: tuple[Layer, ...] = (proxy_layer(conf),) if has_proxy else ()
+    layers = (counting, noting, *proxies, request_id_layer, access.layer)
+    return build_application(backend, routes, layers), access.gate
 
 
 def _is_behind_proxy(conf: cfg.ConfigOpts) -> bool:

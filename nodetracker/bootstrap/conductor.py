@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import check_conductor_values
-from nodetracker.bootstrap.stores import require_database
+from nodetracker.bootstrap.stores import build_purge, require_database
 from nodetracker.bootstrap.values import build_database_settings, read_host_name
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
@@ -19,6 +19,7 @@ from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
 from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.row_purge import Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store
@@ -70,4 +71,5 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
         notifier,
         interval,
         conf.graceful_shutdown_timeout,
+        build_purge(conf, store, Watcher(host, CONDUCTOR_BINARY, conf.service_down_time)),
     )

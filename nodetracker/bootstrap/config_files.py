@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
@@ -64,6 +65,36 @@ def find_ignored(conf: cfg.ConfigOpts) -> Iterable[str]:
             unknown = [name for name in unknown if shared and name not in shared]
         for name in unknown:
             yield f"{path}: unknown option [{group}] {name} is ignored"
+
+
+def find_exposures(conf: cfg.ConfigOpts) -> Iterable[str]:
+    """Yield a line for each file whose mode lets everybody on this machine in."""
+    exposed: dict[Path, str] = {}
+    for path, group, options in _read_groups(conf):
+        for name, values in options.items():
+            if path not in exposed and _is_password(name, values[-1]) and _mode_of(path) & 0o004:
+                exposed[path] = f"[{group}] {name}"
+    for path, name in exposed.items():
+        yield f"{path}: has a password ({name}), and all users may read it; use mode 0640"
+    users = Path(conf.api.http_basic_auth_user_file)
+    if conf.api.auth_strategy == "http_basic" and _mode_of(users) & 0o002:
+        yield f"{users}: all users may write it, and so administer; use mode 0640"
+
+
+def _is_password(name: str, value: str) -> bool:
+    if "password" in name or "secret" in name:
+        return bool(value)
+    try:
+        return bool(urlsplit(value).password)
+    except ValueError:
+        return False
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 def _list_registered(conf: cfg.ConfigOpts) -> dict[str, set[str]]:

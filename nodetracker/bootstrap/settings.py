@@ -1,12 +1,13 @@
 """Build settings from the configuration, which only bootstrap and the commands read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 
 from nodetracker.accounting.liveness import explain_short_down_time
-from nodetracker.bootstrap.values import check_values, read_host_name, read_value
+from nodetracker.bootstrap.values import Problems, check_values, read_host_name, read_value
 from nodetracker.conf import scheduler
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
@@ -27,16 +28,19 @@ from nodetracker.settings import (
 from nodetracker.units import parse_page_size_kb
 
 _MOST_PAGES = 2**40
+_Entry = TypeVar("_Entry")
 
 
 def build_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     """Return the settings of the agent's core, with every value checked.
 
     Raises:
-        ConfigError: a value is malformed or contradicts another one.
+        ConfigError: values are malformed or contradict others; it names all of them.
     """
-    settings = read_settings(conf)
-    _check_down_time(conf)
+    problems = Problems()
+    settings = problems.collect(read_settings, conf)
+    problems.collect(_check_down_time, conf)
+    problems.raise_any()
     return settings
 
 
@@ -44,21 +48,24 @@ def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     """Return the settings even if an agent would not start with them.
 
     Raises:
-        ConfigError: a value is malformed.
+        ConfigError: values are malformed; it names all of them.
     """
-    check_values(conf)
+    problems = Problems()
+    problems.collect(check_values, conf)
+    host = problems.collect(read_host_name, conf)
+    policy = problems.collect(_build_policy, conf)
+    problems.raise_any()
     interval = conf.compute.update_resources_interval
     return AgentSettings(
-        host=read_host_name(conf),
+        host=host,
         state_path=conf.state_path,
-        policy=_build_policy(conf),
+        policy=policy,
         audit_interval=None if interval < 0 else interval or DEFAULT_AUDIT_INTERVAL,
         probe_timeout=conf.compute.probe_timeout,
         max_concurrent_audits=conf.compute.max_concurrent_audits,
         report_interval=conf.report_interval,
         service_down_time=conf.service_down_time,
         graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
-        claim_timeout=conf.compute.claim_timeout,
         is_packing_cells=conf.compute.packing_host_numa_cells_allocation_strategy,
     )
 
@@ -103,11 +110,12 @@ def check_conductor_values(conf: cfg.ConfigOpts) -> None:
     """Check every value that a conductor uses.
 
     Raises:
-        ConfigError: a value is malformed or contradicts another one.
+        ConfigError: values are malformed or contradict others; it names all of them.
     """
-    check_values(conf)
-    _check_down_time(conf)
-    read_host_name(conf)
+    problems = Problems()
+    for check in (check_values, _check_down_time, read_host_name):
+        problems.collect(check, conf)
+    problems.raise_any()
 
 
 def _check_down_time(conf: cfg.ConfigOpts) -> None:
@@ -120,38 +128,44 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
     # Only agents need it, and it needs yaml.
     from nodetracker.conf.provider_files import read_provider_files
 
-    group = conf.compute
-    shared = _cpu_set("cpu_shared_set", group.cpu_shared_set)
-    dedicated = _cpu_set("cpu_dedicated_set", group.cpu_dedicated_set)
+    group, problems = conf.compute, Problems()
+    shared = problems.collect(_read_cpu_set, group, "cpu_shared_set")
+    dedicated = problems.collect(_read_cpu_set, group, "cpu_dedicated_set")
     both = (shared or frozenset()) & (dedicated or frozenset())
     if both:
-        raise ConfigError(
-            f"[compute] cpu_shared_set and cpu_dedicated_set both contain {render_cpu_set(both)}"
-        )
+        text = f"[compute] cpu_shared_set and cpu_dedicated_set both contain {render_cpu_set(both)}"
+        problems.add(text)
+    pages = problems.collect(_read_entries, group, "reserved_huge_pages", _reserved_pages)
+    networks = problems.collect(_read_entries, group, "numa_network", _numa_network)
+    pci = problems.collect(_build_pci_policy, conf)
+    providers = problems.collect(lambda: read_provider_files(Path(group.provider_config_location)))
+    problems.raise_any()
     return Policy(
         reserved_cpus=group.reserved_host_cpus,
         reserved_memory_mb=group.reserved_host_memory_mb,
         reserved_disk_mb=group.reserved_host_disk_mb,
-        reserved_pages=tuple(_reserved_pages(entry) for entry in group.reserved_huge_pages or ()),
+        reserved_pages=pages,
         configured_ratios=_ratios(group, ""),
         initial_ratios=_ratios(group, "initial_"),
         cpu_shared_set=shared,
         cpu_dedicated_set=dedicated,
         held_fact_expiry=group.held_fact_expiry,
+        claim_timeout=group.claim_timeout,
         host_ip=conf.my_ip or read_own_address(),
-        pci=_build_pci_policy(conf),
-        providers=read_provider_files(Path(group.provider_config_location)),
-        numa_networks=dict(_numa_network(entry) for entry in group.numa_network or ()),
+        pci=pci,
+        providers=providers,
+        numa_networks=dict(networks),
     )
 
 
 def _build_pci_policy(conf: cfg.ConfigOpts) -> PciPolicy:
-    group = conf.pci
-    return PciPolicy(
-        specs=parse_device_specs(group.device_spec, group.report_in_placement),
-        aliases=parse_aliases(group.alias),
-        report_in_placement=group.report_in_placement,
+    group, problems = conf.pci, Problems()
+    specs = problems.collect(
+        lambda: parse_device_specs(group.device_spec, group.report_in_placement)
     )
+    aliases = problems.collect(lambda: parse_aliases(group.alias))
+    problems.raise_any()
+    return PciPolicy(specs, aliases, group.report_in_placement)
 
 
 def _ratios(group: cfg.ConfigOpts.GroupAttr, prefix: str) -> AllocationRatios:
@@ -159,7 +173,8 @@ def _ratios(group: cfg.ConfigOpts.GroupAttr, prefix: str) -> AllocationRatios:
     return AllocationRatios(*(group[name] for name in names))
 
 
-def _cpu_set(option: str, text: str | None) -> CpuSet | None:
+def _read_cpu_set(group: cfg.ConfigOpts.GroupAttr, option: str) -> CpuSet | None:
+    text = group[option]
     if text is None:
         return None
     try:
@@ -169,6 +184,16 @@ def _cpu_set(option: str, text: str | None) -> CpuSet | None:
     if not cpus:
         raise ConfigError(f"[compute] {option}: {text!r} contains no CPU")
     return cpus
+
+
+def _read_entries(
+    group: cfg.ConfigOpts.GroupAttr, option: str, parse: Callable[[Any], _Entry]
+) -> tuple[_Entry, ...]:
+    """Parse each value of an option; raises one error that names all invalid ones."""
+    problems = Problems()
+    entries = tuple(problems.collect(parse, value) for value in group[option] or ())
+    problems.raise_any()
+    return entries
 
 
 def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:

@@ -1,5 +1,6 @@
 """Build the store of a process: over its database, or over conductors."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from nodetracker.errors import ConfigError
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.bootstrap.broker import Broker
     from nodetracker.db.store import SqlStore
+    from nodetracker.fleet.row_purge import Watcher
     from nodetracker.ports import ReadingStore, Store
 
 
@@ -44,6 +46,20 @@ def build_reader(conf: cfg.ConfigOpts) -> "ReadingStore":
     from nodetracker.db.reader import open_reader
 
     return open_reader(build_database_settings(conf))
+
+
+def build_purge(
+    conf: cfg.ConfigOpts, store: "Store", watcher: "Watcher | None" = None
+) -> Callable[[], None] | None:
+    """Build what deletes old rows, None if nothing is to be deleted.
+
+    Args:
+        watcher: the process, unless it is the only one.
+    """
+    from nodetracker.fleet.row_purge import RowPurge
+
+    days = conf.database.released_claims_days, conf.database.history_days
+    return RowPurge(store, *days, watcher).run if any(days) else None
 
 
 def require_database(conf: cfg.ConfigOpts) -> None:

@@ -2,15 +2,20 @@
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from oslo_config import cfg
 
+from nodetracker.conf import database
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
 from nodetracker.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late, as not every program needs it
     from nodetracker.db.connection.engine import DatabaseSettings
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _LONGEST_NAME = 255
 # The library's message about an invalid value: its location and the reason.
@@ -19,11 +24,46 @@ _NOT_VALID = re.compile(
 )
 
 
+class Problems:
+    """Collects what is wrong with values, so that one error names all of them."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._unread: Exception | None = None
+
+    def collect(self, function: Callable[_P, _R], *positional: _P.args, **named: _P.kwargs) -> _R:
+        """Return a function's result; None, and keep its problems, if a value is invalid."""
+        try:
+            return function(*positional, **named)
+        except ConfigError as error:
+            self._texts += error.problems
+        except (cfg.Error, ValueError) as error:  # of a value that `check_values` names
+            self._unread = error
+        return cast("_R", None)
+
+    def add(self, text: str) -> None:
+        """Keep one more."""
+        self._texts.append(text)
+
+    def raise_any(self) -> None:
+        """End here if anything was wrong.
+
+        Raises:
+            ConfigError: it names everything.
+        """
+        if self._texts:
+            raise ConfigError(*self._texts)
+        if self._unread is not None:
+            raise self._unread
+
+
 def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
-    """Return the ``[database]`` group's values."""
+    """Return those of the ``[database]`` group's values that are the library's."""
     from nodetracker.db.connection.engine import DatabaseSettings
 
-    values = {name: read_value(conf, DATABASE_GROUP, name) for name in conf[DATABASE_GROUP]}
+    own = {option.dest for option in database.OPTIONS}
+    names = set(conf[DATABASE_GROUP]) - own
+    values = {name: read_value(conf, DATABASE_GROUP, name) for name in names}
     connection = values.pop("connection")
     if not connection:
         raise ConfigError("[database] connection: must not be empty")
@@ -34,10 +74,12 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     """Read every registered value once, as the library checks a value only when it is read.
 
     Raises:
-        ConfigError: a value is invalid for its option.
+        ConfigError: values are invalid for their options; it names all of them.
     """
+    problems = Problems()
     for group, name in list_registered(conf):
-        read_value(conf, group, name)
+        problems.collect(read_value, conf, group, name)
+    problems.raise_any()
 
 
 def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
@@ -59,7 +101,7 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
         problem = f"{match['reason']} ({match['where']})" if match else _one_line(str(error))
         raise ConfigError(f"[{group}] {name}: {problem}") from error
     if isinstance(value, float) and math.isnan(value):  # passes the library's bounds
-        raise ConfigError(f"[{group}] {name}: is not a number")
+        raise ConfigError(f"[{group}] {name}: not a number")
     return value
 
 

@@ -7,10 +7,15 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.api import build_api, build_api_settings
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.program import leave, run_program, start_logging, write_report
-from nodetracker.conf.opts import register_options, register_options_for_check
+from nodetracker.cmd.program import (
+    leave,
+    reload_configuration,
+    run_program,
+    start_logging,
+    write_report,
+)
+from nodetracker.conf.opts import register_options
 from nodetracker.daemon import Daemon
-from nodetracker.errors import ConfigError
 
 PROGRAM = "nodetracker-api"
 _DESCRIPTION = "The REST service: Nova's, Zun's and nodetracker's own resources over HTTP."
@@ -26,14 +31,8 @@ def _run(arguments: Sequence[str]) -> int:
         load_configuration(conf, arguments, PROGRAM, register=register, description=_DESCRIPTION)
 
     def reload() -> None:
-        candidate = cfg.ConfigOpts()
-        load(candidate, register_options_for_check)
-        build_api_settings(candidate)
-        server.reload_certificate()
-        try:
-            conf.mutate_config_files()  # only logging options may change
-        except cfg.Error as error:
-            raise ConfigError(" ".join(str(error).split())) from error
+        # Only logging options may change.
+        reload_configuration(conf, load, build_api_settings, [server.reload_certificate])
 
     conf = cfg.CONF
     load(conf, register_options)

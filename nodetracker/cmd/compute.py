@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.values import count_noun
 from nodetracker.bootstrap.agent import Agent, build_agent
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
@@ -14,6 +13,7 @@ from nodetracker.conf.opts import register_options
 from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.audit import AuditReport
+from nodetracker.rendering import count_noun
 
 PROGRAM = "nodetracker-compute"
 _DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their rows up to date."
@@ -48,7 +48,8 @@ def _run(arguments: Sequence[str]) -> int:
 def audit_once(agent: Agent) -> int:
     """Audit every node once and print a line for each; return the exit code.
 
-    Waits for the notifications and for what is reported to placement.
+    Waits for the notifications and for what is reported to placement. The host
+    is down afterwards, as after the end of any agent.
 
     Raises:
         RefusedError: another agent that is alive manages this host.
@@ -58,6 +59,7 @@ def audit_once(agent: Agent) -> int:
     try:
         return _audit_once(agent)
     finally:
+        agent.manager.report_end()
         if agent.notifier is not None:
             agent.notifier.flush()
 
@@ -68,7 +70,6 @@ def _audit_once(agent: Agent) -> int:
         report = agent.manager.update_available_resource(startup=True)
     except DuplicateAgentError as error:
         raise RefusedError(str(error)) from None
-    agent.manager.report_state()
     try:
         if agent.reporter is not None:
             agent.reporter.report_once()

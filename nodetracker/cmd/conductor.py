@@ -8,10 +8,15 @@ from oslo_config import cfg
 from nodetracker.bootstrap.conductor import build_conductor
 from nodetracker.bootstrap.settings import check_conductor_values
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.program import leave, run_program, start_logging, write_report
-from nodetracker.conf.opts import register_options, register_options_for_check
+from nodetracker.cmd.program import (
+    leave,
+    reload_configuration,
+    run_program,
+    start_logging,
+    write_report,
+)
+from nodetracker.conf.opts import register_options
 from nodetracker.daemon import Daemon
-from nodetracker.errors import ConfigError
 
 PROGRAM = "nodetracker-conductor"
 _DESCRIPTION = (
@@ -30,13 +35,7 @@ def _run(arguments: Sequence[str]) -> int:
         load_configuration(conf, arguments, PROGRAM, register=register, description=_DESCRIPTION)
 
     def reload() -> None:
-        candidate = cfg.ConfigOpts()
-        load(candidate, register_options_for_check)
-        check_conductor_values(candidate)
-        try:
-            conf.mutate_config_files()  # only logging options may change
-        except cfg.Error as error:
-            raise ConfigError(" ".join(str(error).split())) from error
+        reload_configuration(conf, load, check_conductor_values)  # only logging options may change
 
     conf = cfg.CONF
     load(conf, register_options)

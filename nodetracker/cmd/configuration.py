@@ -65,7 +65,7 @@ def load_configuration(
         raise ConfigError(_find_unreadable(files) or str(error)) from error
     for directory in conf.config_dir or ():
         if not Path(directory).is_dir():  # the library ignores it
-            raise ConfigError(f"--config-dir {directory}: is not a directory")
+            raise ConfigError(f"--config-dir {directory}: not a directory")
 
 
 @contextmanager

@@ -134,7 +134,7 @@ class FleetWatch:
             self._view, self._outage = found, None
 
     def _note_outage(self, reason: str) -> None:
-        since = self._outage.since if self._outage else time.strftime("%H:%M:%S")
+        since = self._outage.since if self._outage else time.strftime("%H:%M:%SZ", time.gmtime())
         self._outage = Outage(since, reason)
 
     def _read_all(self) -> None:

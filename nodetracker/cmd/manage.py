@@ -14,7 +14,7 @@ from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.errors import ErrorFormatter, RetryFilter, render_error
+from nodetracker.cmd.screen.errors import ErrorFormatter, render_error
 from nodetracker.cmd.screen.text import make_safe
 from nodetracker.cmd.streams import end_output, replace_closed_streams
 from nodetracker.daemon import EXIT_USAGE
@@ -78,7 +78,11 @@ class ManageApp(App):
 
     @cached_property
     def conf(self) -> "cfg.ConfigOpts":
-        """The configuration, read at first use.
+        """The configuration, read at first use; raises as `read_configuration`."""
+        return self.read_configuration(PROGRAM)
+
+    def read_configuration(self, program: str) -> "cfg.ConfigOpts":
+        """Read the configuration of a program: its files, or those of the command line.
 
         Raises:
             ConfigError: a file is missing or cannot be parsed.
@@ -91,7 +95,7 @@ class ManageApp(App):
         conf = cfg.CONF
         arguments = [f"--config-file={name}" for name in self.options.config_file]
         arguments += [f"--config-dir={name}" for name in self.options.config_dir]
-        load_configuration(conf, arguments, PROGRAM, register=register_command_options)
+        load_configuration(conf, arguments, program, register=register_command_options)
         return conf
 
     @cached_property
@@ -127,9 +131,11 @@ class ManageApp(App):
         read_value(self.conf, "DEFAULT", "transport_url")  # checked as by commands that write
         return build_reader(self.conf)
 
-    @cached_property
-    def sql_store(self) -> "SqlStore":
-        """The SQL store, for commands on the schema.
+    def open_sql_store(self, is_read_only: bool = False) -> "SqlStore":
+        """Return the SQL store, for commands on the schema.
+
+        Args:
+            is_read_only: for a command that only reads; no file is created.
 
         Raises:
             ConfigError: no database is configured on this host.
@@ -137,7 +143,7 @@ class ManageApp(App):
         from nodetracker.bootstrap.stores import build_sql_store, require_database
 
         require_database(self.conf)
-        return build_sql_store(self.conf)
+        return build_sql_store(self.conf, is_read_only)
 
     @cached_property
     def agents(self) -> "AgentDirectory":
@@ -171,16 +177,11 @@ class ManageApp(App):
         self.stdout, self.stderr = make_safe(self.stdout), make_safe(self.stderr)
 
     def configure_logging(self) -> None:
-        """Print errors as one line, on a terminal broken between words.
-
-        Without ``-v`` the attempts to reach the broker are printed once.
-        """
+        """Print errors as one line, on a terminal broken between words."""
         super().configure_logging()
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is self.stderr:
                 handler.setFormatter(ErrorFormatter(self.stderr))
-                if self.options.verbose_level <= self.DEFAULT_VERBOSE_LEVEL:
-                    handler.addFilter(RetryFilter())
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""

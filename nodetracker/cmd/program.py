@@ -87,17 +87,12 @@ def run_agent(
     """
 
     def reload() -> None:
-        # On a copy first, so that an invalid value is rejected before anything changes.
-        candidate = cfg.ConfigOpts()
-        load(candidate, register_options_for_check)
-        agent.check(build_settings(candidate))
-        _check_log_config(candidate.log_config_append)
-        for endpoint in endpoints:
-            endpoint.reload_certificate()
-        try:
-            conf.mutate_config_files()
-        except cfg.Error as error:
-            raise ConfigError(" ".join(str(error).split())) from error
+        reload_configuration(
+            conf,
+            load,
+            lambda candidate: agent.check(build_settings(candidate)),
+            [endpoint.reload_certificate for endpoint in endpoints],
+        )
         agent.reconfigure(build_settings(conf))
 
     daemon = Daemon(agent.service, reload, lambda: write_report(conf, program))
@@ -113,12 +108,41 @@ def run_agent(
             agent.notifier.flush()
 
 
-def _check_log_config(path: str | None) -> None:
+def reload_configuration(
+    conf: cfg.ConfigOpts,
+    load: Load,
+    check: Callable[[cfg.ConfigOpts], object],
+    reload_others: Sequence[Callable[[], None]] = (),
+) -> None:
+    """Read the options that may change again, unless a value is invalid.
+
+    Args:
+        load: reads the files into a copy first, so that nothing changes if one is invalid.
+        check: raises ConfigError for an invalid value of the copy.
+        reload_others: read other files again, each wholly or not at all.
+
+    Raises:
+        ConfigError: a value is invalid.
+    """
+    candidate = cfg.ConfigOpts()
+    load(candidate, register_options_for_check)
+    check(candidate)
+    check_log_config(candidate)
+    for reload in reload_others:
+        reload()
+    try:
+        conf.mutate_config_files()
+    except cfg.Error as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+def check_log_config(conf: cfg.ConfigOpts) -> None:
     """Check the logging library's configuration file before any value is changed.
 
     Raises:
         ConfigError: it cannot be read, or lacks a required section.
     """
+    path = conf.log_config_append
     if not path:
         return
     parser = configparser.RawConfigParser()

@@ -1,5 +1,6 @@
 """nodetracker-standalone: an agent on SQLite that needs no setup."""
 
+import logging
 import os
 import shutil
 import sys
@@ -14,6 +15,7 @@ from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.settings import build_settings
+from nodetracker.bootstrap.stores import build_purge
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.fleet_watch import FleetSource, make_fleet_source
@@ -31,8 +33,12 @@ from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.errors import ConfigError
+from nodetracker.fleet.row_purge import INTERVAL_SECONDS
+from nodetracker.loops import PeriodicLoop
 from nodetracker.model.audit import AuditReport
 from nodetracker.ports import AuditObserver
+
+LOG = logging.getLogger(__name__)
 
 PROGRAM = "nodetracker-standalone"
 _DESCRIPTION = (
@@ -41,6 +47,8 @@ _DESCRIPTION = (
     "Its state and its configuration file are in ~/.local/state/nodetracker."
 )
 CONFIGURATION_FILE = "nodetracker.conf"
+
+_PURGE = "[database]\nreleased_claims_days = 30\nhistory_days = 90\n"
 
 _COLUMNS = (
     Column("node", ("nodename",)),
@@ -103,6 +111,11 @@ def _run(arguments: Sequence[str]) -> int:
         f"Query it from another terminal: {name_manage()} --config-file {own_file} node list",
         flush=True,
     )
+    purge = build_purge(conf, agent.store)
+    if purge is not None:
+        loop = PeriodicLoop("purge", purge, INTERVAL_SECONDS, LOG.critical)
+        loop.start()
+        loop.wake()
     return leave(run_agent(conf, load, agent, PROGRAM, [PatientServer(server)]))
 
 
@@ -176,7 +189,7 @@ def _write_own_file(state_path: Path, host: str) -> Path:
     path = state_path / CONFIGURATION_FILE
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(f"[DEFAULT]\nhost = {host}\nstate_path = {state_path}\n")
+            file.write(f"[DEFAULT]\nhost = {host}\nstate_path = {state_path}\n\n{_PURGE}")
     except FileExistsError:
         pass  # an operator may have added options
     except OSError as error:

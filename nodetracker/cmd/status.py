@@ -32,10 +32,12 @@ from nodetracker.cmd.service_user import find_barrier
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.schema import revisions
-from nodetracker.errors import DriverUnavailableError, NodetrackerError
+from nodetracker.errors import DriverUnavailableError, NodetrackerError, StoreError
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.ports import Driver, FleetStore
+from nodetracker.ports import Driver, ReadingStore
 from nodetracker.settings import AgentSettings
 from nodetracker.workers import Task, WorkerPool
 
@@ -78,6 +80,7 @@ def _run(arguments: Sequence[str]) -> int:
     checks.host = HostReader(build_driver(conf, settings, build_probes(settings)), settings)
     checks.store = build_store(conf, is_read_only=True)
     checks.read_schema_differences = None
+    checks.purges_claims = not conf.conductor.use_local or conf.database.released_claims_days > 0
     if conf.conductor.use_local:
         database = build_sql_store(conf, is_read_only=True)
         checks.read_schema_differences = lambda: revisions.check(database.engine)
@@ -110,13 +113,15 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
     """The checks, in the order in which they are shown.
 
     The attributes are set once the configuration has been read.
-    `read_schema_differences` is None where conductors access the database.
+    `read_schema_differences` is None where conductors access the database, and
+    `purges_claims` is not known there.
     """
 
     host: "HostReader"
-    store: FleetStore
+    store: ReadingStore
     placement: "PlacementClient | None" = None
     read_schema_differences: Callable[[], Sequence[str]] | None
+    purges_claims: bool
 
     @_check
     def check_schema(self) -> Verdict:
@@ -125,6 +130,19 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
             self.store.now()  # the conductors answer; they check the schema themselves
             return Verdict()
         return readiness.evaluate_schema(self.read_schema_differences())
+
+    @_check
+    def check_old_claims(self) -> Verdict:
+        """Check whether the database keeps old claims that nothing deletes."""
+        if self.purges_claims:
+            return Verdict()
+        try:
+            page = self.store.list_claim_page(ClaimQuery(states=(ClaimState.RELEASED,), limit=1))
+        except StoreError:
+            return Verdict()  # the check of the schema names it
+        return readiness.evaluate_old_claims(
+            min((claim.updated_at for claim in page.items), default=None), page.now
+        )
 
     @_check
     def check_nodes(self) -> Verdict:
@@ -184,6 +202,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     _upgrade_checks = (
         ("Database schema", check_schema),
+        ("Old claims", check_old_claims),
         ("Nodes", check_nodes),
         ("Reserved resources", check_reserved),
         ("CPU sets", check_cpu_sets),

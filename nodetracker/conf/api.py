@@ -51,6 +51,13 @@ OPTIONS = (
         default=["admin"],
         help="Users of that file who administer; the others read.",
     ),
+    cfg.BoolOpt(
+        "allow_insecure_power_actions",
+        default=False,
+        help="Whether users of http_basic may use Nova's GET /os-hosts/HOST/reboot, shutdown and "
+        "startup without TLS. Browsers remember passwords, and over plain HTTP they do not say "
+        "which site's link they follow: any page can reboot a host.",
+    ),
     cfg.StrOpt(
         "cert_file",
         regex=ABSOLUTE_PATH,

@@ -57,7 +57,9 @@ OPTIONS = (
         default=600,
         min=1,
         max=LONGEST_SECONDS,
-        help="Seconds after which a held claim whose guest has not appeared may expire.",
+        help="Seconds after which a held claim whose guest has not appeared may expire. It is that "
+        "of the process that grants or renews the claim: set the same for agents, REST services "
+        "and commands.",
     ),
     cfg.IntOpt(
         "max_concurrent_audits",

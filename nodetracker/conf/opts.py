@@ -12,6 +12,7 @@ from nodetracker.conf import (
     api,
     compute,
     conductor,
+    database,
     default,
     host,
     metrics,
@@ -20,7 +21,7 @@ from nodetracker.conf import (
     scheduler,
 )
 
-DATABASE_GROUP = "database"
+DATABASE_GROUP = database.GROUP
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
 _QUIET_LIBRARIES = (
@@ -59,6 +60,7 @@ def _list_own() -> list[tuple[str, Sequence[cfg.Opt]]]:
         (host.GROUP, host.OPTIONS),
         (pci.GROUP, pci.OPTIONS),
         (conductor.GROUP, conductor.OPTIONS),
+        (database.GROUP, database.OPTIONS),
         (scheduler.GROUP, scheduler.OPTIONS),
         (placement.GROUP, placement.OPTIONS),
         (metrics.GROUP, metrics.OPTIONS),

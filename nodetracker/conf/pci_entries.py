@@ -53,15 +53,18 @@ def parse_device_specs(
         report_in_placement: whether one_time_use is allowed.
 
     Raises:
-        ConfigError: an entry is invalid; the message names the option, the
+        ConfigError: entries are invalid; it names the option, and of each the
             entry and the key.
     """
     specs = []
+    problems = []
     for text in texts:
         try:
             specs += [_parse_spec(entry, report_in_placement) for entry in _load_objects(text)]
         except _EntryError as error:
-            raise ConfigError(f"[pci] device_spec: {text.strip()}: {error}") from error
+            problems.append(f"[pci] device_spec: {text.strip()}: {error}")
+    if problems:
+        raise ConfigError(*problems)
     return tuple(specs)
 
 
@@ -72,16 +75,19 @@ def parse_aliases(texts: Iterable[str]) -> dict[str, Alias]:
         texts: each is a JSON object.
 
     Raises:
-        ConfigError: an entry is invalid; the message names the option, the
+        ConfigError: entries are invalid; it names the option, and of each the
             entry and the key.
     """
     aliases: dict[str, Alias] = {}
+    problems = []
     for text in texts:
         try:
             alias = _parse_alias(_load(text))
             aliases[alias.name] = _merge_alias(aliases.get(alias.name), alias)
         except _EntryError as error:
-            raise ConfigError(f"[pci] alias: {text.strip()}: {error}") from error
+            problems.append(f"[pci] alias: {text.strip()}: {error}")
+    if problems:
+        raise ConfigError(*problems)
     return aliases
 
 
@@ -89,7 +95,7 @@ def _load(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise _EntryError(f"is not valid JSON: {error}") from error
+        raise _EntryError(f"not valid JSON: {error}") from error
 
 
 def _load_objects(text: str) -> Iterator[Mapping[str, Any]]:

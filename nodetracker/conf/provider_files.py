@@ -23,8 +23,8 @@ def read_provider_files(directory: Path) -> tuple[ProviderConfig, ...]:
     """Read all files of a directory whose name ends in .yaml; a missing directory has none.
 
     Raises:
-        ConfigError: a file cannot be read or is malformed, or two entries identify
-            the same node; the message names file, provider and key.
+        ConfigError: files cannot be read or are malformed, or two entries identify
+            the same node; it names all of them, with provider and key.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.suffix == ".yaml")
@@ -33,7 +33,16 @@ def read_provider_files(directory: Path) -> tuple[ProviderConfig, ...]:
     except OSError as error:
         reason = render_file_error(error)
         raise ConfigError(f"[compute] provider_config_location: {directory}: {reason}") from error
-    return _require_unique(entry for path in paths for entry in _read_file(path))
+    entries: list[ProviderConfig] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            entries += _read_file(path)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
+    return _require_unique(entries)
 
 
 def _read_file(path: Path) -> tuple[ProviderConfig, ...]:
@@ -56,7 +65,7 @@ def parse_provider_file(text: str, source: str) -> tuple[ProviderConfig, ...]:
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
     except Exception as error:  # PyYAML 6.0 raises many types for scalars, as of "2026-99-99"
-        raise ConfigError(f"{source}: is not valid YAML: {_describe(error)}") from error
+        raise ConfigError(f"{source}: not valid YAML: {_describe(error)}") from error
     _check(document, schemas.DOCUMENT, source)
     return tuple(
         _parse_entry(entry, source, f"providers[{number}]")

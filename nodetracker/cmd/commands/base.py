@@ -16,6 +16,7 @@ from nodetracker.cmd.screen.output import Screen
 from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.identifier import parse_uuid
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.rendering import render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
     from nodetracker.ports import (
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # imported late: few commands need them
     from nodetracker.scheduler.scheduler import Scheduler
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+MOST_DIGITS = 20
 
 
 class StoreCommand:
@@ -117,6 +120,17 @@ class ListCommand(StoreCommand, Lister):
         """Return the formats; cliff's own loading reads the metadata of all packages."""
         return make_list_formats(self.layout, lambda: self.reader.now())
 
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Write the list; for an empty one, whether the host that it was filtered by exists."""
+        if not data:
+            self.report_unknown_host(getattr(parsed_args, "host", None))
+        return int(super().produce_output(parsed_args, column_names, data))
+
+    def report_unknown_host(self, host: str | None) -> None:
+        """Print a line on stderr if a host has neither a service nor a node."""
+        if host and not self.reader.list_services(host) and not self.reader.list_nodes(host):
+            self.app.stderr.write(f"no such host: {host}\n")
+
 
 class ShowCommand(StoreCommand, ShowOne):
     """Base of commands that show one object.
@@ -190,3 +204,16 @@ def uuid_argument(text: str) -> str:
 def columns_of(rows: list[dict[str, Any]], names: tuple[str, ...]) -> tuple[Any, Any]:
     """Return rows in cliff's format: the column names, and a tuple per row."""
     return names, [tuple(row[name] for name in names) for row in rows]
+
+
+def parse_limit(text: str) -> int:
+    """Parse a positive integer.
+
+    Raises:
+        ArgumentTypeError: the text has another format.
+    """
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"invalid value {render_value(text)}: expected a positive integer"
+        )
+    return int(text)

@@ -7,8 +7,10 @@ from typing import Any
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.candidates import render_candidate
 from nodetracker.cmd.commands.base import (
+    MOST_DIGITS,
     ListCommand,
     columns_of,
+    parse_limit,
 )
 from nodetracker.cmd.screen.candidates import draw_candidates
 from nodetracker.errors import RequestError
@@ -17,7 +19,6 @@ from nodetracker.rendering import render_value
 from nodetracker.scheduler.refusals import refuse
 
 COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
-_MOST_DIGITS = 20
 
 
 class ListCandidates(ListCommand):
@@ -92,21 +93,8 @@ def parse_resource(text: str) -> tuple[str, int]:
         ArgumentTypeError: the text has another format.
     """
     name, _, amount = text.partition("=")
-    if not name or not amount.isdecimal() or len(amount) > _MOST_DIGITS:
+    if not name or not amount.isdecimal() or len(amount) > MOST_DIGITS:
         raise argparse.ArgumentTypeError(
             f"invalid value {render_value(text)}: expected CLASS=AMOUNT such as VCPU=2"
         )
     return name, int(amount)
-
-
-def parse_limit(text: str) -> int:
-    """Parse a positive integer.
-
-    Raises:
-        ArgumentTypeError: the text has another format.
-    """
-    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"invalid value {render_value(text)}: expected a positive integer"
-        )
-    return int(text)

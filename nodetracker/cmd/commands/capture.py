@@ -11,6 +11,7 @@ from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
+from nodetracker.rendering import count_noun
 
 
 class CaptureHost(StoreCommand, Command):
@@ -39,7 +40,8 @@ class CaptureHost(StoreCommand, Command):
             capture = capture_machine(build_roots(self.app.conf), progress.report)
             progress.report(0, 0, f"writing {path}")
             size = write_archive(capture, path, parsed_args.force, time.time())
-        amounts = f"{len(capture.files)} files and {len(capture.links)} links"
-        stdout.write(f"{path}: {amounts} in the folder {folder}, {size} bytes\n")
+        files = count_noun(len(capture.files), "file")
+        links = count_noun(len(capture.links), "link")
+        stdout.write(f"{path}: {files} and {links} in the folder {folder}, {size} bytes\n")
         for name, reason in sorted(capture.unreadable.items()):
             stdout.write(f"not readable, left out: {name}: {reason}\n")

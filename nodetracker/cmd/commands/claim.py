@@ -29,7 +29,7 @@ from nodetracker.schemas.json_reader import parse_json
 
 COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
-    "expires_at", "reason",
+    "expires_at", "reason", "pcpus", "resources", "devices",
 )  # fmt: skip
 
 
@@ -103,7 +103,9 @@ class ListClaims(ListCommand):
         Column("host", ("host",), Kind.FLEXIBLE),
         Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
         Column("cpu", ("vcpus",), Kind.NUMBER, 1),
+        Column("pcpu", ("pcpus",), Kind.COUNT, 1),
         Column("memory", ("memory_mb",), Kind.MIB, 1),
+        Column("further", ("resources", "devices"), Kind.FURTHER, 2, least=12),
         Column("disk", ("disk_gb",), Kind.GIB, 5),
         Column("expires", ("expires_at",), Kind.MOMENT, 2, is_deadline=True),
         Column("reason", ("reason",), Kind.TEXT, 6),

@@ -1,6 +1,7 @@
 """config sample, check."""
 
 import argparse
+from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from cliff.command import Command
@@ -8,13 +9,21 @@ from oslo_config import cfg, generator
 
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.broker import Broker, list_messaging_options
-from nodetracker.bootstrap.config_files import find_problems
+from nodetracker.bootstrap.config_files import find_exposures, find_problems
 from nodetracker.bootstrap.placement import build_placement_client
-from nodetracker.bootstrap.settings import build_settings
-from nodetracker.bootstrap.stores import build_store
+from nodetracker.bootstrap.settings import build_settings, check_conductor_values
+from nodetracker.bootstrap.stores import build_store, require_database
+from nodetracker.bootstrap.values import Problems, read_value
 from nodetracker.cmd.commands.base import StoreCommand
-from nodetracker.conf.opts import register_driver_options
+from nodetracker.cmd.program import check_log_config
+from nodetracker.cmd.screen.errors import draw_error
+from nodetracker.conf.opts import DATABASE_GROUP, register_driver_options
+from nodetracker.daemon import EXIT_CONFIG, EXIT_DONE
 from nodetracker.errors import ConfigError
+from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.settings import AgentSettings, Policy
+
+_Check = Callable[[cfg.ConfigOpts], object]
 
 SAMPLE_NAMESPACES = (
     "nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports",
@@ -45,27 +54,100 @@ class ShowSample(StoreCommand, Command):
 
 
 class CheckConfig(StoreCommand, Command):
-    """Check the configuration: files, option names, values and their consistency."""
+    """Check the configuration: files, option names, values and their consistency.
 
-    example = "config check"
+    Prints a line for each problem. With a program, its files are read (that is also
+    /etc/nodetracker/PROGRAM.conf) and only what it uses is checked.
+    """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    example = "config check nodetracker-api"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the program."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "program",
+            nargs="?",
+            choices=sorted(_CHECKS),
+            help="Whose configuration is checked; by default that of an agent and a REST service.",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Report all problems together, or that the configuration is valid."""
-        conf = self.app.conf
+        program = parsed_args.program
+        conf = self.app.conf if program is None else self.app.read_configuration(program)
         register_driver_options(conf)
+        collected = Problems()
+        for check in _CHECKS_OF_BOTH if program is None else _CHECKS[program]:
+            collected.collect(check, conf)
         problems = list(find_problems(conf))
         try:
-            settings = build_settings(conf)
-            broker = Broker(conf)
-            if broker.is_configured:
-                broker.connect()
-            build_driver(conf, settings, build_probes(settings))
-            build_store(conf, broker=broker)
-            if conf.placement.enabled:
-                build_placement_client(conf)
+            collected.raise_any()
         except ConfigError as error:
-            problems.append(str(error))
+            problems += error.problems
+        for problem in dict.fromkeys(problems):  # several checks may name one value
+            self.app.stderr.write(f"{draw_error(problem, self.app.stderr)}\n")
         if problems:
-            raise ConfigError("; ".join(problems))
+            return EXIT_CONFIG
+        for exposure in find_exposures(conf):
+            self.app.stderr.write(f"warning: {exposure}\n")
         files = ", ".join(conf.config_file) or "no file, defaults only"
         self.app.stdout.write(f"the configuration is valid ({files})\n")
+        return EXIT_DONE
+
+
+def _check_driver(conf: cfg.ConfigOpts) -> None:
+    try:
+        settings = build_settings(conf)
+    except (ConfigError, cfg.Error):  # which a check of its own names
+        settings = AgentSettings("", "", Policy())
+    build_driver(conf, settings, build_probes(settings))
+
+
+def _check_broker(conf: cfg.ConfigOpts) -> None:
+    broker = Broker(conf)
+    if broker.is_configured:
+        broker.connect()
+    if not conf.conductor.use_local:
+        build_store(conf, broker=broker)
+
+
+def _check_database(conf: cfg.ConfigOpts) -> None:
+    from nodetracker.db.connection.engine import DatabaseSettings
+    from nodetracker.db.store import open_store
+
+    if conf.conductor.use_local:  # without the other options, which are checked by themselves
+        open_store(DatabaseSettings(read_value(conf, DATABASE_GROUP, "connection")))
+
+
+def _check_placement(conf: cfg.ConfigOpts) -> None:
+    if conf.placement.enabled:
+        build_placement_client(conf)
+
+
+def _check_api(conf: cfg.ConfigOpts) -> None:
+    from nodetracker.bootstrap.api import build_api_settings
+
+    build_api_settings(conf)
+
+
+def _check_access(conf: cfg.ConfigOpts) -> None:
+    from nodetracker.api.server import load_tls
+    from nodetracker.bootstrap.access import build_access
+    from nodetracker.bootstrap.api import build_api_settings
+
+    settings = build_api_settings(conf)
+    if settings.cert_file is not None:
+        load_tls(settings)
+    build_access(conf, open_paths=frozenset())
+
+
+_COMMON: tuple[_Check, ...] = (check_log_config, _check_broker, _check_database)
+_AGENT: tuple[_Check, ...] = (build_settings, _check_driver, _check_placement)
+_CHECKS: dict[str, tuple[_Check, ...]] = {
+    COMPUTE_BINARY: (*_AGENT, *_COMMON),
+    API_BINARY: (_check_api, _check_access, *_COMMON),
+    CONDUCTOR_BINARY: (check_conductor_values, require_database, *_COMMON),
+}
+_CHECKS_OF_BOTH = (*_AGENT, _check_api, *_COMMON)

@@ -1,6 +1,7 @@
 """db sync, version, check, purge."""
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,41 +12,99 @@ from cliff.command import Command
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
-from nodetracker.errors import NotFoundError, SchemaError
+from nodetracker.errors import NotFoundError, RefusedError, SchemaError
+from nodetracker.rendering import count_noun
 
 if TYPE_CHECKING:
+    from nodetracker.db.store import SqlStore
     from nodetracker.ports import OperatorStore
 
 Report = Callable[[float, float, str], None]
 """Receives how many steps of how many are done, and what is done now."""
 
+_SHOWN = 5
+"""Services that a message names."""
+
 _PURGE_STEPS = (3650, 1825, 1095, 730, 365, 180, 90, 60, 30, 14, 7, 1)
 
 
 class SyncSchema(StoreCommand, Command):
-    """Migrate the database's schema to this version, or to a given revision."""
+    """Migrate the database's schema to this version, or to a given revision.
+
+    An interrupted migration is completed. A downgrade deletes the tables and columns that
+    the older revision lacks; it lists them and asks first, and is refused while services run.
+    """
 
     example = "db sync"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the revision."""
+        """Add the revision, and what a downgrade needs."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "revision",
             nargs="?",
-            default="head",
+            default=revisions.HEAD,
             help="Revision to migrate to, up or down; 'base' drops all tables. Default: newest.",
         )
+        parser.add_argument("--yes", action="store_true", help="Downgrade without asking.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Print what would be done; change nothing."
+        )
+        self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Migrate, and print the revisions before and after."""
-        before = revisions.version(self.app.sql_store.engine)
+        revision = parsed_args.revision
+        store = self.app.open_sql_store(is_read_only=parsed_args.dry_run)
+        plan = revisions.make_plan(store.engine, revision)
+        if parsed_args.dry_run:
+            self._print_plan(plan)
+            return
+        if plan.is_downgrade or plan.deletions:
+            self._check_is_unused(store)
+            self._confirm(plan, parsed_args.yes)
         with show_progress("migrating the schema", self.app.stderr) as progress:
-            engine = self.app.sql_store.engine
-            revisions.sync(engine, parsed_args.revision, progress.report)
-        after = revisions.version(self.app.sql_store.engine)
-        self.app.stdout.write(f"schema: {before or 'none'} -> {after or 'none'}\n")
+            revisions.sync(store.engine, revision, progress.report)
+        self.app.stdout.write(f"schema: {plan.before or 'none'} -> {plan.after or 'none'}\n")
+
+    def _print_plan(self, plan: revisions.Plan) -> None:
+        lines = [f"schema: {plan.before or 'none'} -> {plan.after or 'none'}", *plan.steps]
+        lines += [f"deletes: {line}" for line in plan.deletions]
+        self.app.stdout.write("".join(f"{line}\n" for line in lines))
+
+    def _check_is_unused(self, store: "SqlStore") -> None:
+        """Check that no service runs, as each may need what a downgrade deletes.
+
+        Raises:
+            RefusedError: some do.
+        """
+        live = revisions.list_live_services(store.engine, self.service_down_time)
+        if live:
+            more = f" and {len(live) - _SHOWN} more" if len(live) > _SHOWN else ""
+            raise RefusedError(
+                f"{count_noun(len(live), 'running service')} may need the newer schema: "
+                f"{', '.join(live[:_SHOWN])}{more}; stop them first"
+            )
+
+    def _confirm(self, plan: revisions.Plan, is_confirmed: bool) -> None:
+        """Print what is deleted, and ask on a terminal.
+
+        Raises:
+            RefusedError: the answer is not yes.
+        """
+        before, after, err = plan.before or "none", plan.after or "none", self.app.stderr
+        err.write(f"The downgrade {before} -> {after} deletes:\n")
+        for line in plan.deletions or ("no table and no column",):
+            err.write(f"  {line}\n")
+        if is_confirmed:
+            return
+        if not sys.stdin.isatty():
+            self.parser.error("a downgrade requires --yes without a terminal")
+        err.write("Downgrade? [y/N] ")
+        err.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise RefusedError("not confirmed; nothing was changed")
 
 
 class ShowSchemaVersion(StoreCommand, Command):
@@ -55,7 +114,7 @@ class ShowSchemaVersion(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print the revision."""
-        revision = revisions.version(self.app.sql_store.engine)
+        revision = revisions.version(self.app.open_sql_store(is_read_only=True).engine)
         if revision is None:
             raise NotFoundError("the database has no schema: run nodetracker-manage db sync")
         self.app.stdout.write(f"{revision}\n")
@@ -68,7 +127,7 @@ class CheckSchema(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Report all differences, or that the schema is as expected."""
-        differences = revisions.check(self.app.sql_store.engine)
+        differences = revisions.check(self.app.open_sql_store(is_read_only=True).engine)
         if differences:
             raise SchemaError("; ".join(differences))
         self.app.stdout.write("the schema is as expected\n")

@@ -33,8 +33,7 @@ class DescribeNode(ShowCommand):
             return int(super().run(parsed_args))
         described = self._read(parsed_args)
         node = described.record
-        oldest = min((entry.at for entry in described.changes), default=None)
-        query = HistoryQuery(host=node.host, nodename=node.nodename, since=oldest)
+        query = HistoryQuery(host=node.host, nodename=node.nodename)
         changes = described.changes[::-1]
         names = collect_names([*read_older(self.reader, query, changes), *changes])
         screen = self.find_screen(parsed_args)

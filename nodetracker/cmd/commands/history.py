@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodetracker.accounting.reports.changes import collect_names, find_unnamed
 from nodetracker.accounting.reports.history import render_history_entry
-from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_time
+from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_limit, parse_time
 from nodetracker.cmd.commands.node import add_node_arguments
 from nodetracker.cmd.screen.history import draw_history
 from nodetracker.fleet.pages import read_items
@@ -19,13 +19,15 @@ if TYPE_CHECKING:  # imports more than this command needs
     from nodetracker.ports import ReadingStore
 
 COLUMNS = ("at", "host", "nodename", "what", "diff")
+DEFAULT_LIMIT = 1000
 _MOST_OLDER = 1000
 
 
 class NodeHistory(ListCommand):
     """Show what changed on a host's nodes, a line for each thing, the newest last.
 
-    Times are in UTC. --long shows the columns of the history instead.
+    The newest of them, as many as --limit says. Times are in UTC. --long shows
+    the columns of the history instead.
     """
 
     example = "node history compute-1 --since 12h"
@@ -39,6 +41,13 @@ class NodeHistory(ListCommand):
                 metavar="TIME",
                 help=f"Only changes {which} a time (ISO 8601, UTC) or an age such as 90m, 12h, 7d.",
             )
+        parser.add_argument(
+            "--limit",
+            type=parse_limit,
+            metavar="N",
+            default=DEFAULT_LIMIT,
+            help=f"Maximum number of entries, by default {DEFAULT_LIMIT}; the newest are shown.",
+        )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -46,7 +55,9 @@ class NodeHistory(ListCommand):
         if parsed_args.formatter != "table" or parsed_args.columns or parsed_args.long:
             return int(super().run(parsed_args))
         query = self._make_query(parsed_args)
-        entries = self._read(query)
+        entries = self._read(query, parsed_args.limit)
+        if not entries:
+            self.report_unknown_host(parsed_args.host)
         names = collect_names([*read_older(self.reader, query, entries), *entries])
         screen = self.find_screen(parsed_args)
         screen.show(draw_history(entries, names, self.reader.now(), screen.terminal))
@@ -54,8 +65,8 @@ class NodeHistory(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the history."""
-        rows = [render_history_entry(entry) for entry in self._read(self._make_query(parsed_args))]
-        return columns_of(rows, COLUMNS)
+        entries = self._read(self._make_query(parsed_args), parsed_args.limit)
+        return columns_of([render_history_entry(entry) for entry in entries], COLUMNS)
 
     def _make_query(self, parsed_args: argparse.Namespace) -> HistoryQuery:
         since, until = (
@@ -66,16 +77,22 @@ class NodeHistory(ListCommand):
             host=parsed_args.host, nodename=parsed_args.nodename, since=since, until=until
         )
 
-    def _read(self, query: HistoryQuery) -> list[HistoryEntry]:
-        """Return the entries, oldest first."""
-        return list(read_items(self.reader.list_history_page, query))[::-1]
+    def _read(self, query: HistoryQuery, limit: int) -> list[HistoryEntry]:
+        """Return the newest entries, oldest first; print a line on stderr if there are others."""
+        found = list(islice(read_items(self.reader.list_history_page, query), limit + 1))
+        if len(found) > limit:
+            self.app.stderr.write(
+                f"only the newest {limit} entries are shown; see more with --limit, or older ones "
+                f"with --until {found[limit - 1].at:%Y-%m-%dT%H:%M:%SZ}\n"
+            )
+        return found[:limit][::-1]
 
 
 def read_older(
     store: "ReadingStore", query: HistoryQuery, entries: Sequence[HistoryEntry]
 ) -> list[HistoryEntry]:
     """Return earlier entries that name the guests of these, oldest first; [] if not needed."""
-    if query.since is None or not find_unnamed(entries, collect_names(entries)):
+    if not find_unnamed(entries, collect_names(entries)):
         return []
-    older = replace(query, since=None, until=query.since)
+    older = replace(query, since=None, until=entries[0].at)
     return list(islice(read_items(store.list_history_page, older), _MOST_OLDER))[::-1]

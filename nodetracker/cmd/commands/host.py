@@ -13,7 +13,6 @@ from nodetracker.accounting.reports.summary import (
     as_row,
     status_of,
 )
-from nodetracker.accounting.reports.values import count_noun
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import (
     ListCommand,
@@ -30,6 +29,7 @@ from nodetracker.errors import ConfigError, ConflictError, RefusedError
 from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS
+from nodetracker.rendering import count_noun
 
 
 class ListHosts(ListCommand):

@@ -180,6 +180,7 @@ class DeleteNode(StoreCommand, Command):
         service = find_agent(self.store, host)
         check_node_is_deletable(service, host, nodename, self.store.now(), self.service_down_time)
         self.store.delete_node(host, nodename)
+        self.app.stdout.write(f"node {nodename} of host {host} deleted\n")
 
 
 def find_agent(store: "FleetStore", host: str) -> ServiceRecord | None:

@@ -19,7 +19,6 @@ from nodetracker.accounting.placement.rendering import (
     render_provider,
 )
 from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
-from nodetracker.accounting.reports.values import count_noun
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
@@ -30,6 +29,7 @@ from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.removal import RemovalQuery
+from nodetracker.rendering import count_noun
 
 _AUDIT_COLUMNS = ("host", "nodename", "provider", "what", "expected", "found")
 _HEAL_COLUMNS = ("host", "nodename", "provider", "what", "result")

@@ -20,8 +20,8 @@ from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.errors import NotFoundError, RefusedError
-from nodetracker.model.service import CONDUCTOR_BINARY, ServiceChange
-from nodetracker.rendering import render_time
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.rendering import count_noun, render_time
 
 _COLUMNS = (
     "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
@@ -179,21 +179,26 @@ class DeleteService(StoreCommand, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete the services, unless they sent a heartbeat recently."""
-        hosts, errors = parsed_args.hosts, []
+        hosts, lines, errors = parsed_args.hosts, [], []
         with show_progress("deleting services", self.app.stderr) as progress:
             for number, host in enumerate(hosts):
                 progress.report(number, len(hosts), host)
                 try:
-                    self._delete(host, parsed_args.binary)
+                    lines.append(self._delete(host, parsed_args.binary))
                 except (NotFoundError, RefusedError) as error:
                     errors.append(error)
+        self.app.stdout.write("".join(lines))
         if errors and len(hosts) == 1:
             raise errors[0]
         for found in errors:
             self.app.stderr.write(f"{draw_error(found, self.app.stderr)}\n")
         if errors:
-            raise RefusedError(f"{len(errors)} of {len(hosts)} services were not deleted")
+            raise RefusedError(f"{len(errors)} of {count_noun(len(hosts), 'service')} not deleted")
 
-    def _delete(self, host: str, binary: str) -> None:
+    def _delete(self, host: str, binary: str) -> str:
+        """Delete one service; return the line that says what was deleted."""
+        nodes = self.store.list_nodes(host) if binary == COMPUTE_BINARY else []
         self.store.delete_service(host, binary, self.service_down_time)
         delete_queues(self.app, host, binary)
+        more = f", with {count_noun(len(nodes), 'node')}" if nodes else ""
+        return f"service {binary} of host {host} deleted{more}\n"

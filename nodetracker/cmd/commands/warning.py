@@ -17,12 +17,16 @@ from nodetracker.model.warning import WarningKind, WarningRecord
 
 _COLUMNS = (
     "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
-    "resolved_at",
+    "resolved_at", "earlier",
 )  # fmt: skip
 
 
 class ListWarnings(ListCommand):
-    """List active warnings; they resolve when their cause ends."""
+    """List active warnings; they resolve when their cause ends.
+
+    "since" and "count" are those of the present one; "earlier" is how often it was
+    raised and resolved before.
+    """
 
     example = "warning list --all"
 
@@ -35,6 +39,7 @@ class ListWarnings(ListCommand):
         Column("since", ("first_seen",), Kind.MOMENT, 3),
         Column("last", ("last_seen",), Kind.MOMENT, 5),
         Column("count", ("count",), Kind.NUMBER, 6),
+        Column("earlier", ("earlier",), Kind.NUMBER, 4),
         Column("resolved", ("resolved_at",), Kind.MOMENT, 1),
     )
 
@@ -46,7 +51,7 @@ class ListWarnings(ListCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the warnings, ordered by the time they were first seen."""
+        """Read the warnings, ordered by the time since when they are raised."""
         rows = [
             render_warning(record)
             for record in self._list_warnings(parsed_args.host, parsed_args.all)

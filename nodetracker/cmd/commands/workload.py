@@ -27,7 +27,7 @@ from nodetracker.model.listing import WorkloadQuery, WorkloadRow
 
 COLUMNS = (
     "uuid", "kind", "name", "host", "nodename", "project_id", "vcpus", "memory_mb", "disk_gb",
-    "power_state", "claimed",
+    "power_state", "claimed", "pcpus", "missing_since",
 )  # fmt: skip
 
 
@@ -44,9 +44,10 @@ class ListWorkloads(ListCommand):
         Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
         Column("project", ("project_id",), Kind.TEXT, 7),
         Column("cpu", ("vcpus",), Kind.NUMBER, 1),
+        Column("pcpu", ("pcpus",), Kind.COUNT, 2),
         Column("memory", ("memory_mb",), Kind.MIB, 1),
         Column("disk", ("disk_gb",), Kind.GIB, 5),
-        Column("power", ("power_state",), Kind.STATE, 2),
+        Column("power", ("power_state", "missing_since"), Kind.POWER, 2),
         Column("claimed", ("claimed",), Kind.TEXT, 4),
     )
 
@@ -116,7 +117,9 @@ def render_place_line(place: Mapping[str, Any]) -> str:
         render_mib(place["memory_mb"]),
         f"{render_gib(place['disk_gb'])} disk",
         *(f"{amount} {name}" for name, amount in sorted(place["resources"].items())),
-        place["power_state"] or "not listed",
+        f"gone since {place['missing_since']}"
+        if place["missing_since"]
+        else place["power_state"] or "not listed",
     ]
     if place["pins"]:
         parts += map(_render_cell, place["pins"]["cells"])

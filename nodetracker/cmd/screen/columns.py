@@ -1,7 +1,7 @@
 """Columns of lists: which values they show, how, and how important they are."""
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from nodetracker.cmd.screen.lines import Piece, Style
 from nodetracker.cmd.screen.states import draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
+from nodetracker.rendering import count_noun
 
 _NEARLY_FULL = 0.9
 
@@ -29,8 +30,11 @@ class Kind(enum.Enum):
     TEXT = enum.auto()
     FLEXIBLE = enum.auto()  # text that may take several lines
     STATE = enum.auto()
+    POWER = enum.auto()  # the state of a guest, and since when it has vanished
     NODE_STATE = enum.auto()  # of a service: its state, status and maintenance, in one cell
     NUMBER = enum.auto()
+    COUNT = enum.auto()  # a number of which most rows have none
+    FURTHER = enum.auto()  # further resource classes and devices; may take several lines
     MIB = enum.auto()
     GIB = enum.auto()
     AGE = enum.auto()  # seconds
@@ -65,19 +69,23 @@ class Column:
     @property
     def is_right(self) -> bool:
         """Whether its values are aligned right."""
-        return self.kind not in (Kind.TEXT, Kind.FLEXIBLE, Kind.STATE, Kind.NODE_STATE)
+        return self.kind not in (
+            Kind.TEXT, Kind.FLEXIBLE, Kind.FURTHER, Kind.STATE, Kind.POWER, Kind.NODE_STATE,
+        )  # fmt: skip
 
     @property
     def is_flexible(self) -> bool:
         """Whether its values may take several lines."""
-        return self.kind is Kind.FLEXIBLE
+        return self.kind in (Kind.FLEXIBLE, Kind.FURTHER)
 
 
 _RENDERERS: dict[Kind, Callable[[Any], str]] = {
     Kind.TEXT: render_plain,
     Kind.STATE: render_plain,
+    Kind.POWER: render_plain,
     Kind.FLEXIBLE: render_plain,
     Kind.NUMBER: render_plain,
+    Kind.COUNT: lambda number: render_plain(number or None),
     Kind.MIB: render_mib,
     Kind.GIB: render_gib,
     Kind.AGE: render_age,
@@ -141,7 +149,12 @@ def draw_cell(
         text = render_moment(value, now)
         is_over = column.is_deadline and value is not None and not text.startswith("in ")
         return Piece(f"{text} ago", Style.WARNING) if is_over else Piece(text)
-    if column.kind is Kind.STATE and value:
+    if column.kind is Kind.POWER and row[column.names[1]]:
+        return Piece("gone", Style.WARNING)
+    if column.kind is Kind.FURTHER:
+        text = _render_further(value, row[column.names[1]])
+        return Piece(safe_text(text, terminal.has_unicode))
+    if column.kind in (Kind.STATE, Kind.POWER) and value:
         text, style = draw_state(str(value), terminal)[0]
         return Piece(safe_text(text, terminal.has_unicode), style)
     if column.kind is Kind.NODE_STATE:
@@ -149,6 +162,16 @@ def draw_cell(
         return _draw_service_state(value, status, maintenance, terminal)
     text = _RENDERERS[column.kind](value)
     return Piece(safe_text(text, terminal.has_unicode))
+
+
+def _render_further(resources: Mapping[str, int], devices: Sequence[str]) -> str:
+    """Return amounts of resource classes, and the number of PCI devices.
+
+    >>> _render_further({"PGPU": 2}, ["0000:81:00.0"]), _render_further({}, [])
+    ('2 PGPU, 1 device', '-')
+    """
+    parts = [f"{amount} {name}" for name, amount in sorted(resources.items())]
+    return ", ".join(parts + [count_noun(len(devices), "device")] * bool(devices)) or NONE
 
 
 def _draw_service_state(state: str, status: str, maintenance: bool, terminal: Terminal) -> Piece:

@@ -7,11 +7,12 @@ from typing import Any
 from nodetracker.accounting.reports.describe import NodeDescription
 from nodetracker.accounting.reports.machine import list_machine
 from nodetracker.accounting.reports.node_hardware import CellLine, CpuUse, DevicePool
-from nodetracker.accounting.reports.values import count_noun, render_mib
+from nodetracker.accounting.reports.values import render_mib
 from nodetracker.cmd.screen.describe_state import draw_labeled
 from nodetracker.cmd.screen.lines import Line, Piece, Style, line_width, make_line
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
+from nodetracker.rendering import count_noun
 from nodetracker.units import KIB_PER_MIB
 
 _WORDS = {CpuUse.HOST: "of the host"}

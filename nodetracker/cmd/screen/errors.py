@@ -40,23 +40,3 @@ class ErrorFormatter(logging.Formatter):
         if record.exc_info:
             return super().format(record)
         return draw_error(record.getMessage(), self._out)
-
-
-class RetryFilter(logging.Filter):
-    """Passes the first of the messages that the broker's library logs at each attempt.
-
-    The first one has the reason, which the error of the command lacks.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen: set[tuple[str, object]] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is printed."""
-        if not record.name.startswith("oslo.messaging"):
-            return True
-        message = (record.name, record.msg)
-        is_first = message not in self._seen
-        self._seen.add(message)
-        return is_first

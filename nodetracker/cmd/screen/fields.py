@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.reports.values import (
-    count_noun,
     render_gib,
     render_mib,
     render_moment,
@@ -16,6 +15,7 @@ from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.states import style_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
+from nodetracker.rendering import count_noun
 
 MOST_LINES = 3
 """Lines that a complex value may take before it is summed up."""

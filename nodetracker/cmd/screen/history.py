@@ -16,14 +16,14 @@ _NARROWEST = 30
 def draw_history(
     entries: Sequence[HistoryEntry], names: Names, now: datetime, terminal: Terminal
 ) -> list[Line]:
-    """Return the lines of changes: time in UTC, node, and what changed.
+    """Return the lines of changes: time in UTC (Z), node, and what changed.
 
     Args:
         entries: in the order in which they are shown.
         now: the date is shown unless all entries are of the same day.
     """
     is_today = all(entry.at.astimezone(UTC).date() == now.date() for entry in entries)
-    layout = "%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S"
+    layout = "%H:%M:%SZ" if is_today else "%Y-%m-%d %H:%M:%SZ"
     has_unicode, widest = terminal.has_unicode, terminal.width // _NAME_SHARE
     shown = [
         cut_text(safe_text(entry.nodename, has_unicode), widest, has_unicode) for entry in entries

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports.values import age_of, count_noun, render_age
+from nodetracker.accounting.reports.values import age_of, render_age
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
+from nodetracker.rendering import count_noun
 
 Facts = Mapping[str, Mapping[str, Any]]
 """Name of a fact -> its entry in ``node show``."""

@@ -6,7 +6,6 @@ from functools import partial
 
 from nodetracker.accounting.reports.overview import PARTS, Overview, ResourceUse
 from nodetracker.accounting.reports.values import (
-    count_noun,
     render_mib,
     render_percent,
     render_plain,
@@ -27,6 +26,7 @@ from nodetracker.cmd.screen.node_lines import TITLES, FleetView, draw_nodes, dra
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.rendering import count_noun
 
 _LABEL = 8
 _BEYOND = 6

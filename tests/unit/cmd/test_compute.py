@@ -20,9 +20,10 @@ def agent():
 
 def test_one_audit_is_reported_and_notified(agent):
     assert audit_once(agent) == EXIT_DONE
-    assert [name for name, *_ in agent.mock_calls][-3:] == [
+    assert [name for name, *_ in agent.mock_calls][-4:] == [
         "reporter.report_once",
         "manager.cleanup_host",
+        "manager.report_end",
         "notifier.flush",
     ]
 

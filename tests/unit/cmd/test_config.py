@@ -1,5 +1,6 @@
 """nodetracker-manage config: names and values of options, and optional libraries."""
 
+import io
 import re
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
@@ -9,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 from oslo_config import cfg
 
-from nodetracker.bootstrap.config_files import find_ignored, find_problems
+from nodetracker.bootstrap.config_files import find_exposures, find_ignored, find_problems
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import config
 from nodetracker.cmd.commands.config import CheckConfig
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.program import reload_configuration
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.errors import ConfigError
 
@@ -110,9 +113,60 @@ def test_credentials_for_placement_are_checked_where_it_is_enabled(tmp_path):
     conf = cfg.ConfigOpts()
     register_options_for_check(conf)
     conf([f"--config-file={path}"])
-    command = CheckConfig(SimpleNamespace(conf=conf, build_option_parser=None), None)
-    with pytest.raises(ConfigError, match=r"\[placement\] auth_type: is not set"):
-        command.take_action(None)
+    errors = io.StringIO()
+    app = SimpleNamespace(conf=conf, stderr=errors, build_option_parser=None)
+    assert CheckConfig(app, None).take_action(SimpleNamespace(program=None)) == 78
+    assert errors.getvalue() == "[placement] auth_type: is not set\n"
+
+
+def test_a_reload_reads_nothing_else_again_if_the_log_configuration_is_invalid(tmp_path):
+    path = tmp_path / "nodetracker.conf"
+    path.write_text(f"[DEFAULT]\nlog_config_append = {tmp_path}/none\n")
+    done = []
+    with pytest.raises(ConfigError, match="log_config_append"):
+        reload_configuration(
+            cfg.ConfigOpts(),
+            lambda conf, register: load_configuration(conf, [], "p", [path], register),
+            lambda conf: None,
+            [lambda: done.append("certificate")],
+        )
+    assert done == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "warned"),
+    [
+        (
+            "[database]\nconnection = mysql+pymysql://nt:s3cret@db/nt\n",
+            0o644,
+            "database] connection",
+        ),
+        ("[database]\nconnection = mysql+pymysql://nt:s3cret@db/nt\n", 0o640, None),
+        ("[database]\nconnection = sqlite:////x\n", 0o644, None),
+        ("transport_url = rabbit://nt:s3cret@mq:5672/\n", 0o604, "DEFAULT] transport_url"),
+        ("[keystone_authtoken]\npassword = s3cret\n", 0o644, "keystone_authtoken] password"),
+    ],
+)
+def test_a_file_with_a_password_that_everybody_may_read_is_a_warning(tmp_path, text, mode, warned):
+    path = tmp_path / "nodetracker.conf"
+    path.touch()
+    path.chmod(mode)
+    text = text if text.startswith("[") else f"[DEFAULT]\n{text}"
+    line = f"has a password ([{warned}), and all users may read it; use mode 0640"
+    assert find(tmp_path, text, find_exposures) == ([line] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "strategy", "is_warned"),
+    [(0o666, "http_basic", True), (0o664, "http_basic", False), (0o666, "keystone", False)],
+)
+def test_a_user_file_that_everybody_may_write_is_a_warning(tmp_path, mode, strategy, is_warned):
+    users = tmp_path / "htpasswd"
+    users.touch()
+    users.chmod(mode)
+    text = f"[api]\nauth_strategy = {strategy}\nhttp_basic_auth_user_file = {users}\n"
+    line = f"{users}: all users may write it, and so administer; use mode 0640"
+    assert find(tmp_path, text, find_exposures) == ([line] if is_warned else [])
 
 
 def test_libraries_that_are_not_installed_are_named(

@@ -1,15 +1,18 @@
 """Long commands: what they report, and the deletion of several services."""
 
 import io
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.cmd.commands.db import purge_in_steps
+from nodetracker.cmd.commands.db import SyncSchema, purge_in_steps
 from nodetracker.cmd.commands.service import DeleteService
+from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions
+from nodetracker.db.store import open_store
 from nodetracker.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.host.capture import capture_machine
 from nodetracker.host.roots import Roots
@@ -64,6 +67,32 @@ def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):
         revisions.sync(engine)
 
 
+@pytest.mark.parametrize(
+    ("answer", "revision"), [("y\n", "0008"), ("YES\n", "0008"), ("n\n", "0011"), ("", "0011")]
+)
+def test_a_downgrade_asks_on_a_terminal(tmp_path, monkeypatch, answer, revision):
+    store = open_store(DatabaseSettings(f"sqlite:///{tmp_path / 'n.sqlite'}"))
+    revisions.sync(store.engine)
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    app = SimpleNamespace(
+        NAME="nodetracker-manage",
+        open_sql_store=lambda is_read_only: store,
+        stderr=io.StringIO(),
+        stdout=io.StringIO(),
+        conf=SimpleNamespace(service_down_time=60),
+    )
+    command = SyncSchema(app, None)
+    is_yes = revision == "0008"
+    refused = pytest.raises(RefusedError, match="not confirmed; nothing was changed")
+    with nullcontext() if is_yes else refused:
+        command.take_action(command.get_parser("db sync").parse_args(["0008"]))
+    assert revisions.version(store.engine) == revision
+    assert "of table compute_nodes, 0 rows: disk_mb_claimable" in app.stderr.getvalue()
+    store.close()
+
+
 def test_a_capture_reports_each_reader(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\n")
@@ -85,6 +114,7 @@ class TestDeletionOfServices:
         broker = SimpleNamespace(delete_service_queues=lambda host, binary: None)
         app = SimpleNamespace(
             store=store,
+            stdout=io.StringIO(),
             stderr=io.StringIO(),
             broker=broker,
             conf=SimpleNamespace(service_down_time=service_down_time),
@@ -95,13 +125,18 @@ class TestDeletionOfServices:
             )
         finally:
             self.printed = app.stderr.getvalue()
+            self.answer = app.stdout.getvalue()
 
-    def test_several_are_deleted(self, store):
+    def test_several_are_deleted_and_printed(self, store):
         self.delete(store, ["alpha", "beta"])
         assert store.list_services() == []
+        assert self.answer == (
+            "service nodetracker-compute of host alpha deleted\n"
+            "service nodetracker-compute of host beta deleted\n"
+        )
 
     def test_one_that_is_refused_does_not_keep_the_others(self, store):
-        with pytest.raises(RefusedError, match="1 of 3 services were not deleted"):
+        with pytest.raises(RefusedError, match="1 of 3 services not deleted"):
             self.delete(store, ["alpha", "gamma", "beta"])
         assert store.list_services() == []
         assert self.printed.splitlines() == ["no such service: nodetracker-compute on host gamma"]

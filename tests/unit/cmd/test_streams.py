@@ -1,11 +1,8 @@
 """Standard streams that are closed, or that cannot be written."""
 
-import io
-import logging
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -53,22 +50,3 @@ def test_a_command_whose_output_cannot_be_written_fails(monkeypatch, capsys):
         assert manage.main(["node", "list"]) == 1
     expected = "the output cannot be written: No space left on device\n"
     assert capsys.readouterr().err == expected
-
-
-@pytest.mark.parametrize(("verbose_level", "shown"), [(0, 1), (1, 3)])
-def test_attempts_to_reach_the_broker_are_printed_once(monkeypatch, verbose_level, shown):
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(root, "level", root.level)
-    app = manage.ManageApp()
-    app.stderr = io.StringIO()
-    app.options = SimpleNamespace(log_file=None, verbose_level=verbose_level)
-    app.configure_logging()
-    library = logging.getLogger("oslo.messaging._drivers.impl_rabbit")
-    for seconds in (1, 3, 5):
-        library.error("Connection failed: %s (retrying in %s seconds)", "refused", seconds)
-    app.LOG.error("the broker cannot be reached")
-    lines = app.stderr.getvalue().splitlines()
-    assert lines[0] == "Connection failed: refused (retrying in 1 seconds)"
-    assert len(lines[:-1]) == shown
-    assert lines[-1] == "the broker cannot be reached"

@@ -175,6 +175,7 @@ WARNINGS = [
         "last_seen": "2026-03-01T11:55:00+00:00",
         "count": 144,
         "resolved_at": None,
+        "earlier": 2,
     },
     {
         "host": "compute-4",
@@ -186,6 +187,7 @@ WARNINGS = [
         "last_seen": "2026-03-01T12:00:00+00:00",
         "count": 1,
         "resolved_at": None,
+        "earlier": 0,
     },
 ]
 
@@ -207,8 +209,11 @@ CLAIMS = [
         "disk_gb": 20,
         "expires_at": expires_at,
         "reason": "",
+        "pcpus": pcpus,
+        "resources": {"CUSTOM_FPGA": 1} if pcpus else {},
+        "devices": ["0000:81:00.1", "0000:81:00.2"] if pcpus else [],
     }
-    for number, (state, vcpus, expires_at) in enumerate(
-        (("confirmed", 2, None), ("held", 0.5, "2026-03-01T12:08:00+00:00"))
+    for number, (state, vcpus, pcpus, expires_at) in enumerate(
+        (("confirmed", 0, 4, None), ("held", 0.5, 0, "2026-03-01T12:08:00+00:00"))
     )
 ]

@@ -51,6 +51,7 @@ WORKLOADS = [
     _workload(3, "cache", kind=WorkloadKind.CONTAINER, vcpu_milli=500, disk_mb=0),
     _workload(4, "<img src=x>\x1b[31m\nvm", power_state=PowerState.CRASHED),
     _workload(5, "", host=_LONG, nodename="rack1-n07", power_state=None, **_CLAIMED),
+    _workload(6, "left", power_state=None, missing_since=NOW, pcpus=2, **_CLAIMED),
 ]
 
 

@@ -1,0 +1,149 @@
+"""The command health."""
+
+import argparse
+import http.client
+import json
+import ssl
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from nodetracker.bootstrap.values import read_value
+from nodetracker.cmd.commands.base import ListCommand, columns_of
+from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.errors import ConfigError, RefusedError
+from nodetracker.model.health import HealthState
+
+_COLUMNS = ("check", "status", "output")
+_TIMEOUT_SECONDS = 5.0  # services answer immediately
+_MAX_BODY_BYTES = 2**20
+_GROUPS = {"agent": "metrics", "api": "api"}
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
+
+
+class _Address(NamedTuple):
+    host: str
+    port: int | None
+    path: str = "/health"
+    tls: ssl.SSLContext | None = None
+
+    def __str__(self) -> str:
+        scheme = "http" if self.tls is None else "https"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{scheme}://{host}{port}{self.path}"
+
+
+class ShowHealth(ListCommand):
+    """Show the health of this machine's agent or REST service; exit with 1 if it fails.
+
+    Asks the running service itself, at the address of its configuration, and needs no
+    database. Exits with 1 also if nothing answers within 5 seconds.
+    """
+
+    example = "health api"
+
+    layout = (
+        Column("check", ("check",)),
+        Column("status", ("status",), Kind.STATE),
+        Column("output", ("output",), Kind.FLEXIBLE, 1),
+    )
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the service."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "service",
+            nargs="?",
+            default="agent",
+            metavar="agent|api|URL",
+            type=_service,
+            help="The agent (the default), nodetracker-api, or the URL of a /health.",
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the checks; return 1 if the service fails."""
+        self._state = HealthState.PASS
+        code: int = super().run(parsed_args)
+        return code or int(self._state is HealthState.FAIL)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask the service."""
+        service = parsed_args.service
+        address = self._find(service) if service in _GROUPS else _parse_url(service)
+        body = _get(address)
+        try:
+            health = json.loads(body)
+            self._state = HealthState(health["status"])
+            rows = [
+                {"check": name, "status": check["status"], "output": check.get("output")}
+                for name, check in health["checks"].items()
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RefusedError(f"{address}: the answer is not that of /health") from None
+        return columns_of(rows, _COLUMNS)
+
+    def _find(self, service: str) -> _Address:
+        """Return where a service of this machine answers.
+
+        Raises:
+            ConfigError: it serves no health, or an option is invalid.
+        """
+        conf, group = self.app.conf, _GROUPS[service]
+        if service == "agent" and not read_value(conf, group, "enabled"):
+            raise ConfigError("[metrics] enabled is false, so the agent serves no /health")
+        listen, port = (read_value(conf, group, name) for name in ("listen", "port"))
+        host = _WILDCARDS.get(listen, listen)
+        if service == "api" and read_value(conf, group, "cert_file"):
+            # The certificate has the public name, and no secret is sent to this machine.
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            return _Address(host, port, tls=context)
+        return _Address(host, port)
+
+
+def _service(text: str) -> str:
+    if text not in _GROUPS and not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected agent, api or a URL")
+    return text
+
+
+def _parse_url(url: str) -> _Address:
+    """Return the address of a URL; one without a path means /health.
+
+    Raises:
+        RefusedError: it is invalid.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise RefusedError(f"{url}: {error}") from None
+    if not host:
+        raise RefusedError(f"{url}: has no host")
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    return _Address(host, port, parts.path.rstrip("/") or "/health", tls)
+
+
+def _get(address: _Address) -> bytes:
+    """Return the body of a service's answer.
+
+    Raises:
+        RefusedError: nothing answers.
+    """
+    timeout = _TIMEOUT_SECONDS
+    connection = (
+        http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+        if address.tls is None
+        else http.client.HTTPSConnection(
+            address.host, address.port, timeout=timeout, context=address.tls
+        )
+    )
+    try:
+        connection.request("GET", address.path)
+        return connection.getresponse().read(_MAX_BODY_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise RefusedError(f"{address} does not answer: {reason}") from error
+    finally:
+        connection.close()
