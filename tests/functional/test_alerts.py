@@ -52,6 +52,7 @@ CAN_WAIT = {
     WarningKind.GUEST_LISTED_TWICE,  # counted once
     WarningKind.CLAIM_EXPIRED,  # ends by itself
     WarningKind.CLAIMED_TWICE,  # charged in full
+    WarningKind.CLAIM_MISMATCH,  # both are charged in full
     WarningKind.PLACEMENT_FOREIGN,  # others' own affair
     WarningKind.PROVIDER_CONFIG,  # the entry is for no node
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.test_captures import CAPTURES, HERE
+from tests.hosts.test_captures import CAPTURES, HERE, unpack
 from tests.programs import Programs
 
 COLUMNS = (
@@ -18,8 +18,7 @@ COLUMNS = (
 def root(tmp_path: Path) -> Path:
     """A captured machine, unpacked."""
     name = CAPTURES[0]
-    with tarfile.open(HERE / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(HERE / f"{name}.tar.xz", tmp_path)
     return tmp_path / name
 
 
@@ -50,7 +49,7 @@ def test_a_capture_gives_the_row_that_its_host_gives(tmp_path: Path, root: Path)
     with tarfile.open(archive) as opened:
         files = sum(member.isfile() for member in opened)
         links = sum(member.issym() for member in opened)
-        opened.extractall(tmp_path, filter="data")
+    unpack(archive, tmp_path)
     assert done.stdout == (
         f"{archive}: {files} files and {links} links in the folder bug-17, "
         f"{archive.stat().st_size} bytes\n"

@@ -1,8 +1,10 @@
 """Databases that go away, refuse and come back: the right error, and then it works again."""
 
+import contextlib
 import gc
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.process import add_options, find_free_port
+from tests.functional.servers.small_disk import SmallDisk
 
 SERVERS: dict[str, Callable[[], Any]] = {"mariadb": MariaDB, "postgresql": PostgreSQL}
 SECRETS = ("s3cret-of-mariadb", "s3cret-of-postgresql")
@@ -551,6 +554,90 @@ class TestSqlite:
         huge = create(agent, "n1", make_values(labels={"a": "x" * 1_000_000}))
         assert "full" in assert_unavailable(lambda: store.apply_changes(agent, [huge], 60))
         assert store.list_nodes() == []
+
+
+def fill(directory: Path) -> Path:
+    """Use all free space of a file system; return the file that has it."""
+    ballast = directory / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return ballast
+
+
+def read_and_write(directory: Path) -> None:
+    """Several read while the disk is full, and a write says what is full."""
+    store = make_store(directory)
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, "n1", make_values())], 60)
+    ballast = fill(directory)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: store.list_nodes(), range(40)))
+    assert [[node.nodename for node in nodes] for nodes in found] == [["n1"]] * 40
+    said = assert_unavailable(lambda: store.report_state(agent, 1, AuditState()))
+    assert said.endswith(f"the file system of {directory} is full")
+    ballast.unlink()
+    store.report_state(agent, 2, AuditState())
+    assert store.list_services()[0].report_count == 2
+
+
+def read_log(directory: Path) -> None:
+    """What a process that was killed left in its log is read while the disk is full."""
+    store = make_store(directory)
+    with store.engine.connect() as reader:  # keeps the log when the writer closes it
+        reader.execute(sa.text("SELECT 1 FROM services"))
+        register(store)
+        for name in ("nt.sqlite", "nt.sqlite-wal"):
+            shutil.copy(directory / name, directory / name.replace("nt", "left"))
+    fill(directory)
+    left = open_store(DatabaseSettings(f"sqlite:///{directory}/left.sqlite"))
+    assert len(left.list_services()) == 1
+
+
+def sort(directory: Path) -> None:
+    """A large result is sorted while the directory of temporary files is full."""
+    store = make_store(directory)
+    fill(directory)
+    large = sa.text(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000) "
+        "SELECT hex(randomblob(200)) AS x FROM n ORDER BY x"
+    )
+    with store.engine.connect() as connection:
+        assert len(connection.execute(large).all()) == 30000
+
+
+def make_store(directory: Path) -> SqlStore:
+    store = open_store(DatabaseSettings(f"sqlite:///{directory}/nt.sqlite"))
+    revisions.sync(store.engine)
+    return store
+
+
+@pytest.mark.parametrize("scene", [read_and_write, read_log, sort])
+def test_what_only_reads_goes_on_while_the_disk_of_sqlite_is_full(
+    scene: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """In a process that sees the disk, as SQLite follows links such as ``/proc/PID/root``."""
+    directory = tmp_path / "disk"
+    disk = SmallDisk(directory, 4)
+    try:
+        code = (
+            f"from pathlib import Path; from {__name__} import {scene.__name__} as scene; "
+            f"scene(Path({str(directory)!r}))"
+        )
+        done = subprocess.run(
+            [*disk.prefix, sys.executable, "-c", code],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+                "SQLITE_TMPDIR": str(directory),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    finally:
+        disk.remove()
 
 
 @pytest.mark.parametrize("url", ["", "not a url", "oracle://u:s3cret-x@h/d"])

@@ -7,7 +7,6 @@ captures, absent on most machines) and from ``tests/hosts``.
 
 import os
 import subprocess
-import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology
 from tests.functional.servers.process import require, skip_or_fail
+from tests.hosts.test_captures import unpack
 
 REPOSITORY = Path(__file__).parents[2]
 SHARED_HOSTS = REPOSITORY.parent / "shared" / "hosts"
@@ -124,18 +124,8 @@ def parse_lstopo_distances(top: ElementTree.Element) -> Mapping[int, Mapping[int
     return {}
 
 
-def keep_inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """Let links point anywhere in name (sysfs has such), and nothing be written outside."""
-    try:
-        return tarfile.data_filter(member, folder)
-    except (tarfile.AbsoluteLinkError, tarfile.LinkOutsideDestinationError):
-        return tarfile.tar_filter(member, folder)
-
-
-def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack a captured machine and return the directory that holds ``sys``."""
-    with tarfile.open(archive) as members:
-        members.extractall(folder, filter=keep_inside)
+def find_root(folder: Path) -> Path:
+    """Return the directory of an unpacked machine that holds ``sys``."""
     return next(path.parent for path in (folder / "sys", *folder.glob("*/sys")) if path.is_dir())
 
 
@@ -168,7 +158,8 @@ def compare_cells(ours: NumaTopology, theirs: LstopoMachine) -> None:
 
 def compare_capture(archive: Path, folder: Path) -> None:
     require(LSTOPO)
-    root = unpack(archive, folder)
+    unpack(archive, folder)
+    root = find_root(folder)
     name = archive.name.removesuffix(".tar.bz2").removesuffix(".tar.xz")
     known = DIFFERENCES.get(name, {})
     roots = Roots(root / "proc", root / "sys", root)

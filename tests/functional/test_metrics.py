@@ -112,7 +112,7 @@ def test_health_and_metrics_follow_the_agent(agent):
 
 
 def test_a_missing_schema_is_a_database_that_fails(agent):
-    assert agent.programs.manage("db", "sync", "base").returncode == 0
+    assert agent.programs.manage("db", "sync", "base", "--yes").returncode == 0
     with agent.programs.start() as running:
         wait_until(lambda: agent.health()[1].get("database") == "fail")
         assert agent.health()[0] == 503

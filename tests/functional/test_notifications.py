@@ -155,6 +155,11 @@ def test_a_broker_that_is_away_delays_them_and_the_newest_state_arrives(
                 90,
             )
             assert agent.stop() == 0
+        lines = agent.output().splitlines()
+        began, ended = (line for line in lines if "The message broker at" in line)
+        assert " ERROR " in began
+        assert "is back after" in ended
+        assert [line for line in lines if "oslo.messaging" in line] == []
     finally:
         broker.remove()
 

@@ -212,7 +212,7 @@ class TestActions:
 class Sessions:
     """A `Sessions` with one user."""
 
-    def open(self, login) -> str:
+    def open(self, login, address) -> str:
         if login.password != "right":
             raise AuthenticationError("wrong user, domain, project or password")
         return TOKEN

@@ -36,7 +36,8 @@ class Cloud:
         self.programs.inventory.write_text(json.dumps({"nodes": nodes}))
 
     def request(self, noun, name, **more):
-        """Create a claim or a migration; return what the ledger stored."""
+        """Create a claim or a migration, as while an agent runs; return what the ledger stored."""
+        self.change("UPDATE services SET ended_epoch = NULL")
         body = {"workload": {"uuid": self.workload}, "resources": {"VCPU": 2}} | more
         path = self.directory / f"{uuid.uuid4()}.json"
         path.write_text(json.dumps(body))
@@ -74,8 +75,11 @@ class Cloud:
 
     def end_leases(self):
         """Let the time pass for which a dead process holds its removals."""
+        self.change("UPDATE provider_removals SET lease_until = NULL")
+
+    def change(self, statement):
         with closing(sqlite3.connect(self.programs.directory / "db.sqlite")) as database:
-            database.execute("UPDATE provider_removals SET lease_until = NULL")
+            database.execute(statement)
             database.commit()
 
     def find(self, name):

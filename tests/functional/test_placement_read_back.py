@@ -1,7 +1,6 @@
 """What osc-placement's commands show of a node agrees with its row and its ledger."""
 
 import json
-import tarfile
 import uuid
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.pci import PciDeviceType
 from nodetracker.model.pci_request import Alias, AliasSpec
 from tests.functional.read_back import Card, ReadBack
+from tests.hosts.test_captures import HERE, unpack
 from tests.programs import Programs
 
 CAPTURE = "8amd64-1pa2n2c2t-sriov"
@@ -51,8 +51,7 @@ def describe_machine(directory: Path, driver: str) -> str:
                 "pci_devices": DEVICES}  # fmt: skip
         (directory / "inventory.yaml").write_text(json.dumps({"nodes": [node]}))
         return ""
-    with tarfile.open(Path(__file__).parents[1] / "hosts" / f"{CAPTURE}.tar.xz") as archive:
-        archive.extractall(directory, filter="data")
+    unpack(HERE / f"{CAPTURE}.tar.xz", directory)
     root = directory / CAPTURE
     return f"[host]\nprocfs = {root}/proc\nsysfs = {root}/sys\nrootfs = {root}\n"
 

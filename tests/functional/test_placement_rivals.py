@@ -20,9 +20,9 @@ def rivals(tmp_path, placement):
     second.write(first.name, vcpus=4)
     for cloud in (first, second):
         configure(cloud)
-    first.audit_once()
     body = {"workload": {"uuid": str(uuid.uuid4())}, "resources": {"VCPU": 2}}
-    with first.open_store() as store:
+    with first.programs.start() as agent, first.open_store() as store:
+        agent.wait_for("is ready")
         policy = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
         store.create_claim(parse_claim_request(body), "host-1", first.name, policy)
     return first, second

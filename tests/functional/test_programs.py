@@ -313,6 +313,9 @@ class TestManage:
         assert audited.ask("node", "history", "host-1", "--since", updated["at"]) == [updated]
         assert len(audited.ask("node", "history", "host-1", "--since", "1h")) == 2
         assert audited.ask("node", "history", "host-1", "--until", "1h") == []
+        newest = audited.run("nodetracker-manage", "node", "history", "host-1", "--limit", "1")
+        assert "only the newest 1 entries are shown" in newest.stderr
+        assert "create" not in newest.stdout
         manage = ("nodetracker-manage", "node", "history", "host-1", "--since", updated["at"])
         assert "- guest vm-1\n" in audited.run(*manage).stdout
 
@@ -323,13 +326,14 @@ class TestManage:
         assert shown["last_audit"]["nodes"] == {}
 
     def test_a_node_is_deleted_once_its_host_is_down(self, audited):
-        code, lines = errors(audited.manage("node", "delete", "host-1", "node-1"))
-        assert code == 1
-        assert "is up and would create node node-1 again" in lines[-1]
-        audited.down_after = 3
-        audited.configure()
-        wait_until(lambda: audited.ask("node", "list")[0]["state"] == "down")
-        assert audited.manage("node", "delete", "host-1", "node-1").returncode == 0
+        with audited.start() as agent:
+            agent.wait_for("is ready")
+            code, lines = errors(audited.manage("node", "delete", "host-1", "node-1"))
+            assert code == 1
+            assert "is up and would create node node-1 again" in lines[-1]
+            agent.stop()
+        done = audited.manage("node", "delete", "host-1", "node-1")
+        assert (done.returncode, done.stdout) == (0, "node node-1 of host host-1 deleted\n")
         assert audited.ask("node", "list") == []
         assert audited.ask("node", "history", "host-1")[-1]["what"] == "delete"
 
@@ -349,14 +353,66 @@ class TestManage:
         revision = programs.manage("db", "version").stdout.strip()
         assert revision
         assert programs.manage("db", "check").returncode == 0
-        assert programs.manage("db", "sync", "base").returncode == 0
+        assert programs.manage("db", "sync", "base", "--yes").returncode == 0
         assert programs.manage("db", "check").returncode == 1
+
+    def test_a_dry_run_of_a_migration_changes_nothing(self, programs):
+        file = programs.directory / "db.sqlite"
+        done = programs.manage("db", "sync", "--dry-run")
+        assert done.returncode == 0
+        lines = done.stdout.splitlines()
+        assert lines[0].startswith("schema: none -> ")
+        assert lines[1].startswith("0001: Create the first schema")
+        assert not file.exists()
+        assert programs.manage("db", "sync").returncode == 0
+        before = file.read_bytes()
+        done = programs.manage("db", "sync", "base", "--dry-run")
+        assert done.returncode == 0
+        assert "deletes: table claims, 0 rows" in done.stdout.splitlines()
+        assert file.read_bytes() == before
+
+    def test_a_downgrade_without_a_terminal_needs_a_yes(self, programs):
+        programs.manage("db", "sync")
+        revision = programs.manage("db", "version").stdout
+        done = programs.manage("db", "sync", "0008")
+        assert done.returncode == 2
+        lines = done.stderr.splitlines()
+        assert lines[0] == f"The downgrade {revision.strip()} -> 0008 deletes:"
+        assert lines[1].startswith("  of table compute_nodes, 0 rows: ")
+        assert "a downgrade requires --yes without a terminal" in lines[-1]
+        assert programs.manage("db", "version").stdout == revision
+        done = programs.manage("db", "sync", "0008", "--yes")
+        assert (done.returncode, done.stdout) == (0, f"schema: {revision.strip()} -> 0008\n")
+
+    def test_a_downgrade_is_refused_while_a_service_runs(self, programs):
+        programs.manage("db", "sync")
+        write_inventory(programs, NODE)
+        with programs.start() as running:
+            wait_until(lambda: programs.ask("service", "list"))
+            code, lines = errors(programs.manage("db", "sync", "base", "--yes"))
+            assert code == 1
+            assert "1 running service may need the newer schema" in lines[0]
+            assert f"nodetracker-compute on host {programs.host}; stop them first" in lines[0]
+            assert programs.manage("db", "check").returncode == 0
+            assert running.stop() == 0
+        assert programs.manage("db", "sync", "base", "--yes").returncode == 0
 
     @pytest.mark.parametrize("fmt", ["table", "json", "yaml", "value", "csv"])
     def test_every_format_of_a_list(self, audited, fmt):
         done = audited.manage("node", "list", "-f", fmt, "-c", "nodename")
         assert done.returncode == 0
         assert "node-1" in done.stdout
+
+    @pytest.mark.parametrize(
+        "command",
+        [f"{noun} list --host" for noun in ("node", "claim", "workload", "migration", "warning")]
+        + ["node history"],
+    )
+    def test_an_empty_list_of_an_unknown_host_says_that_there_is_none(self, audited, command):
+        unknown = audited.manage(*command.split(), "nowhere")
+        assert (unknown.returncode, unknown.stdout) == (0, "")
+        assert unknown.stderr == "no such host: nowhere\n"
+        assert audited.manage(*command.split(), "host-1").stderr == ""
 
 
 class TestErrors:
@@ -412,10 +468,10 @@ class TestErrors:
             ({"reserved_huge_pages": "node:0,size:x,count:1"}, "reserved_huge_pages"),
             ({"numa_network": "physnet0"}, "numa_network: physnet0: is not NAME=CELLS"),
             ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
-            ({"cpu_allocation_ratio": "nan"}, "[compute] cpu_allocation_ratio: is not a number"),
+            ({"cpu_allocation_ratio": "nan"}, "[compute] cpu_allocation_ratio: not a number"),
             (
                 {"extra": "[scheduler]\nram_weight_multiplier = nan"},
-                "[scheduler] ram_weight_multiplier: is not a number",
+                "[scheduler] ram_weight_multiplier: not a number",
             ),
             ({"extra": "[scheduler]\nhost_subset_size = 0"}, "host_subset_size"),
             ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "count from 0 to"),
@@ -599,10 +655,10 @@ class TestErrors:
         audited.configure(update_resources_interval=1)
         audited.inventory.write_text("nodes: [")
         with audited.start() as agent:
-            agent.wait_for("is not valid YAML")
+            agent.wait_for("not valid YAML")
             time.sleep(2.5)
             assert (
-                agent.output().count("is not valid YAML") <= 2
+                agent.output().count("not valid YAML") <= 2
             )  # the probe, and the driver not ready
             assert len(audited.ask("node", "list")) == 1
             row = audited.ask("node", "show", "host-1")
@@ -616,14 +672,30 @@ class TestConfig:
         assert done.returncode == 0
         assert str(programs.path) in done.stdout
 
+    def test_passwords_that_everybody_may_read_are_a_warning(self, programs):
+        programs.configure(extra="[keystone_authtoken]\npassword = s3cret\n")
+        programs.path.chmod(0o644)
+        done = programs.manage("config", "check")
+        assert done.returncode == 0, done.stderr
+        assert f"warning: {programs.path}: has a password ([keystone_authtoken]" in done.stderr
+        assert "s3cret" not in done.stderr
+
     def test_every_mistake_is_named_at_once(self, programs):
-        programs.configure(extra="no_such = 1", cpu_shared_set="a", nonsense="2")
+        programs.configure(
+            extra="no_such = 1",
+            cpu_shared_set="a",
+            nonsense="2",
+            probe_timeout="x",
+            reserved_huge_pages="node:0,size:x,count:1",
+        )
         with programs.path.open("a") as file:
             file.write("[nowhere]\nx = 1\n")
         code, lines = errors(programs.manage("config", "check"))
-        assert (code, len(lines)) == (78, 1)
-        for text in ("no_such", "nonsense", "[nowhere]", "cpu_shared_set"):
-            assert text in lines[0]
+        assert code == 78
+        names = ("no_such", "nonsense", "[nowhere]", "probe_timeout", "cpu_shared_set", "size")
+        assert len(lines) == len(names)
+        for text, line in zip(names, lines, strict=True):
+            assert text in line
 
     def test_the_environment_overrides_the_file(self, programs):
         done = programs.run("nodetracker-manage", "config", "check", OS_COMPUTE__PROBE_TIMEOUT="x")

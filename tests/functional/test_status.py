@@ -13,8 +13,8 @@ from tests.functional.servers.process import require
 from tests.programs import BIN, Programs
 
 CHECKS = [
-    "Database schema", "Nodes", "Reserved resources", "CPU sets", "Host name", "Heartbeat interval",
-    "Service user", "Placement",
+    "Database schema", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Host name",
+    "Heartbeat interval", "Service user", "Placement",
 ]  # fmt: skip
 SUCCESS, WARNING, FAILURE = 0, 1, 2
 NODE = {
@@ -144,7 +144,10 @@ class TestCodes:
         with sqlite3.connect(audited.directory / "db.sqlite") as connection:
             connection.execute("UPDATE alembic_version SET version_num = 'f00'")
         found = find_bad(audited, FAILURE)
-        assert "unknown revision f00" in found["Database schema"][1]
+        assert (
+            "has revision f00, which this version of nodetracker does not know"
+            in found["Database schema"][1]
+        )
 
     def test_a_column_that_is_missing(self, audited):
         with sqlite3.connect(audited.directory / "db.sqlite") as connection:
@@ -160,6 +163,22 @@ class TestCodes:
         assert list(found) == ["Database schema", "CPU sets"]
         assert "postgresql database x at 127.0.0.1:1" in found["Database schema"][1]
         assert "s3cret" not in json.dumps(found)
+
+    def test_old_claims_are_named_unless_they_will_be_deleted(self, audited):
+        with sqlite3.connect(audited.directory / "db.sqlite") as connection:
+            connection.execute(
+                "INSERT INTO claims (uuid, compute_node_id, workload_uuid, workload_kind, "
+                "workload_name, project_id, user_id, kind, state, reason, vcpu_milli, pcpus, "
+                "memory_mb, disk_mb, resources, request_hash, created_at, updated_at) SELECT 'c', "
+                "id, 'w', 'instance', '', '', '', 'create', 'released', 'aborted', 0, 0, 1, 0, "
+                "'{}', '', '2020-01-01 00:00:00.000000', '2020-01-01 00:00:00.000000' "
+                "FROM compute_nodes"
+            )
+        found = find_bad(audited, WARNING)
+        assert list(found) == ["Old claims"]
+        assert "released_claims_days" in found["Old claims"][1]
+        audited.configure(extra="[database]\nreleased_claims_days = 30")
+        assert find_bad(audited, SUCCESS) == {}
 
     @pytest.mark.parametrize(
         ("inventory", "text"),

@@ -57,7 +57,7 @@ class TestUnit:
         """A unit with the programs of this environment in place of those in /opt."""
         require("systemd-analyze")
         text = request.param.read_text()
-        assert text.count(PREFIX) == 1
+        assert text.count(PREFIX) == 2  # ExecStart and ExecReload
         unit = tmp_path / request.param.name
         unit.write_text(text.replace(PREFIX, f"{BIN}/"))
         return unit
@@ -100,6 +100,31 @@ class TestUnit:
             "StateDirectory": "nodetracker",
             "StateDirectoryMode": "0750",
         }  # fmt: skip
+
+    @pytest.mark.parametrize("path", [UNIT, CONDUCTOR, API], ids=lambda path: path.stem)
+    def test_a_reload_checks_the_program_s_files_before_it_signals(self, path, tmp_path):
+        """systemd runs the lines in their order and stops at the first that fails."""
+        check, signal = (
+            line.removeprefix("ExecReload=")
+            for line in path.read_text().splitlines()
+            if line.startswith("ExecReload=")
+        )
+        assert signal == "/bin/kill -HUP $MAINPID"
+        command = check.replace(PREFIX, f"{BIN}/").split()
+        home = tmp_path / ".nodetracker"  # the first place of the files, before /etc/nodetracker
+        home.mkdir()
+        (home / "nodetracker.conf").write_text(
+            f"[DEFAULT]\nstate_path = {tmp_path}\n[compute]\ncompute_driver = local\n"
+        )
+        own = home / f"{path.stem}.conf"  # which this program alone reads
+        own.write_text("[DEFAULT]\nreport_interval = 5\n")
+        code, output = run("env", f"HOME={tmp_path}", *command)
+        assert (code, str(own) in output) == (0, True), output
+        own.write_text("[DEFAULT]\nreport_interval = x\nservice_down_time = y\n")
+        code, output = run("env", f"HOME={tmp_path}", *command)
+        assert code == 78
+        names = [line.split(":")[0] for line in output.splitlines()]
+        assert names == ["[DEFAULT] report_interval", "[DEFAULT] service_down_time"]
 
     @pytest.mark.parametrize("path", [CONDUCTOR, API], ids=lambda path: path.stem)
     def test_the_others_are_supervised_as_the_agent_is(self, service, path):

@@ -150,10 +150,65 @@ def test_a_stopped_agent_is_down_at_once_and_its_host_free(fleet: Fleet) -> None
     assert show(other)["state"] == "up"  # nothing reported its end
 
 
-def test_a_single_audit_reports_no_end(fleet: Fleet) -> None:
+def test_the_host_of_a_single_audit_is_down_when_it_ends(fleet: Fleet) -> None:
     done = fleet.first.run("nodetracker-compute", "--once")
     assert done.returncode == 0, done.stderr
-    assert show(fleet.first)["state"] == "up"
+    assert show(fleet.first)["state"] == "down"
+
+
+def test_agents_go_on_after_a_dump_is_loaded_under_them(mariadb: MariaDB, tmp_path: Path) -> None:
+    name = f"nt_takeover_{next(_numbers)}"
+    fleet = Fleet(tmp_path, mariadb.create_database(name))
+    machines = {"host-1": fleet.first} | {
+        host: fleet.machine(host, host) for host in ("host-2", "host-3", "host-4")
+    }
+    steady, restarted, deleted, added = machines.values()
+    guest = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "vcpus": 2, "memory_mb": 2048}
+
+    def used() -> dict[str, int]:
+        return {node["host"]: node["memory_mb_used"] for node in steady.ask("node", "list")}
+
+    def epochs() -> dict[str, int]:
+        return {service["host"]: service["epoch"] for service in first_list(fleet)}
+
+    with contextlib.ExitStack() as agents:
+
+        def start(machine: Programs) -> Any:
+            agent = agents.enter_context(machine.start())
+            agent.wait_for("is ready")
+            return agent
+
+        running = {"host-1": start(steady), "host-2": start(restarted)}
+        removed = start(deleted)
+        dump = mariadb.dump(name)
+        running["host-2"].stop(signal.SIGKILL)
+        running["host-2"] = start(restarted)
+        running["host-4"] = start(added)
+        assert removed.stop() == 0
+        done = steady.manage("service", "delete", "host-3", "nodetracker-compute")
+        assert done.returncode == 0, done.stderr
+        node = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
+        for host in running:
+            inventory = {"nodes": [node | {"guests": [guest | {"disk_gb": 1}]}]}
+            machines[host].inventory.write_text(yaml.safe_dump(inventory))
+            guest = guest | {"uuid": guest["uuid"][:-1] + host[-1]}
+        now = {"host-1": 2560, "host-2": 2560, "host-4": 2560}
+        wait_until(lambda: used() == now)
+        assert epochs() == {"host-1": 1, "host-2": 2, "host-4": 1}
+
+        mariadb.load(name, dump)
+        wait_until(lambda: used() == now | {"host-3": 512})
+        assert epochs() == {"host-1": 2, "host-2": 3, "host-3": 1, "host-4": 2}
+
+        mariadb.load(name, mariadb.dump(name))  # older by less than a heartbeat, or by one
+        time.sleep(2)
+        assert used() == now | {"host-3": 512}
+        start(deleted)
+        for agent in running.values():
+            assert agent.process.poll() is None, agent.output()
+            assert 1 <= agent.output().count("was restored from a backup") <= 2
+            assert "Traceback" not in agent.output()
+            assert agent.stop() == 0
 
 
 def test_a_second_agent_of_one_state_directory_is_refused(fleet: Fleet) -> None:
@@ -296,6 +351,7 @@ def test_a_deleted_services_row_ends_the_agent(fleet: Fleet) -> None:
         wait_until(lambda: first_list(fleet)[0]["state"] == "down")
         done = fleet.first.manage("service", "delete", "host-1", "nodetracker-compute")
         assert done.returncode == 0
+        assert done.stdout == "service nodetracker-compute of host host-1 deleted, with 1 node\n"
         assert fleet.first.ask("node", "list") == []
         agent.process.send_signal(signal.SIGCONT)
         refusal(agent)

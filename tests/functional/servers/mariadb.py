@@ -105,6 +105,19 @@ class MariaDB:
         finally:
             connection.close()
 
+    def dump(self, database: str) -> bytes:
+        """Return the statements that make a database as it is now, read in one transaction."""
+        return self._run_client("mariadb-dump", "--single-transaction", database)
+
+    def load(self, database: str, dump: bytes) -> None:
+        """Replace the tables of a database by those of a dump."""
+        self._run_client("mariadb", database, given=dump)
+
+    def _run_client(self, program: str, *arguments: str, given: bytes = b"") -> bytes:
+        require(program)
+        command = [program, "--no-defaults", "--user=root", f"--socket={self._socket}", *arguments]
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+
     def set_read_only(self, is_read_only: bool) -> None:
         """Deny or allow writes of ordinary users."""
         self.execute(f"SET GLOBAL read_only = {'ON' if is_read_only else 'OFF'}")
