@@ -51,6 +51,16 @@ def render_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def name_some(names: Collection[str], most: int = 5) -> str:
+    """Return the first of many names.
+
+    >>> name_some(["c", "a", "b"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(sorted(names)[:most]) + more
+
+
 def count_noun(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun.
 

@@ -20,6 +20,9 @@ PRIME = 2**31 - 1
 LEAST_STEP = 2.0**-40
 """Height of the steps for a claim that changes no weight: nearly the order of the weights."""
 
+STALE = 2.0**50
+"""Steps, and weight, by which nodes whose free amounts are not known come after all others."""
+
 WEIGHED = ("memory_mb", "vcpu_milli", "disk_mb")
 """The amounts that are weighed, in the order in which their shares are added."""
 

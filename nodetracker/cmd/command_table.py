@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "config check": "config:CheckConfig",
     "config sample": "config:ShowSample",
     "db check": "db:CheckSchema",
+    "db contract": "db:ContractSchema",
     "db purge": "db:PurgeRows",
     "db reconcile": "reconcile:ReconcileClaims",
     "db sync": "db:SyncSchema",

@@ -132,6 +132,14 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         return readiness.evaluate_schema(self.read_schema_differences())
 
     @_check
+    def check_services(self) -> Verdict:
+        """Search for services of versions that are too old to run beside this one."""
+        try:
+            return readiness.evaluate_services(self.store.list_services())
+        except StoreError:
+            return Verdict()  # the check of the schema names it
+
+    @_check
     def check_old_claims(self) -> Verdict:
         """Check whether the database keeps old claims that nothing deletes."""
         if self.purges_claims:
@@ -202,6 +210,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     _upgrade_checks = (
         ("Database schema", check_schema),
+        ("Services", check_services),
         ("Old claims", check_old_claims),
         ("Nodes", check_nodes),
         ("Reserved resources", check_reserved),

@@ -23,7 +23,7 @@ from nodetracker.errors import ConflictError, FencedError, NodetrackerError, Sto
 from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
-from nodetracker.model.service import AuditState, Incarnation, LoadAverage
+from nodetracker.model.service import SCHEMA_REVISION, AuditState, Incarnation, LoadAverage
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning
 from nodetracker.outage import OutageLog
@@ -303,6 +303,7 @@ class ComputeManager:
             load_average=self._read_load_average(),
             audit_interval_seconds=self._settings.audit_interval,
             reports_devices=self._settings.policy.pci.report_in_placement,
+            schema_revision=SCHEMA_REVISION,
         )
 
     def _try_audit(self, startup: bool) -> None:

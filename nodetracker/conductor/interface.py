@@ -3,4 +3,4 @@
 from nodetracker.ports import Store
 from nodetracker.rpc.interface import Interface
 
-CONDUCTOR = Interface(Store, topic="conductor", version="3.15", local=frozenset({"close"}))
+CONDUCTOR = Interface(Store, topic="conductor", version="3.16", local=frozenset({"close"}))

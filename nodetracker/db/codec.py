@@ -116,6 +116,7 @@ def decode_node(
         moves=moves,
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        has_stale_limits=row["limits_generation"] != row["generation"],
     )
 
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from nodetracker.db import checks, codec, history, migrations, provider_removals
 from nodetracker.db.claims import list_active_uuids, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
+from nodetracker.db.limits import raised_generation
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
@@ -207,7 +208,7 @@ def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str,
     connection.execute(
         sa.update(tables.compute_nodes)
         .where(is_node)
-        .values(uuid=uuid, generation=_nodes.generation + 1, updated_at=rows[0].now)
+        .values(uuid=uuid, updated_at=rows[0].now, **raised_generation())
     )
     (node_id,) = [row.id for row in rows if (row[2], row[3]) == (host, nodename)]
     diff = {"uuid": [before, uuid]}

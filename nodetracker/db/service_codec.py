@@ -75,4 +75,6 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
         stored["reports_devices"] = state.reports_devices
     if state.has_driver_uuids is not None:
         stored["has_driver_uuids"] = state.has_driver_uuids
+    if state.schema_revision is not None:
+        stored["schema_revision"] = state.schema_revision
     return stored

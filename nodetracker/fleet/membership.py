@@ -3,11 +3,12 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from nodetracker.clock import DatabaseClock
 from nodetracker.errors import FencedError
-from nodetracker.model.service import AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import SCHEMA_REVISION, AuditState, Incarnation, ServiceRecord
 from nodetracker.ports import AgentKey, AgentStore
 
 LOG = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class Membership:
         key = self._key or self._register()
         self._count += 1  # never the same twice: one whose answer was lost may have been written
         try:
-            self._store.report_state(key, self._count, self._state())
+            self._store.report_state(key, self._count, self._describe())
             self._reported_at = self._monotonic()
         except FencedError:
             self._key = None
@@ -92,7 +93,10 @@ class Membership:
         """
         if self._key is not None:
             self._count += 1
-            self._store.report_state(self._key, self._count, self._state(), is_last=True)
+            self._store.report_state(self._key, self._count, self._describe(), is_last=True)
+
+    def _describe(self) -> AuditState:
+        return replace(self._state(), schema_revision=SCHEMA_REVISION)
 
     def _find(self) -> ServiceRecord | None:
         found = self._store.list_services(self._host, self._binary)

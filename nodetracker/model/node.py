@@ -252,6 +252,8 @@ class NodeRecord:
     Attributes:
         claims: active claims, and released ones whose guest may still appear, by uuid.
         moves: open migrations that involve one of those claims.
+        has_stale_limits: an earlier version wrote the row without the columns by which
+            candidates are found.
     """
 
     id: int
@@ -267,6 +269,7 @@ class NodeRecord:
     moves: tuple[Move, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    has_stale_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

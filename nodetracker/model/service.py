@@ -18,6 +18,12 @@ BROKER = "broker"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
+SCHEMA_REVISION = "0012"
+"""The revision of the database's schema that this version is written for."""
+
+OLDEST_REVISION = "0012"
+"""That of the oldest version that may run beside this one."""
+
 LoadAverage = tuple[float, float, float]
 """Average number of runnable processes over 1, 5 and 15 minutes."""
 
@@ -198,6 +204,8 @@ class AuditState:
         reports_devices: its PCI devices are to have providers in placement; None
             for processes without any.
         has_driver_uuids: its driver knows uuids of nodes; None = not yet found out.
+        schema_revision: that the process was written for, see `SCHEMA_REVISION`; None in
+            those of versions that do not report it.
     """
 
     age_seconds: float | None = None
@@ -207,3 +215,4 @@ class AuditState:
     audit_interval_seconds: float | None = None
     reports_devices: bool | None = None
     has_driver_uuids: bool | None = None
+    schema_revision: str | None = None

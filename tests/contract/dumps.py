@@ -140,7 +140,9 @@ def _label_memory(tables: Tables, names: Mapping[str, str]) -> Iterator[tuple[st
             for name in ("uuid", "host", "generation", "epoch", "created_at", "updated_at")
         }
         row = identity | {"hypervisor_hostname": record.nodename}
-        row |= codec.encode_values(record.values) | limits.encode_limits(record.values)
+        row |= codec.encode_values(record.values) | limits.encode_limits(
+            record.values, record.generation
+        )
         yield f"node {label}", row
         for guest in record.guests.values():
             yield f"guest {label} {names[guest.uuid]}", codec.encode_guest(guest)

@@ -12,11 +12,15 @@ import sqlalchemy as sa
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.candidates.parameters import list_values, shape_of
 from nodetracker.db.candidates.search import build_search
+from nodetracker.db.schema.columns import CANDIDATE_INDEX
+from nodetracker.db.schema.tables import compute_nodes
 from nodetracker.db.store import SqlStore
+from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Amounts, ClaimRequest, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import CandidatePolicy, Store
 from nodetracker.settings import Multipliers
@@ -30,7 +34,9 @@ from tests.contract.values import (
     make_guest,
     make_incarnation,
     make_values,
+    measure,
     register,
+    update,
 )
 
 POLICY = CandidatePolicy(3600)
@@ -358,6 +364,70 @@ def test_what_the_ledger_grants_moves_the_node_a_step_back(store: Store) -> None
     assert sorted(seen) == ["h0", "h0", "h1", "h1", "h2", "h2"]
 
 
+@pytest.mark.parametrize("stores", ["sqlite", "mariadb", "postgresql"], indirect=True)
+class TestRowsOfEarlierVersions:
+    """They have no limits, or those of former values."""
+
+    def spoil(self, store: SqlStore, host: str, **columns: Any) -> None:
+        """Change a node as a version does that does not know its limits."""
+        raised = {"generation": compute_nodes.c.generation + 1, **columns}
+        statement = sa.update(compute_nodes).where(compute_nodes.c.host == host).values(raised)
+        with store.engine.begin() as connection:
+            connection.execute(statement)
+
+    @pytest.fixture
+    def fleet(self, store: Store) -> SqlStore:
+        assert isinstance(store, SqlStore)
+        for number in range(4):
+            make_node(store, f"h{number}")
+        self.spoil(store, "h1", memory_mb_limit=0, admission_flags=2)
+        self.spoil(store, "h2", memory_mb=512, vcpu_milli_limit=10**6)
+        assert self.read(store, "h1").has_stale_limits
+        return store
+
+    def read(self, store: Store, host: str) -> NodeRecord:
+        (record,) = store.load_nodes(host, None)
+        return record
+
+    @pytest.mark.parametrize("policy", [POLICY, NAMED])
+    def test_they_pass_and_come_last(self, fleet: SqlStore, policy: CandidatePolicy) -> None:
+        found = find(fleet, ask(**CLAIM), policy)
+        assert set(found[:2]) == {"h0", "h3"}
+        assert set(found[2:]) == {"h1", "h2"}
+
+    @pytest.mark.parametrize("policy", [POLICY, NAMED])
+    def test_pages_neither_repeat_nor_skip_them(
+        self, fleet: SqlStore, policy: CandidatePolicy
+    ) -> None:
+        request, after, found = ask(**CLAIM), None, list[str]()
+        while True:
+            page = fleet.find_candidates(request, policy, 1, after)
+            found += hosts(page.nodes)
+            if (after := page.next) is None:
+                break
+        assert found == find(fleet, request, policy)
+
+    def test_the_ledger_decides_by_the_row(self, fleet: SqlStore) -> None:
+        assert fleet.create_claim(ask(**CLAIM), "h1", "h1-n", ADMISSION_POLICY)
+        with pytest.raises(ClaimRefusedError):
+            fleet.create_claim(ask(**CLAIM), "h2", "h2-n", ADMISSION_POLICY)
+
+    def test_other_writes_leave_limits_stale_or_current(self, fleet: SqlStore) -> None:
+        for host in ("h0", "h1"):
+            fleet.create_claim(ask(**CLAIM), host, f"{host}-n", ADMISSION_POLICY)
+        assert not self.read(fleet, "h0").has_stale_limits
+        assert self.read(fleet, "h1").has_stale_limits
+
+    @pytest.mark.parametrize("change", [update, measure])
+    def test_the_agents_write_makes_limits_current(self, fleet: SqlStore, change: Any) -> None:
+        (service,) = fleet.list_services("h1")
+        changes = [change(self.read(fleet, "h1"))]
+        result = fleet.apply_changes(key_of(service), changes, 60)
+        assert not result.records["h1-n"].has_stale_limits
+        assert not self.read(fleet, "h1").has_stale_limits
+        assert set(find(fleet, ask(**CLAIM))[:3]) == {"h0", "h1", "h3"}
+
+
 @pytest.mark.parametrize("stores", ["mariadb"], indirect=True)
 def test_mariadb_reads_an_index_alone_and_sorts_nodes_without_a_temporary_table(
     store: SqlStore,
@@ -372,7 +442,7 @@ def test_mariadb_reads_an_index_alone_and_sorts_nodes_without_a_temporary_table(
         values = query.construct_params(list_values(request, policy, None))
         with store.engine.connect() as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN {query}", values).mappings().all()
-        scans = [step["Extra"] for step in plan if step["key"] == "ix_compute_nodes_candidates"]
+        scans = [step["Extra"] for step in plan if step["key"] == CANDIDATE_INDEX]
         assert len(scans) == 2
         assert all("Using index" in extra for extra in scans)
         assert not any("Using temporary" in extra for extra in scans)

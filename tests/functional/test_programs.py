@@ -264,7 +264,7 @@ class TestManage:
             }
         assert columns - set(row) == {  # by which candidates are found, derived from the others
             "vcpu_milli_limit", "memory_mb_limit", "disk_mb_limit", "overhead_mb",
-            "admission_flags",
+            "admission_flags", "limits_generation",
         }  # fmt: skip
 
     def test_host_show_has_totals_and_projects(self, audited):

@@ -20,7 +20,7 @@ from nodetracker.errors import SchemaError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import FACT_NAMES
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, AuditState
 from tests.builders import NOW
 from tests.contract.values import create, make_guest, make_values, register
 
@@ -47,15 +47,15 @@ def list_tables(store: SqlStore) -> set[str]:
 def test_up_down_and_up_again(store: SqlStore) -> None:
     assert revisions.version(store.engine) is None
     revisions.sync(store.engine)
-    assert revisions.version(store.engine) == "0011"
+    assert revisions.version(store.engine) == "0012"
     assert list_tables(store) == set(metadata.tables)
     revisions.sync(store.engine, "base")
     assert revisions.version(store.engine) is None
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     revisions.sync(store.engine)
-    revisions.sync(store.engine, "0011")
-    assert revisions.version(store.engine) == "0011"
+    revisions.sync(store.engine, "0012")
+    assert revisions.version(store.engine) == "0012"
     assert register(store).epoch == 1
 
 
@@ -99,6 +99,45 @@ def test_the_migrated_schema_is_the_one_the_code_uses(store: SqlStore) -> None:
     assert revisions.check(store.engine) == []
 
 
+def test_what_only_earlier_versions_need_stays_until_it_is_removed(store: SqlStore) -> None:
+    def list_indexes() -> set[str | None]:
+        return {index["name"] for index in sa.inspect(store.engine).get_indexes("compute_nodes")}
+
+    former = "ix_compute_nodes_candidates"
+    revisions.sync(store.engine)
+    assert former not in list_indexes()
+    revisions.sync(store.engine, "0011")
+    assert former in list_indexes()
+    with pytest.raises(SchemaError, match="0011, this version needs 0012: run nodetracker-manage"):
+        revisions.contract(store.engine)
+    revisions.sync(store.engine)
+    assert former in list_indexes()
+    assert revisions.check(store.engine) == []
+    assert revisions.contract(store.engine) == [f"index {former} of compute_nodes"]
+    assert former not in list_indexes()
+    assert revisions.check(store.engine) == []
+    assert revisions.contract(store.engine) == []
+
+
+def test_the_version_s_revision_is_the_newest(store: SqlStore) -> None:
+    revisions.sync(store.engine)
+    assert revisions.version(store.engine) == SCHEMA_REVISION
+
+
+def test_rows_that_have_limits_are_current_and_those_without_are_stale(store: SqlStore) -> None:
+    revisions.sync(store.engine)
+    agent = register(store)
+    store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
+    revisions.sync(store.engine, "0011")
+    nodes = sa.table("compute_nodes", *map(sa.column, LIMIT_COLUMNS[:-1]), sa.column("id"))
+    with store.engine.begin() as connection:
+        statement = sa.update(nodes).where(nodes.c.id == 2)
+        connection.execute(statement.values(dict.fromkeys(LIMIT_COLUMNS[:-1], 0)))
+    revisions.sync(store.engine)
+    records = store.load_nodes(agent.host)
+    assert [record.has_stale_limits for record in records] == [False, True]
+
+
 def test_check_says_in_words_what_differs(store: SqlStore) -> None:
     assert revisions.check(store.engine) == ["no schema exists: run nodetracker-manage db sync"]
     revisions.sync(store.engine)
@@ -118,8 +157,8 @@ def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlSt
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     reason = (
         "the schema has revision 9999, which this version of nodetracker does not know; it knows "
-        "revisions up to 0011. Install the newer version, or downgrade the schema with it: "
-        "nodetracker-manage db sync 0011"
+        "revisions up to 0012. Install the newer version, or downgrade the schema with it: "
+        "nodetracker-manage db sync 0012"
     )
     assert reason in revisions.check(store.engine)
     for revision in ("head", "0008", "base"):
@@ -129,28 +168,28 @@ def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlSt
 
 
 def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
-    with pytest.raises(SchemaError, match="'nonsense'; expected 0001 to 0011, head or base"):
+    with pytest.raises(SchemaError, match="'nonsense'; expected 0001 to 0012, head or base"):
         revisions.sync(store.engine, "nonsense")
 
 
 def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
     plan = revisions.make_plan(store.engine)
-    assert (plan.before, plan.after, plan.is_downgrade) == (None, "0011", False)
-    assert [step[:6] for step in plan.steps] == [f"{number:04}: " for number in range(1, 12)]
+    assert (plan.before, plan.after, plan.is_downgrade) == (None, "0012", False)
+    assert [step[:6] for step in plan.steps] == [f"{number:04}: " for number in range(1, 13)]
     assert plan.deletions == ()
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
     plan = revisions.make_plan(store.engine, "0006")
-    assert (plan.before, plan.after, plan.is_downgrade) == ("0011", "0006", True)
+    assert (plan.before, plan.after, plan.is_downgrade) == ("0012", "0006", True)
     assert [step[:11] for step in plan.steps] == [
-        f"undo {number:04}: " for number in (11, 10, 9, 8, 7)
+        f"undo {number:04}: " for number in (12, 11, 10, 9, 8, 7)
     ]
     assert plan.deletions == (
         "table provider_removals, 0 rows",
         "of table compute_nodes, 2 rows: disk_mb_claimable, instance_memory_mb_claimable, "
-        "memory_mb_claimable, pcpus_claimable, vcpu_milli_claimable",
+        "limits_generation, memory_mb_claimable, pcpus_claimable, vcpu_milli_claimable",
         "of table services, 1 row: disabled_at, disabled_by",
         "of table warnings, 0 rows: earlier",
     )
@@ -166,7 +205,7 @@ def test_services_are_alive_by_their_heartbeats_at_any_revision(store: SqlStore)
     agent = register(store)
     store.report_state(agent, 1, AuditState())
     line = f"{agent.binary} on host {agent.host}"
-    for revision in ("0011", "0003"):
+    for revision in ("0012", "0003"):
         revisions.sync(store.engine, revision)
         assert revisions.list_live_services(store.engine, 60) == [line]
         assert revisions.list_live_services(store.engine, -1) == []

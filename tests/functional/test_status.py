@@ -13,7 +13,7 @@ from tests.functional.servers.process import require
 from tests.programs import BIN, Programs
 
 CHECKS = [
-    "Database schema", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Host name",
+    "Database schema", "Services", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Host name",
     "Heartbeat interval", "Service user", "Placement",
 ]  # fmt: skip
 SUCCESS, WARNING, FAILURE = 0, 1, 2
@@ -163,6 +163,30 @@ class TestCodes:
         assert list(found) == ["Database schema", "CPU sets"]
         assert "postgresql database x at 127.0.0.1:1" in found["Database schema"][1]
         assert "s3cret" not in json.dumps(found)
+
+    def test_services_of_earlier_versions_are_named_until_the_schema_is_contracted(self, audited):
+        def manage(*command):
+            done = audited.manage("db", *command)
+            return done.returncode, done.stdout + done.stderr
+
+        path = audited.directory / "db.sqlite"
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE services SET last_audit = '{}'")
+            connection.execute("CREATE INDEX ix_compute_nodes_candidates ON compute_nodes (host)")
+        name = "nodetracker-compute on host host-1"
+        found = find_bad(audited, WARNING)
+        assert list(found) == ["Services"]
+        assert name in found["Services"][1]
+        for command in ("check", "contract"):
+            code, text = manage(command)
+            assert code == 1
+            assert f"{name}: of a version that does not report the schema" in text
+        assert audited.run("nodetracker-compute", "--once").returncode == 0
+        assert find_bad(audited, SUCCESS) == {}
+        assert manage("check") == (0, "the schema is as expected\n")
+        removed = "removed: index ix_compute_nodes_candidates of compute_nodes\n"
+        assert manage("contract") == (0, removed)
+        assert manage("contract") == (0, "nothing to remove\n")
 
     def test_old_claims_are_named_unless_they_will_be_deleted(self, audited):
         with sqlite3.connect(audited.directory / "db.sqlite") as connection:

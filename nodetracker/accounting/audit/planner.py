@@ -96,7 +96,11 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
     claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
     moves = tuple(move for move in view.moves if move not in record.moves)
     is_structural = bool(guests or devices or claims or moves or set(columns) - VOLATILE_COLUMNS)
-    if not is_structural and not _is_measure_due(before, after, columns, record, now):
+    if not (
+        is_structural
+        or record.has_stale_limits
+        or _is_measure_due(before, after, columns, record, now)
+    ):
         return None
     return NodeChange(
         kind=ChangeKind.UPDATE if is_structural else ChangeKind.MEASURE,

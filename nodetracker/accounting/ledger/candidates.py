@@ -100,11 +100,17 @@ class CandidateOrdering:
         weight = weights.weigh(free, self._scale, self._policy.multipliers)
         return CandidateNode(node_id, host, nodename, weight, free, has_guest)
 
-    def locate(self, node: CandidateNode) -> CandidateCursor:
-        """Return the position of a weighed node."""
-        rank = node.weight
-        if self._policy.order is not CandidateOrder.NAMED:
-            rank = weights.count_steps(rank, self._best, self._height)
+    def locate(self, node: CandidateNode, has_stale_limits: bool = False) -> CandidateCursor:
+        """Return the position of a weighed node.
+
+        Args:
+            has_stale_limits: its free amounts and so its weight are not known: it comes last.
+        """
+        penalty = weights.STALE if has_stale_limits else 0.0
+        if self._policy.order is CandidateOrder.NAMED:
+            rank = node.weight - penalty
+        else:
+            rank = weights.count_steps(node.weight, self._best, self._height) + penalty
         return CandidateCursor(
             self._scale, rank, self._hash.of(node.id), node.id, node.host, node.nodename
         )

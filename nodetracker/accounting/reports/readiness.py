@@ -15,11 +15,13 @@ from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.numa import NumaTopology
-from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
+from nodetracker.rendering import name_some
 from nodetracker.settings import Policy, ReservedPages
 from nodetracker.units import MIB_PER_GIB, capacity_gib_from_mib
 
 _OLD_CLAIMS = timedelta(days=90)
+_UPGRADE = "upgrade it, or delete it if it is gone (nodetracker-manage service delete)"
 
 
 class Level(enum.IntEnum):
@@ -78,6 +80,31 @@ def evaluate_schema(differences: Sequence[str]) -> Verdict:
         differences: one line each.
     """
     return Verdict(tuple(Finding(Level.FAILURE, line) for line in differences))
+
+
+def evaluate_services(services: Iterable[ServiceRecord], oldest: str = OLDEST_REVISION) -> Verdict:
+    """Evaluate whether services were written for a schema with `oldest` or a later revision.
+
+    Those that do not report it may be of the version before or of an earlier one. A service
+    that is down counts, as it may return.
+    """
+    by_level: dict[Level, list[str]] = {Level.FAILURE: [], Level.WARNING: []}
+    for service in services:
+        revision = service.last_audit.get("schema_revision")
+        if revision is None or revision < oldest:
+            level = Level.WARNING if revision is None else Level.FAILURE
+            by_level[level].append(f"{service.binary} on host {service.host}")
+    problems = {
+        Level.FAILURE: f"written for a schema before revision {oldest}",
+        Level.WARNING: "of a version that does not report the schema it was written for",
+    }
+    return Verdict(
+        tuple(
+            Finding(level, f"{name_some(names)}: {problems[level]}; {_UPGRADE}")
+            for level, names in by_level.items()
+            if names
+        )
+    )
 
 
 def evaluate_listing(listing: NodeListing) -> Verdict:

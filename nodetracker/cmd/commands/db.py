@@ -1,4 +1,4 @@
-"""db sync, version, check, purge."""
+"""db sync, contract, version, check, purge."""
 
 import argparse
 import sys
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
+from nodetracker.accounting.reports import readiness
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
 from nodetracker.errors import NotFoundError, RefusedError, SchemaError
-from nodetracker.rendering import count_noun
+from nodetracker.model.service import SCHEMA_REVISION
+from nodetracker.rendering import count_noun, name_some
 
 if TYPE_CHECKING:
     from nodetracker.db.store import SqlStore
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
 
 Report = Callable[[float, float, str], None]
 """Receives how many steps of how many are done, and what is done now."""
-
-_SHOWN = 5
-"""Services that a message names."""
 
 _PURGE_STEPS = (3650, 1825, 1095, 730, 365, 180, 90, 60, 30, 14, 7, 1)
 
@@ -81,10 +80,9 @@ class SyncSchema(StoreCommand, Command):
         """
         live = revisions.list_live_services(store.engine, self.service_down_time)
         if live:
-            more = f" and {len(live) - _SHOWN} more" if len(live) > _SHOWN else ""
             raise RefusedError(
                 f"{count_noun(len(live), 'running service')} may need the newer schema: "
-                f"{', '.join(live[:_SHOWN])}{more}; stop them first"
+                f"{name_some(live)}; stop them first"
             )
 
     def _confirm(self, plan: revisions.Plan, is_confirmed: bool) -> None:
@@ -120,16 +118,42 @@ class ShowSchemaVersion(StoreCommand, Command):
         self.app.stdout.write(f"{revision}\n")
 
 
+class ContractSchema(StoreCommand, Command):
+    """Remove what only earlier versions need of the database's schema.
+
+    It is refused while one of the services may be of such a version.
+    """
+
+    example = "db contract"
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Print what was removed."""
+        store = self.app.open_sql_store(is_read_only=False)
+        verdict = readiness.evaluate_services(store.list_services(), SCHEMA_REVISION)
+        if verdict.details is not None:
+            raise RefusedError(verdict.details)
+        removed = revisions.contract(store.engine)
+        lines = [f"removed: {name}\n" for name in removed] or ["nothing to remove\n"]
+        self.app.stdout.write("".join(lines))
+
+
 class CheckSchema(StoreCommand, Command):
-    """Compare the database's schema with the one that this version expects."""
+    """Compare the database's schema with the one that this version expects.
+
+    It also names services of versions that are too old for it.
+    """
 
     example = "db check"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Report all differences, or that the schema is as expected."""
-        differences = revisions.check(self.app.open_sql_store(is_read_only=True).engine)
+        store = self.app.open_sql_store(is_read_only=True)
+        differences = revisions.check(store.engine)
         if differences:
             raise SchemaError("; ".join(differences))
+        verdict = readiness.evaluate_services(store.list_services())
+        if verdict.details is not None:
+            raise SchemaError(verdict.details)
         self.app.stdout.write("the schema is as expected\n")
 
 

@@ -82,9 +82,7 @@ class NodeWriter:
             mine = [claim for claim in held if claim.node_id == row.id]
             record = records.moved_record(change, row, self._agent, self._now, mine)
             identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
-            parameters.append(
-                _parameters(record, NODE_COLUMNS, encode_limits(record.values)) | identity
-            )
+            parameters.append(_parameters(record, NODE_COLUMNS) | identity)
             self._remember(record, records.moved_change(change, record))
             self._note(row.id, change, ChangeKind.UPDATE, records.move_diff(change, row))
         self._update_rows(("host", "hypervisor_hostname", *NODE_COLUMNS), parameters)
@@ -97,7 +95,7 @@ class NodeWriter:
         parameters = []
         for change, row in decision.updates:
             record = records.updated_record(change, row, self._agent, self._now)
-            parameters.append(_parameters(record, columns, encode_limits(record.values)))
+            parameters.append(_parameters(record, columns))
             self._remember(record, change)
             self._note(row.id, change, ChangeKind.UPDATE, change.diff)
         self._update_rows(columns, parameters)
@@ -127,18 +125,17 @@ class NodeWriter:
             record = records.measured_record(change, row, self._now)
             parameters.append(_parameters(record, columns))
             self._records[change.nodename] = record
-        if columns:
-            statement = (
-                sa.update(tables.compute_nodes)
-                .where(_nodes.id == sa.bindparam("p_id"))
-                .values(
-                    {
-                        "updated_at": self._now,
-                        **{name: sa.bindparam(f"p_{name}") for name in columns},
-                    }
-                )
+        statement = (
+            sa.update(tables.compute_nodes)
+            .where(_nodes.id == sa.bindparam("p_id"))
+            .values(
+                {
+                    "updated_at": self._now,
+                    **{name: sa.bindparam(f"p_{name}") for name in (*columns, *LIMIT_COLUMNS)},
+                }
             )
-            self._connection.execute(statement, parameters)
+        )
+        self._connection.execute(statement, parameters)
 
     def _create(self, decision: Decision) -> None:
         if not decision.creations:
@@ -155,7 +152,7 @@ class NodeWriter:
                 "created_at": record.created_at,
                 "updated_at": record.updated_at,
             }
-            limits = encode_limits(record.values)
+            limits = encode_limits(record.values, record.generation)
             rows.append(identity | codec.encode_values(record.values) | limits)
         self._connection.execute(sa.insert(tables.compute_nodes), rows)
         nodenames = [change.nodename for change in decision.creations]
@@ -259,9 +256,8 @@ def _list_children(deletions: Iterable[Located]) -> list[sa.Table]:
     return [table for table in CHILDREN if has_rows[table]]
 
 
-def _parameters(
-    record: NodeRecord, columns: Iterable[str], limits: Mapping[str, int] | None = None
-) -> dict[str, Any]:
+def _parameters(record: NodeRecord, columns: Iterable[str]) -> dict[str, Any]:
     """Return the parameters of a row's update."""
-    encoded = codec.encode_values(record.values, columns) | dict(limits or {})
+    limits = encode_limits(record.values, record.generation)
+    encoded = codec.encode_values(record.values, columns) | limits
     return {"p_id": record.id} | {f"p_{name}": value for name, value in encoded.items()}

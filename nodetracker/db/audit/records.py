@@ -30,6 +30,7 @@ def updated_record(
         record,
         host=row.host,
         generation=row.generation + 1,
+        has_stale_limits=False,
         epoch=agent.epoch,
         values=merge_values(record.values, change.values, change.columns),
         guests=_merge_guests(change, record.guests),
@@ -50,6 +51,7 @@ def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRe
     columns = [name for name in change.columns if name in VOLATILE_COLUMNS]
     return dataclasses.replace(
         record,
+        has_stale_limits=False,
         epoch=row.epoch,
         values=merge_values(record.values, change.values, columns),
         created_at=row.created_at,

@@ -14,6 +14,7 @@ from nodetracker.db.candidates.parameters import (
 from nodetracker.db.column_types import MYSQL_NAMES
 from nodetracker.db.connection.dialect import has_text, json_number, utc_ago
 from nodetracker.db.schema import tables
+from nodetracker.db.schema.columns import CANDIDATE_INDEX
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.units import MIB_PER_GIB, MILLI
@@ -75,7 +76,7 @@ def keep_wanted(query: sa.Select[Any], shape: RequestShape) -> sa.Select[Any]:
     if shape.has_nodename:
         named.append(_nodes.hypervisor_hostname == text("nodename"))
     amounts = _screen_amounts(shape)
-    fits = [sa.or_(sa.and_(*amounts), has_guest())] if amounts else []
+    fits = [sa.or_(sa.and_(*amounts), has_guest(), has_stale_limits())] if amounts else []
     query = query.where(*named, *_screen_facts(shape), *fits)
     return query if shape.has_host or not _is_indexed(shape) else _read_index(query)
 
@@ -94,15 +95,18 @@ def _read_index(query: sa.Select[Any]) -> sa.Select[Any]:
     although it plans to read the index.
     """
     for dialect in MYSQL_NAMES:
-        query = query.with_hint(
-            tables.compute_nodes, "USE INDEX (ix_compute_nodes_candidates)", dialect
-        )
+        query = query.with_hint(tables.compute_nodes, f"USE INDEX ({CANDIDATE_INDEX})", dialect)
     return query.where(_nodes.admission_flags >= 0)
 
 
 def is_untracked() -> Condition:
     """Return the condition that a node passes every screen: its driver tracks no resources."""
     return _nodes.admission_flags.bitwise_and(UNTRACKED) != 0
+
+
+def has_stale_limits() -> Condition:
+    """Return the condition that a node passes by its numbers, as these are not of its row."""
+    return _nodes.limits_generation != _nodes.generation
 
 
 def has_guest() -> Condition:
@@ -113,7 +117,7 @@ def has_guest() -> Condition:
 
 def _screen_facts(shape: RequestShape) -> list[Condition]:
     """Return the conditions that a node has what the request needs."""
-    is_known = _nodes.admission_flags.bitwise_and(whole("flags")) == 0
+    is_known = sa.or_(_nodes.admission_flags.bitwise_and(whole("flags")) == 0, has_stale_limits())
     # Canonical JSON contains a name as it is rendered by itself.
     names = [
         *(_has_text(_nodes.traits, f"trait_{index}") for index in range(shape.traits)),

@@ -6,14 +6,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.candidates import CandidateOrdering
-from nodetracker.accounting.weights import WEIGHED
+from nodetracker.accounting.weights import STALE, WEIGHED
 from nodetracker.db.candidates import ordering
 from nodetracker.db.candidates.parameters import RequestShape, list_values, shape_of
 from nodetracker.db.candidates.screens import (
     FREE,
     FREE_PCPUS,
     accepts_claims,
+    double,
     has_guest,
+    has_stale_limits,
     keep_wanted,
 )
 from nodetracker.db.schema import tables
@@ -60,7 +62,8 @@ def find_candidates(
     last = rows[-1]
     if len(nodes) < limit and last.number != searched:
         return CandidatePage(nodes)
-    return CandidatePage(nodes, weigher.locate(_weigh(last, weigher)))
+    cursor = weigher.locate(_weigh(last, weigher), bool(last.has_stale_limits))
+    return CandidatePage(nodes, cursor)
 
 
 @lru_cache(maxsize=STATEMENTS)
@@ -100,6 +103,7 @@ def build_search(
             # Without a service the condition is unknown.
             sa.case((is_available, 1), else_=0).label("is_available"),
             sa.case((has_guest(), 1), else_=0).label("has_guest"),
+            sa.case((has_stale_limits(), 1), else_=0).label("has_stale_limits"),
         )
         .select_from(source)
         .where(sa.or_(is_available, best.c.number == searched))
@@ -114,12 +118,13 @@ def _place_nodes(
     """Return the best nodes that pass by their numbers, whatever their services."""
     scaling = ordering.read_scale(policy, shape) if is_first else ordering.known_scale()
     weight = ordering.weight_of(scaling, policy)
+    penalty = sa.case((has_stale_limits(), double(STALE)), else_=double(0))
     columns: list[sa.ColumnElement[Any]] = [_nodes.id]
     if policy.order is CandidateOrder.NAMED:
-        columns.append(weight.label("weight"))
+        columns.append((weight - penalty).label("weight"))
         columns += [_nodes.host, _nodes.hypervisor_hostname.label("nodename")]
     else:
-        columns.append(ordering.count_steps(scaling, weight).label("steps"))
+        columns.append((ordering.count_steps(scaling, weight) + penalty).label("steps"))
         columns.append(ordering.hash_of().label("hash"))
     source: sa.FromClause = tables.compute_nodes
     if scaling.table is not None:

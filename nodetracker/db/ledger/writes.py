@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.write import LedgerWrite, NodeWrite
 from nodetracker.db import codec
+from nodetracker.db.limits import raised_generation
 from nodetracker.db.schema import tables
 
 _nodes = tables.compute_nodes.c
@@ -22,7 +23,7 @@ _INSERT_CLAIM = sa.insert(tables.claims)
 _UPDATE_NODE = (
     sa.update(tables.compute_nodes)
     .where(_nodes.id == sa.bindparam("p_node"))
-    .values(generation=_nodes.generation + 1)
+    .values(raised_generation())
 )
 
 
@@ -61,9 +62,7 @@ def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
     ids = sorted(node_ids)
     if ids:
         connection.execute(
-            sa.update(tables.compute_nodes)
-            .where(_nodes.id.in_(ids))
-            .values(generation=_nodes.generation + 1)
+            sa.update(tables.compute_nodes).where(_nodes.id.in_(ids)).values(raised_generation())
         )
 
 

@@ -23,10 +23,12 @@ MYSQL: dict[str, Any] = {
     "mysql_collate": "utf8mb4_bin",
 }
 
+CANDIDATE_INDEX = "ix_compute_nodes_screening"
+
 CANDIDATE_COLUMNS = (
     "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free", "vcpu_milli_claimable",
     "pcpus_claimable", "memory_mb_claimable", "instance_memory_mb_claimable", "disk_mb_claimable",
-    "id", "host", "hypervisor_hostname",
+    "generation", "limits_generation", "id", "host", "hypervisor_hostname",
 )  # fmt: skip
 """All that `db.candidates` reads of every node for most requests, in the order of an index.
 

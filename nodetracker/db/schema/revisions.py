@@ -39,6 +39,8 @@ STATEMENT_SECONDS = 3600
 
 _LOCK_NUMBER = 7_310_579_623_498_301_042  # of PostgreSQL's advisory lock: any that others lack
 
+_MISSING, _SURPLUS = " is missing", " is not expected"
+
 Report = Callable[[int, int, str], None]
 """Receives how many revisions are done, how many there are, and which one runs now."""
 
@@ -143,6 +145,51 @@ def sync(
             if path.current is not None:
                 path.current.module.upgrade()
             context.run_migrations()
+            if path.before is None:  # no earlier version has used it
+                for script in path.scripts:
+                    _contract(script)
+
+
+def contract(engine: sa.Engine) -> list[str]:
+    """Remove what earlier revisions need and this one does not; return what it was.
+
+    Raises:
+        SchemaError: the schema does not have the newest revision.
+        RefusedError, StoreUnavailableError: as `sync`.
+    """
+    from alembic.migration import MigrationContext
+
+    from nodetracker.db.schema.repeatable import repeatable
+
+    with translated(engine.url), _locked(engine) as connection:
+        if problem := _explain_difference(_read_revision(connection)):
+            raise SchemaError(problem)
+        removed = [
+            line.removesuffix(_SURPLUS)
+            for item in _list_leftovers(connection)
+            for line in _render(item)
+        ]
+        with repeatable(MigrationContext.configure(connection)):
+            for script in _read_scripts().walk_revisions():
+                _contract(script)
+        return removed
+
+
+def _contract(script: "Script") -> None:
+    """Remove what only programs of revisions before this one need, if there is anything."""
+    getattr(script.module, "contract", lambda: None)()
+
+
+def _list_leftovers(connection: sa.Connection) -> list[Any]:
+    """Return what `contract` would do, as alembic's differences."""
+    from alembic.migration import MigrationContext
+
+    from nodetracker.db.schema.repeatable import recorded
+
+    with recorded(MigrationContext.configure(connection)) as operations:
+        for script in _read_scripts().walk_revisions():
+            _contract(script)
+    return [item.to_diff_tuple() for item in operations]
 
 
 def list_live_services(engine: sa.Engine, service_down_time: int) -> list[str]:
@@ -313,31 +360,32 @@ def check(engine: sa.Engine) -> list[str]:
     from alembic.migration import MigrationContext
 
     with translated(engine.url), engine.connect() as connection:
-        found = _read_revision(connection)
-        scripts = _read_scripts()
-        head = scripts.get_current_head()
-        lines = _compare_revisions(
-            found, head, {script.revision for script in scripts.walk_revisions()}
-        )
-        if found is None:
-            return lines
+        revision = _read_revision(connection)
+        problem = _explain_difference(revision)
+        if revision is None:
+            return [problem]
         context = MigrationContext.configure(connection, opts={"compare_type": _is_type_different})
         with warnings.catch_warnings():
             # alembic cannot compare the expressions, as databases rewrite them.
             warnings.filterwarnings("ignore", "Computed default on")
             differences: list[Any] = compare_metadata(context, tables.metadata)
-        return [*lines, *(line for item in differences for line in _render(item))]
+        found = [line for item in differences for line in _render(item)]
+        leftovers = [line for item in _list_leftovers(connection) for line in _render(item)]
+        return [*filter(None, [problem]), *(line for line in found if line not in leftovers)]
 
 
-def _compare_revisions(found: str | None, head: str | None, known: set[str]) -> list[str]:
+def _explain_difference(found: str | None) -> str:
+    """Return how a schema's revision differs from the newest, "" if it does not."""
+    scripts = _read_scripts()
+    head = scripts.get_current_head()
     if found == head:
-        return []
+        return ""
     cure = "run nodetracker-manage db sync"
     if found is None:
-        return [f"no schema exists: {cure}"]
-    if found in known:
-        return [f"the schema has revision {found}, this version needs {head}: {cure}"]
-    return [_explain_unknown(found, head)]
+        return f"no schema exists: {cure}"
+    if found in {script.revision for script in scripts.walk_revisions()}:
+        return f"the schema has revision {found}, this version needs {head}: {cure}"
+    return _explain_unknown(found, head)
 
 
 def _render(item: Any) -> Iterator[str]:
@@ -350,7 +398,7 @@ def _render(item: Any) -> Iterator[str]:
     kind, _, noun = action.partition("_")
     if noun == "column":
         _, table, column = details
-        yield f"column {table}.{column.name} is {'missing' if kind == 'add' else 'not expected'}"
+        yield f"column {table}.{column.name}{_MISSING if kind == 'add' else _SURPLUS}"
     elif kind == "modify":
         _, table, column, _, is_now, expected = details
         yield f"column {table}.{column}: {noun} is {is_now!r}, not {expected!r}"
@@ -359,7 +407,7 @@ def _render(item: Any) -> Iterator[str]:
         name = getattr(thing, "name", None) or "without a name"
         table = getattr(thing, "table", None)
         place = "" if table is None or noun == "table" else f" of {table.name}"
-        yield f"{noun} {name}{place} is {'missing' if kind == 'add' else 'not expected'}"
+        yield f"{noun} {name}{place}{_MISSING if kind == 'add' else _SURPLUS}"
 
 
 def _is_type_different(

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from nodetracker.db.schema.columns import (
     CANDIDATE_COLUMNS,
+    CANDIDATE_INDEX,
     MYSQL,
     amount_columns,
     double,
@@ -94,10 +95,11 @@ compute_nodes = sa.Table(
     integer("disk_mb_limit"),
     integer("overhead_mb"),
     integer("admission_flags"),
+    integer("limits_generation"),
     *amount_columns(),
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),
-    sa.Index("ix_compute_nodes_candidates", *CANDIDATE_COLUMNS),
+    sa.Index(CANDIDATE_INDEX, *CANDIDATE_COLUMNS),
     **MYSQL,
 )
 

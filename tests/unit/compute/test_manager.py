@@ -22,7 +22,7 @@ from nodetracker.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
-from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy, DriverCapability
 from nodetracker.settings import AgentSettings, PciPolicy, Policy
@@ -236,13 +236,16 @@ def test_the_heartbeat_contains_the_machine_s_load_and_the_agent_s_settings(mana
     assert carried["load_average"] == [0.2, 0.12, 0.14]
     assert carried["audit_interval_seconds"] == 60
     assert carried["reports_devices"] is False
+    assert carried["schema_revision"] == SCHEMA_REVISION
     managed.load_average = None
     policy = Policy(pci=PciPolicy(report_in_placement=True))
     settings = AgentSettings(host=HOST, state_path="", policy=policy, audit_interval=None)
     managed.manager.reconfigure(settings)
     managed.manager.report_state()
     carried = managed.service().last_audit
-    assert carried.keys() == {"age_seconds", "nodes", "reports_devices", "has_driver_uuids"}
+    assert carried.keys() == {
+        "age_seconds", "nodes", "reports_devices", "has_driver_uuids", "schema_revision",
+    }  # fmt: skip
     assert carried["reports_devices"] is True
 
 

@@ -15,6 +15,7 @@ from nodetracker.model.service import (
     BROKER,
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
+    SCHEMA_REVISION,
     AuditState,
 )
 from nodetracker.model.warning import WarningKind
@@ -215,8 +216,10 @@ def test_a_row_that_was_deleted_or_restored_is_written_again_without_a_warning(w
     assert not caplog.records
 
 
-def test_each_heartbeat_sets_the_clock():
+def test_each_heartbeat_sets_the_clock_and_names_the_schema():
     store, clock = MemoryStore(lambda: NOW), DatabaseClock(lambda: 0.0)
     member = Membership(store, "c-1", CONDUCTOR_BINARY, "", "1", make_incarnation(), clock)
     member.report_state()
     assert clock.read() == NOW
+    (service,) = store.list_services()
+    assert service.last_audit["schema_revision"] == SCHEMA_REVISION

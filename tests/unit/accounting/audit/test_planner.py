@@ -146,6 +146,11 @@ class TestMeasurements:
         changes = plan("host-1", [wanted], {"node-1": record}, UUIDS, later(300))
         assert [change.columns for change in changes] == ([(column,)] if is_significant else [])
 
+    def test_are_written_when_an_earlier_version_left_stale_limits(self):
+        record = dataclasses.replace(stored(make_snapshot()), has_stale_limits=True)
+        (change,) = plan_one(make_snapshot(), record)
+        assert (change.kind, change.columns) == (ChangeKind.MEASURE, ())
+
     def test_are_written_with_any_structural_change(self):
         record = stored(make_snapshot())
         snapshot = make_snapshot(

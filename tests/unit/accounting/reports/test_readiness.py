@@ -13,6 +13,7 @@ from nodetracker.accounting.reports.readiness import (
     evaluate_old_claims,
     evaluate_reserved,
     evaluate_schema,
+    evaluate_services,
 )
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import Filesystem, StorageInfo
@@ -227,6 +228,23 @@ def test_a_host_may_miss_two_heartbeats(down_time, level):
 )
 def test_every_node_should_be_listed(listing, level):
     assert evaluate_listing(listing).level is level
+
+
+def test_services_of_earlier_schemas_are_named():
+    def service(host, revision):
+        audit = {} if revision is None else {"schema_revision": revision}
+        return make_service(host=host, last_audit=audit)
+
+    services = [service("h1", "0012"), service("h2", "0013"), service("h3", None)]
+    assert evaluate_services(services[:2], "0012") == Verdict()
+    level, details = level_and_details(evaluate_services(services, "0012"))
+    assert level is Level.WARNING
+    assert details.startswith("nodetracker-compute on host h3: of a version that does not report")
+    level, details = level_and_details(evaluate_services(services, "0013"))
+    assert level is Level.FAILURE
+    assert details.startswith("nodetracker-compute on host h1: written for a schema before")
+    assert "h3" in details
+    assert "h2" not in details
 
 
 def test_any_difference_of_the_schema_is_a_failure():
