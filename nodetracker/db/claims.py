@@ -43,8 +43,6 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
         conditions.append(_nodes.hypervisor_hostname == query.nodename)
     if query.node_id is not None:
         conditions.append(equals_id(_claims.compute_node_id, query.node_id))
-    if query.states:
-        conditions.append(_claims.state.in_([state.value for state in query.states]))
     if query.workload_uuid is not None:
         conditions.append(_claims.workload_uuid == query.workload_uuid)
     if query.project_id is not None:
@@ -56,6 +54,7 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
         columns=(*_claims, _nodes.host, _nodes.hypervisor_hostname),
         conditions=conditions,
         filtered=tables.claims if query.host is query.nodename is None else with_node,
+        alternatives=[_claims.state == state.value for state in dict.fromkeys(query.states)],
         is_descending=query.is_descending,
     )
     return select_page(connection, query, listing, _decode)

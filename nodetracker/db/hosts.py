@@ -10,8 +10,7 @@ from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, history, provider_removals, service_codec
 from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.limits import raised_generation
-from nodetracker.db.nodes import delete_rows
+from nodetracker.db.nodes import delete_rows, raised_generation
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, removed_diff

@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from nodetracker.db import checks, codec, history, migrations, provider_removals
 from nodetracker.db.claims import list_active_uuids, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
-from nodetracker.db.limits import raised_generation
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
@@ -36,6 +35,15 @@ CHILDREN = (tables.guests, tables.pci_devices)
 
 # Above this number of ids it is cheaper to read all of the host's rows.
 _MAX_IDS = 1000
+
+
+def raised_generation() -> dict[str, sa.ColumnElement[int]]:
+    """Return the columns of a write that leaves a row's limits as they are.
+
+    Limits that are current stay so, and stale ones stay stale.
+    """
+    names = ("generation", "limits_generation")
+    return {name: _nodes[name] + 1 for name in names}
 
 
 def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVersions:

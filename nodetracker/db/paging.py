@@ -28,6 +28,8 @@ class Listing:
         conditions: which rows belong to the list.
         filtered: the table with those tables joined to it that the conditions
             refer to. Only these, as an optimizer may start with any of them.
+        alternatives: further conditions; each row fulfils one of them at most. Each is
+            searched by itself, as no index that starts with its column serves several.
         order: a column of the table that is never NULL; None = ordered by id alone.
         is_descending: largest first, also by id.
     """
@@ -37,6 +39,7 @@ class Listing:
     columns: Sequence["sa.ColumnElement[Any]"]
     conditions: Sequence["sa.ColumnElement[bool]"]
     filtered: sa.FromClause
+    alternatives: Sequence["sa.ColumnElement[bool]"] = ()
     order: "sa.Column[Any] | None" = None
     is_descending: bool = False
 
@@ -63,7 +66,14 @@ def select_page(
     if query.after is not None:
         found = found.where(_is_beyond(keys, _edges_of(query, listing, marker), listing))
     # One more than the page has: whether there are further ones.
-    page = found.order_by(*_sort(keys, listing)).limit(query.limit + 1).subquery("page")
+    found = found.order_by(*_sort(keys, listing)).limit(query.limit + 1)
+    if listing.alternatives:
+        # SQLite has no LIMIT in a part of a union.
+        parts = (sa.select(found.where(item).subquery()) for item in listing.alternatives)
+        union = sa.union_all(*parts).subquery()
+        order = _sort(_keys_of(union, listing), listing)
+        found = sa.select(union).order_by(*order).limit(query.limit + 1)
+    page = found.subquery("page")
     exists = sa.literal(1) if marker is None else sa.exists(marker.select)
     head = sa.select(utc_now().label("page_now"), exists.label("page_marker")).subquery("head")
     source = head.outerjoin(page, sa.true()).outerjoin(

@@ -1,5 +1,6 @@
 """The rows that a database examines for a load follow what is active, not a node's past."""
 
+import dataclasses
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.db import codec, nodes
+from nodetracker.db.claims import list_claim_page
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState
+from nodetracker.model.listing import ClaimQuery
 from tests.contract.test_ledger import ask, claim, make_node, node
 from tests.contract.values import SINCE, make_guest
 
@@ -49,6 +52,14 @@ def add_released(store: SqlStore, template: Claim, guests: tuple[str, ...], coun
         connection.execute(sa.insert(tables.claims), rows)
 
 
+def add_claims(store: SqlStore, template: Claim, count: int) -> None:
+    """Add claims like another one."""
+    row = codec.encode_claim(template) | {"compute_node_id": template.node_id}
+    rows = [row | {"uuid": str(uuid.uuid4())} for _ in range(count)]
+    with store.engine.begin() as connection:
+        connection.execute(sa.insert(tables.claims), rows)
+
+
 def count_examined(store: SqlStore, read: Callable[[sa.Connection], Any]) -> int:
     """Return how many rows a read examines when the database knows the sizes of its tables."""
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -64,6 +75,25 @@ def count_examined(store: SqlStore, read: Callable[[sa.Connection], Any]) -> int
         own = connection.scalar(examined) - before
         read(connection)
         return int(connection.scalar(examined) - before - 2 * own)
+
+
+@pytest.mark.parametrize("place", [{}, {"host": "alpha"}])
+def test_a_list_of_active_claims_examines_as_many_rows_whatever_was_released(
+    store: SqlStore, place: dict[str, str]
+) -> None:
+    make_node(store)
+    make_node(store, host="beta")
+    claims = [claim(store, ask(MEMORY_MB=1)) for _ in range(10)]
+    (other,) = store.load_nodes("beta")
+    add_claims(store, dataclasses.replace(claims[0], node_id=other.id), 3000)
+    query = ClaimQuery(states=ACTIVE_STATES, limit=5, **place)
+    read: Callable[[sa.Connection], Any] = lambda c: list_claim_page(c, query)  # noqa: E731
+    few = count_examined(store, read)
+    add_released(store, claims[0], (), 2000)
+    assert count_examined(store, read) <= few
+    assert [found.uuid for found in store.list_claim_page(query).items] == [
+        found.uuid for found in claims[:5]
+    ]
 
 
 def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> None:

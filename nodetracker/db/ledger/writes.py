@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.write import LedgerWrite, NodeWrite
 from nodetracker.db import codec
-from nodetracker.db.limits import raised_generation
+from nodetracker.db.nodes import raised_generation
 from nodetracker.db.schema import tables
 
 _nodes = tables.compute_nodes.c
