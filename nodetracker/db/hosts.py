@@ -10,7 +10,7 @@ from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, history, provider_removals, service_codec
 from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.nodes import delete_rows, raised_generation
+from nodetracker.db.nodes import delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, removed_diff
@@ -97,7 +97,7 @@ def _rename_rows(
         .where(_nodes.host == old)
         .values(
             **moved,
-            **raised_generation(),
+            **tables.raised_generation(),
             hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
         )
     )

@@ -37,15 +37,6 @@ CHILDREN = (tables.guests, tables.pci_devices)
 _MAX_IDS = 1000
 
 
-def raised_generation() -> dict[str, sa.ColumnElement[int]]:
-    """Return the columns of a write that leaves a row's limits as they are.
-
-    Limits that are current stay so, and stale ones stay stale.
-    """
-    names = ("generation", "limits_generation")
-    return {name: _nodes[name] + 1 for name in names}
-
-
 def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVersions:
     """See `Store.load_versions`."""
     rows = connection.execute(
@@ -216,7 +207,7 @@ def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str,
     connection.execute(
         sa.update(tables.compute_nodes)
         .where(is_node)
-        .values(uuid=uuid, updated_at=rows[0].now, **raised_generation())
+        .values(uuid=uuid, updated_at=rows[0].now, **tables.raised_generation())
     )
     (node_id,) = [row.id for row in rows if (row[2], row[3]) == (host, nodename)]
     diff = {"uuid": [before, uuid]}

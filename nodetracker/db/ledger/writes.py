@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.write import LedgerWrite, NodeWrite
 from nodetracker.db import codec
-from nodetracker.db.nodes import raised_generation
 from nodetracker.db.schema import tables
 
 _nodes = tables.compute_nodes.c
@@ -23,7 +22,7 @@ _INSERT_CLAIM = sa.insert(tables.claims)
 _UPDATE_NODE = (
     sa.update(tables.compute_nodes)
     .where(_nodes.id == sa.bindparam("p_node"))
-    .values(raised_generation())
+    .values(tables.raised_generation())
 )
 
 
@@ -62,7 +61,9 @@ def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
     ids = sorted(node_ids)
     if ids:
         connection.execute(
-            sa.update(tables.compute_nodes).where(_nodes.id.in_(ids)).values(raised_generation())
+            sa.update(tables.compute_nodes)
+            .where(_nodes.id.in_(ids))
+            .values(tables.raised_generation())
         )
 
 

@@ -299,3 +299,12 @@ provider_removals = sa.Table(
     sa.Index(None, "host"),
     **MYSQL,
 )
+
+
+def raised_generation() -> dict[str, sa.ColumnElement[int]]:
+    """Return the columns of a write to ``compute_nodes`` that leaves a row's limits as they are.
+
+    Limits that are current stay so, and stale ones stay stale.
+    """
+    names = ("generation", "limits_generation")
+    return {name: compute_nodes.c[name] + 1 for name in names}
