@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db.checks import Holder, check_agent
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
@@ -22,6 +23,7 @@ from nodetracker.model.warning import (
 )
 
 _warnings = tables.warnings.c
+_services = tables.services.c
 _KINDS = frozenset(kind.value for kind in WarningKind)
 _Key = tuple[str, str, str]
 
@@ -30,8 +32,7 @@ def sync_warnings(
     connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
 ) -> list[WarningRecord]:
     """See `Store.sync_warnings`."""
-    now = lock_service(connection, agent)
-    known = _lock_known(connection, agent.host)
+    now, known = _lock_with_service(connection, agent)
     wanted = _by_key(active)
     counted = {
         key: warning
@@ -67,7 +68,8 @@ def sync_warnings(
 
 def raise_warning(connection: sa.Connection, host: str, warning: HostWarning) -> None:
     """See `Store.raise_warning`."""
-    _raise(connection, host, _lock_known(connection, host), _by_key([warning]))
+    rows = connection.execute(_select_for_update(host))
+    _raise(connection, host, {_key(row): row for row in rows}, _by_key([warning]))
 
 
 def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
@@ -77,25 +79,50 @@ def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
     }
 
 
-def _lock_known(connection: sa.Connection, host: str) -> dict[_Key, Any]:
-    """Lock a host's warnings and return them by key."""
-    return {
-        (row.kind, row.nodename, row.item): row
-        for row in connection.execute(
-            sa.select(
-                _warnings.id,
-                _warnings.kind,
-                _warnings.nodename,
-                _warnings.item,
-                _warnings.message,
-                _warnings.last_seen,
-                _warnings.resolved_at,
-            )
-            .where(_warnings.host == host)
-            .order_by(_warnings.id)
-            .with_for_update()
+def _lock_with_service(
+    connection: sa.Connection, agent: AgentKey
+) -> tuple[datetime, dict[_Key, Any]]:
+    """Lock the agent's services row and its host's warnings; return the time, and them by key.
+
+    One statement does both if there are warnings. It may wait, and then misses those that were
+    inserted meanwhile: such a one is a duplicate if it is wanted.
+
+    Raises:
+        FencedError: the services row is missing or another agent's.
+    """
+    is_agent = sa.and_(_services.host == agent.host, _services.binary == agent.binary)
+    rows = connection.execute(
+        _select_for_update(
+            agent.host, _services.agent_id, _services.epoch, _services.uuid, utc_now().label("now")
+        ).where(is_agent, _services.host == _warnings.host)
+    ).all()
+    if not rows:
+        return lock_service(connection, agent), {}
+    check_agent(agent, Holder(rows[0].agent_id, rows[0].epoch, rows[0].uuid))
+    return rows[0].now, {_key(row): row for row in rows}
+
+
+def _select_for_update(host: str, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select a host's warnings; those of further columns' tables are locked before."""
+    return (
+        sa.select(
+            *columns,
+            _warnings.id,
+            _warnings.kind,
+            _warnings.nodename,
+            _warnings.item,
+            _warnings.message,
+            _warnings.last_seen,
+            _warnings.resolved_at,
         )
-    }
+        .where(_warnings.host == host)
+        .order_by(_warnings.id)
+        .with_for_update()
+    )
+
+
+def _key(row: Any) -> _Key:
+    return row.kind, row.nodename, row.item
 
 
 def _raise(

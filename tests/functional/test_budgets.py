@@ -32,7 +32,7 @@ from tests.contract.stores import SQL_BACKENDS, make_stores
 
 STEADY = 3
 REREAD = 8
-ONE_CHANGE = 9  # with a changed warning
+ONE_CHANGE = 8  # with a changed warning
 PER_HUNDRED = 6
 MEASURES_PER_HOUR = 12
 
