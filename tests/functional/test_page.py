@@ -8,7 +8,9 @@ from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import StoreUnavailableError
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, WIDTHS, open_tab
+from tests.functional.servers.keystone import PASSWORD, TOKEN, serve_keystone
 from tests.functional.servers.process import find_free_port
+from tests.functional.servers.tls import Authority
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.programs import Programs
 
@@ -295,3 +297,37 @@ def test_with_passwords_the_browser_asks(browser, tmp_path):
             tab.page.locator("main").get_by_text("No node yet").wait_for()
             tab.page.get_by_text("admin").wait_for()
             assert tab.problems == []
+
+
+@pytest.mark.parametrize("is_tls", [True, False], ids=["TLS", "plain"])
+def test_a_session_of_keystone_is_a_cookie_until_it_is_logged_out(browser, tmp_path, is_tls):
+    pytest.importorskip("keystonemiddleware")
+    port = find_free_port()
+    api = f"[api]\nport = {port}\nauth_strategy = keystone\n"
+    if is_tls:
+        certificate, key = Authority(tmp_path).issue(tmp_path, "127.0.0.1")
+        api += f"cert_file = {certificate}\nkey_file = {key}\n"
+    url = f"{'https' if is_tls else 'http'}://127.0.0.1:{port}/ui/"
+    with serve_keystone() as keystone:
+        programs = Programs(tmp_path, extra=api + keystone.options)
+        programs.make_schema()
+        with (
+            programs.start("nodetracker-api") as running,
+            open_tab(browser, "about:blank", ignore_https_errors=True) as tab,
+        ):
+            running.wait_for("Serving on")
+            page, context = tab.page, tab.page.context
+            page.goto(url)
+            page.get_by_label("User").fill("alice")
+            page.get_by_label("Password").fill(PASSWORD)
+            page.get_by_role("button", name="Log in").click()
+            page.locator("main").get_by_text("No node yet").wait_for()
+            (cookie,) = context.cookies()
+            assert cookie["name"] == ("__Host-" if is_tls else "") + "nodetracker_session"
+            assert cookie["value"].strip('"') == TOKEN
+            kind = [cookie[name] for name in ("secure", "httpOnly", "domain", "path")]
+            assert kind == [is_tls, True, "127.0.0.1", "/"]
+            page.get_by_role("button", name="Log out").click()
+            page.get_by_role("button", name="Log in").wait_for()
+            assert context.cookies() == []
+            assert [revoked for *_, revoked in keystone.deleted] == [TOKEN]

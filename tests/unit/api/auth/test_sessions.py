@@ -1,10 +1,7 @@
 """Sessions of browsers: the cookie's layer, and logins at a server that answers as Keystone."""
 
-import json
 import logging
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from oslo_config import cfg
@@ -13,11 +10,9 @@ from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.context import SESSION_TOKEN, Login
 from nodetracker.errors import AuthenticationError
+from tests.functional.servers.keystone import PASSWORD, TOKEN, KeystoneStub, serve_keystone
 
 pytest.importorskip("keystonemiddleware")
-
-SECRET = "s3cret-of-a-user"
-TOKEN = "gAAAAtoken-of-a-user"
 
 
 class Application:
@@ -77,60 +72,10 @@ class TestCookie:
         assert failures.count == 1
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """What keystoneauth asks of Keystone: versions, a token, its revocation."""
-
-    server: "KeystoneStub"
-
-    def do_GET(self) -> None:
-        links = [{"rel": "self", "href": f"{self.server.url}/v3/"}]
-        version = {"id": "v3.14", "status": "stable", "links": links}
-        self._answer(200, {"version": version})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.bodies.append(body["auth"])
-        user = body["auth"]["identity"]["password"]["user"]
-        if user["password"] != SECRET:
-            self._answer(401, {"error": {"code": 401, "message": f"no {SECRET}", "title": "x"}})
-            return
-        token = {"methods": ["password"], "expires_at": "2030-01-01T00:00:00Z", "user": {}}
-        self._answer(201, {"token": token}, {"X-Subject-Token": TOKEN})
-
-    def do_DELETE(self) -> None:
-        found = (self.path, self.headers["X-Auth-Token"], self.headers["X-Subject-Token"])
-        self.server.deleted.append(found)
-        self._answer(self.server.delete_status, None)
-
-    def _answer(self, status: int, body: dict | None, headers: dict | None = None) -> None:
-        raw = b"" if body is None else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(raw)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-class KeystoneStub(ThreadingHTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.bodies: list[dict] = []
-        self.deleted: list[tuple] = []
-        self.delete_status = 204
-
-
 @pytest.fixture
 def keystone() -> Iterator[KeystoneStub]:
-    with KeystoneStub() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serve_keystone() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -153,12 +98,12 @@ def build(tmp_path):
 @pytest.mark.parametrize("path", ["", "/", "/v3"])
 def test_a_login_is_a_token_of_its_project(build, keystone, path):
     sessions, failures = build(keystone.url + path)
-    assert sessions.open(Login("alice", "d1", "p1", SECRET), "192.0.2.7") == TOKEN
+    assert sessions.open(Login("alice", "d1", "p1", PASSWORD), "192.0.2.7") == TOKEN
     [auth] = keystone.bodies
     assert auth["identity"]["password"]["user"] == {
         "name": "alice",
         "domain": {"name": "d1"},
-        "password": SECRET,
+        "password": PASSWORD,
     }
     assert auth["scope"] == {"project": {"name": "p1", "domain": {"name": "d1"}}}
     assert failures.count == 0
@@ -167,7 +112,7 @@ def test_a_login_is_a_token_of_its_project(build, keystone, path):
 
 
 def test_without_a_project_it_has_system_scope(build, keystone):
-    build(keystone.url)[0].open(Login("alice", "d1", None, SECRET), "192.0.2.7")
+    build(keystone.url)[0].open(Login("alice", "d1", None, PASSWORD), "192.0.2.7")
     assert keystone.bodies[0]["scope"] == {"system": {"all": True}}
 
 
@@ -178,7 +123,7 @@ def test_a_wrong_password_is_counted(build, keystone, caplog):
         sessions.open(Login("alice", "d1", "p1", "guess-1"), "192.0.2.7")
     assert failures.count == 1
     assert "Login failed: user 'alice@d1' from 192.0.2.7" in caplog.messages
-    assert SECRET not in caplog.text
+    assert PASSWORD not in caplog.text
     assert "guess-1" not in caplog.text
 
 
@@ -186,10 +131,10 @@ def test_an_outage_is_logged_and_not_counted(build, caplog):
     caplog.set_level(logging.DEBUG)
     sessions, failures = build("http://127.0.0.1:1/v3")
     with pytest.raises(AuthenticationError, match="^Keystone is unavailable$"):
-        sessions.open(Login("alice", "d1", "p1", SECRET), "192.0.2.7")
+        sessions.open(Login("alice", "d1", "p1", PASSWORD), "192.0.2.7")
     assert failures.count == 0
     assert "Keystone: login failed" in caplog.text
-    assert SECRET not in caplog.text
+    assert PASSWORD not in caplog.text
 
 
 def test_a_token_that_is_not_revoked_is_only_logged(build, keystone, caplog):
