@@ -20,6 +20,9 @@ class OutageLog:
     Args:
         what: the unavailable component in log lines, e.g. ``The database``.
         error_type: type of the errors that count as failures.
+        settle_seconds: how long nothing may have failed before the end is logged. While
+            several threads find out that a component fails or works, their calls fail and
+            succeed alternately, which is one outage.
     """
 
     def __init__(
@@ -28,13 +31,16 @@ class OutageLog:
         error_type: type[Exception],
         log: logging.Logger,
         monotonic: Callable[[], float] = time.monotonic,
+        settle_seconds: float = 0.0,
     ) -> None:
         self._what = what
         self._error_type = error_type
         self._log = log
         self._monotonic = monotonic
+        self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
-        self._since = 0.0
+        self._since: float | None = None  # its beginning is in the log, its end is not
+        self._last_failure = self._until = 0.0
         self._failing: set[str] = set()
         self._error: str | None = None
 
@@ -70,27 +76,36 @@ class OutageLog:
             failure = error
         # Logged outside the handler: the log formatter would append the error being handled.
         if failure is not None:
-            self._failed(activity, failure)
+            self.note_failure(activity, failure)
             raise failure
-        self._succeeded(activity)
+        self.note_success(activity)
         return result
 
-    def _failed(self, activity: str, error: Exception) -> None:
+    def note_failure(self, activity: str, error: Exception) -> None:
+        """Note that an activity failed."""
         with self._lock:
             self._error = str(error)
-            if not self._failing:
-                self._since = self._monotonic()
+            self._last_failure = self._monotonic()
+            if self._since is None:
+                self._since = self._last_failure
                 self._log.error("%s: %s", self._what, error)
             else:
                 self._log.debug("%s is still unavailable: %s", self._what, error)
             self._failing.add(activity)
 
-    def _succeeded(self, activity: str) -> None:
-        if activity not in self._failing:
+    def note_success(self, activity: str) -> None:
+        """Note that an activity succeeded, which ends its failure."""
+        if self._since is None:
             return
         with self._lock:
+            was_out = bool(self._failing)
             self._failing.discard(activity)
-            if not self._failing:
-                seconds = self._monotonic() - self._since
-                self._error = None
+            if self._since is None or self._failing:
+                return
+            now = self._monotonic()
+            if was_out:
+                self._error, self._until = None, now
+            if now - self._last_failure >= self._settle_seconds:
+                seconds = self._until - self._since
                 self._log.info("%s is back after %.0f s", self._what, seconds)
+                self._since = None

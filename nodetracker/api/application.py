@@ -19,7 +19,7 @@ from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.texts import decode_url_text
-from nodetracker.errors import StoreError
+from nodetracker.errors import SchemaError, StoreError, StoreUnavailableError
 
 LOG = logging.getLogger(__name__)
 
@@ -92,12 +92,15 @@ class _Guard:
     ) -> None:
         """Finish every answer, errors included; log the store's, of which clients see no details.
 
-        Not where they are handled: the log formatter would append them.
+        Not where they are handled: the log formatter would append them. That the database is
+        away is logged once (`WatchedStore`).
         """
         finish(request, response)
         error: StoreError | None = getattr(response.context, _STORE_ERROR, None)
         if error is not None:
-            LOG.warning("%s: %s", name_request(request), error)
+            is_outage = isinstance(error, StoreUnavailableError | SchemaError)
+            level = logging.DEBUG if is_outage else logging.WARNING
+            LOG.log(level, "%s: %s", name_request(request), error)
 
 
 def _handle_error(

@@ -28,6 +28,7 @@ from nodetracker.model.service import Incarnation
 from nodetracker.model.status import AgentStatus
 from nodetracker.monitors.loader import load_monitor
 from nodetracker.notifying_store import AuditNotifier, notifying_store
+from nodetracker.outage import OutageLog
 from nodetracker.ports import AuditObserver, CallServer, Driver, DriverCapability, Store
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer
 from nodetracker.settings import AgentSettings
@@ -94,12 +95,14 @@ def build_agent(
     observers: Sequence[AuditObserver] = (),
     store: Store | None = None,
     is_served: bool = True,
+    database: OutageLog | None = None,
 ) -> Agent:
     """Build an agent; nothing is connected or started.
 
     Args:
         observers: notified of every audit.
         store: used instead of the configured one.
+        database: see `ComputeManager`.
         is_served: whether it serves audits over a socket and, if configured, metrics
             and health and RPC calls, and reports to placement after each audit.
 
@@ -129,6 +132,7 @@ def build_agent(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
         list_warnings=tuple if reporter is None else reporter.list_warnings,
+        database=database,
     )  # fmt: skip
     operations = HostOperations(settings.host, manager, driver, store, claims)
     if is_served:

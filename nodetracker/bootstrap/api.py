@@ -1,6 +1,5 @@
 """Build the REST service from its configuration."""
 
-import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
-from nodetracker.api.watched_store import WatchedStore
+from nodetracker.api.watched_store import WatchedStore, make_outage_log
 from nodetracker.bootstrap.access import Gate, accepts_insecure_power_actions, build_access
 from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.placement import build_unserved_removals
@@ -36,7 +35,7 @@ from nodetracker.bootstrap.values import Problems, build_database_settings, read
 from nodetracker.claim_counter import ClaimCounter
 from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.errors import ConfigError, StoreError
+from nodetracker.errors import ConfigError
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.row_purge import Watcher
 from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
@@ -45,7 +44,6 @@ from nodetracker.model.health import Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.status import AgentStatus, ApiStatus
 from nodetracker.notifying_store import notifying_store
-from nodetracker.outage import OutageLog
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.scheduler.scheduler import Scheduler
@@ -76,8 +74,9 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
     Raises:
         ConfigError: a value is invalid; the message names it.
     """
+    database = make_outage_log()
     parts = _build_parts(conf)
-    database = OutageLog("The database", StoreError, logging.getLogger(ApiService.__module__))
+    parts = replace(parts, store=WatchedStore(parts.store, database))
     membership = Membership(
         parts.store, parts.settings.host, API_BINARY, "", version("nodetracker"),
         read_incarnation(str(uuid.uuid4()), parts.settings.report_interval), parts.clock,
@@ -113,7 +112,8 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
     """
     parts = _build_parts(conf)
     store_errors = parts.counters.store_errors
-    parts = replace(parts, store=WatchedStore(parts.store, store_errors.note_success))
+    store = WatchedStore(parts.store, make_outage_log(), store_errors.note_success)
+    parts = replace(parts, store=store)
 
     def read_status() -> ApiStatus:
         return ApiStatus(

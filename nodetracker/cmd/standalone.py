@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
+from nodetracker.api.watched_store import WatchedStore, make_outage_log
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.settings import build_settings
@@ -103,7 +104,11 @@ def _run(arguments: Sequence[str]) -> int:
     if panel is not None:
         source = make_fleet_source(store, settings.service_down_time, conf.compute.held_fact_expiry)
         printer = OverviewPrinter(source, panel, sys.stdout)
-    agent = build_agent(conf, observers=[printer], store=store)
+    # One of the agent and of the REST service, so that an outage is in the log once.
+    outages = make_outage_log()
+    agent = build_agent(
+        conf, observers=[printer], store=WatchedStore(store, outages), database=outages
+    )
     agents = OwnAgentDirectory(settings.host, agent.operations)
     server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")

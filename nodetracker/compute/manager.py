@@ -56,6 +56,7 @@ class ComputeManager:
         stopping: set when the process is to end.
         read_load_average: of the agent's machine; does not raise.
         list_warnings: returns warnings that others found; does not raise.
+        database: logs the outages of the database, None = one of its own.
 
     Attributes:
         audit_requests: requested when an audit is needed before its interval ends.
@@ -80,6 +81,7 @@ class ComputeManager:
         stopping: threading.Event | None = None,
         read_load_average: Callable[[], LoadAverage | None] = lambda: None,
         list_warnings: Callable[[], Sequence[HostWarning]] = tuple,
+        database: OutageLog | None = None,
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
@@ -103,7 +105,7 @@ class ComputeManager:
         self._tracker = ResourceTracker(
             settings, driver, store, monotonic, clock, self._queue, self.audit_progress
         )
-        self._database = OutageLog("The database", StoreError, LOG, monotonic)
+        self._database = database or OutageLog("The database", StoreError, LOG, monotonic)
         self._mark = ServiceMark(store)
         self._reports = ReportQueue(observers)
         self._auditing = threading.Lock()

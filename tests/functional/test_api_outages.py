@@ -18,7 +18,7 @@ from nodetracker.db.store import open_store
 from tests.contract.values import create, make_guest, register
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import find_free_port
-from tests.programs import Programs, wait_until
+from tests.programs import Programs, Running, wait_until
 
 CLIENTS = 4
 AWAY = (503, "nodetracker.database.unavailable", "5")
@@ -91,12 +91,12 @@ class Service:
         wait_until(lambda: self.seen[wanted] > before + CLIENTS)
 
     @contextlib.contextmanager
-    def run(self, extra: str = "") -> Iterator[None]:
+    def run(self, extra: str = "") -> Iterator[Running]:
         options = f"[api]\nport = {self.port}\nauth_strategy = noauth\nthreads = 4"
         programs = Programs(self.directory, self.url, "api", extra=f"{extra}\n{options}")
         with programs.start("nodetracker-api") as running:
             running.wait_for("Serving on")
-            yield
+            yield running
             running.stop()
 
 
@@ -116,6 +116,12 @@ def fill(url: str) -> str:
     return agent.service_uuid
 
 
+def list_problems(running: Running) -> list[str]:
+    """Return the lines of the log that want an operator's attention."""
+    lines = running.output().splitlines()
+    return [line for line in lines if " WARNING " in line or " ERROR " in line]
+
+
 def test_a_database_that_is_stopped_read_only_or_cut_under_load(server: MariaDB, tmp_path):
     url = server.create_database("nt_api")
     Programs(tmp_path, url).make_schema()
@@ -123,7 +129,7 @@ def test_a_database_that_is_stopped_read_only_or_cut_under_load(server: MariaDB,
     service = Service(tmp_path, url)
     change = {"maintenance": True}
     fine = (200, None, None)
-    with service.run(), service.load():
+    with service.run() as running, service.load():
         service.wait_for_more(fine)
         wait_until(lambda: service.read_health() == (200, {"broker": "pass", "database": "pass"}))
         server.stop()
@@ -135,6 +141,9 @@ def test_a_database_that_is_stopped_read_only_or_cut_under_load(server: MariaDB,
         service.wait_for_more(fine)
         wait_until(lambda: service.read_health()[0] == 200)
         assert "nodetracker_fleet_nodes" in service.read_metrics()
+        running.wait_for("The database is back after ")
+        [problem] = list_problems(running)
+        assert "The database: " in problem
         server.set_read_only(True)
         assert service.summarize(path, "PATCH", change) == AWAY
         service.wait_for_more(fine)
@@ -148,15 +157,20 @@ def test_a_database_that_is_stopped_read_only_or_cut_under_load(server: MariaDB,
 def test_without_its_broker_only_calls_to_agents_fail(tmp_path):
     programs = Programs(tmp_path)
     programs.make_schema()
-    fill(programs.connection)
+    path = f"/v1/services/{fill(programs.connection)}"
     service = Service(tmp_path, programs.connection)
     broker = f"transport_url = rabbit://nobody:secret@127.0.0.1:{find_free_port()}/"
-    with service.run(broker):
+    with service.run(broker) as running:
         assert service.summarize("/v1/nodes") == (200, None, None)
         status, code, _ = service.summarize("/v1/hosts/alpha/actions", "POST", {"action": "reboot"})
         assert (status, code) == (504, "nodetracker.agent.silent")
         assert service.read_health() == (200, {"broker": "warn", "database": "pass"})
-        assert service.summarize("/v1/services") == (200, None, None)
+        for is_disabled in (True, False) * 3:
+            change = service.summarize(path, "PATCH", {"disabled": is_disabled})
+            assert change == (200, None, None)
+        for problem in ("The message broker at ", "Notifications wait: "):
+            assert sum(problem in line for line in list_problems(running)) <= 1
+        assert len(list_problems(running)) <= 2
     with service.run():
         status, code, _ = service.summarize("/v1/hosts/alpha/actions", "POST", {"action": "reboot"})
         assert (status, code) == (501, "nodetracker.not_supported")

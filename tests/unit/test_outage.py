@@ -19,7 +19,7 @@ def failing(error):
 
 def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(caplog):
     caplog.set_level(logging.INFO)
-    seconds = iter([100.0, 142.0])
+    seconds = iter([100.0, 110.0, 120.0, 142.0])
     log = logging.getLogger("nodetracker.test")
     outage = OutageLog("The database", StoreUnavailableError, log, lambda: next(seconds))
     outage.run("audit", succeed)
@@ -64,3 +64,23 @@ def test_an_outage_lasts_until_no_activity_fails(caplog):
     assert not outage.is_out
     assert outage.error is None
     assert caplog.messages == ["The database: read-only", "The database is back after 0 s"]
+
+
+def test_failures_between_successes_are_one_outage(caplog):
+    caplog.set_level(logging.INFO)
+    now = [100.0]
+    log = logging.getLogger("nodetracker.test")
+    outage = OutageLog("The database", StoreUnavailableError, log, lambda: now[0], 5.0)
+    for _ in range(3):
+        outage.run("request", failing(StoreUnavailableError("refused")))
+        assert (outage.is_out, outage.error) == (True, "refused")
+        now[0] += 4.0
+        outage.run("request", succeed)
+        assert (outage.is_out, outage.error) == (False, None)
+    assert caplog.messages == ["The database: refused"]
+    now[0] += 60.0
+    outage.run("request", succeed)
+    outage.run("request", failing(StoreUnavailableError("gone")))
+    assert caplog.messages == [
+        "The database: refused", "The database is back after 12 s", "The database: gone",
+    ]  # fmt: skip

@@ -153,11 +153,23 @@ class TestErrors:
         assert "secret" not in found.text
         assert "db-7" not in found.text
 
-    def test_why_the_database_is_away_is_only_in_the_log(self, echo_api, caplog):
-        FAILURE[:] = [StoreUnavailableError("mysql at db-7 is read-only")]
+    @pytest.mark.parametrize(
+        ("error", "level"),
+        [
+            (ConflictError("mysql at db-7: changed"), "WARNING"),
+            # Each request fails in an outage, which has its own two lines.
+            (StoreUnavailableError("mysql at db-7 is read-only"), "DEBUG"),
+            (SchemaError("mysql at db-7 has no tables"), "DEBUG"),
+        ],
+    )
+    def test_why_the_database_failed_is_in_the_log(self, echo_api, caplog, error, level):
+        caplog.set_level("DEBUG", logger="nodetracker.api")
+        FAILURE[:] = [error]
         found = echo_api.request("GET", "/v1/fail")
+        [record] = caplog.records
         request_id = found.headers["x-openstack-request-id"]
-        assert caplog.messages == [f"{request_id} GET /v1/fail: mysql at db-7 is read-only"]
+        assert record.levelname == level
+        assert record.message == f"{request_id} GET /v1/fail: {error}"
 
     def test_an_answer_of_which_a_part_is_sent_is_cut_off(self, echo_api, caplog):
         FAILURE[:] = [StoreUnavailableError("mysql at db-7 is gone")]

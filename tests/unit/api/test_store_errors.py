@@ -6,39 +6,87 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.errors import StoreUnavailableError
+from nodetracker.api import watched_store
+from nodetracker.api.watched_store import WatchedStore
+from nodetracker.errors import ConflictError, SchemaError, StoreBusyError, StoreUnavailableError
+from nodetracker.outage import OutageLog
 from tests.unit.api.conftest import Api
 
-LOGGER = "nodetracker.api.application"
+LOGGER = logging.getLogger("nodetracker.api")
 
 
 class Recorder(logging.Handler):
     """Keeps messages, and the error that is handled while each is logged."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(logging.INFO)
         self.lines = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append((record.getMessage(), sys.exc_info()[0]))
 
 
+class Faulty:
+    """A store of which every call raises an error while there is one."""
+
+    def __init__(self, store) -> None:
+        self.store = store
+        self.error = None
+
+    def __getattr__(self, name):
+        if self.error is not None:
+            raise self.error
+        return getattr(self.store, name)
+
+
 @pytest.fixture
 def recorder():
-    found = Recorder()
-    logging.getLogger(LOGGER).addHandler(found)
+    found, level = Recorder(), LOGGER.level
+    LOGGER.addHandler(found)
+    LOGGER.setLevel(logging.INFO)
     yield found
-    logging.getLogger(LOGGER).removeHandler(found)
+    LOGGER.removeHandler(found)
+    LOGGER.setLevel(level)
 
 
-def test_the_reason_is_in_one_line_once_for_operators_and_never_for_clients(backend, recorder):
-    class Broken:
-        def __getattr__(self, name):
-            raise StoreUnavailableError("db.example.org refuses connections")
+def test_an_outage_is_two_lines_for_operators_and_none_for_clients(backend, recorder):
+    now = [100.0]
+    log = logging.getLogger(watched_store.__name__)
+    outages = OutageLog("The database", StoreUnavailableError, log, lambda: now[0], 5.0)
+    store = Faulty(backend.store)
+    api = Api(replace(backend, store=WatchedStore(store, outages)))
+    for error in (
+        StoreUnavailableError("db.example.org refuses connections"),
+        StoreBusyError("db.example.org: all connections are in use"),
+        SchemaError("db.example.org: no such table"),
+    ):
+        store.error = error
+        for path in ("/v1/services", "/v1/nodes"):
+            found = api.request("GET", path)
+            assert (found.status_code, "example" in found.text) == (503, False)
+    store.error = None
+    for _ in range(3):
+        assert api.request("GET", "/v1/services").status_code == 200
+        now[0] += 10.0
+    assert recorder.lines == [  # without the error, which the formatter would append
+        ("The database: db.example.org refuses connections", None),
+        ("The database is back after 0 s", None),
+    ]
 
-    found = Api(replace(backend, store=Broken())).request("GET", "/v1/services")
-    assert (found.status_code, "example" in found.text) == (503, False)
-    [(line, handled)] = recorder.lines
-    request_id = found.headers["X-Openstack-Request-Id"]
-    assert line == f"{request_id} GET /v1/services: db.example.org refuses connections"
-    assert handled is None  # which the formatter would append
+
+def test_a_conflict_is_no_outage_and_closing_no_answer(backend):
+    outages = OutageLog("The database", StoreUnavailableError, LOGGER)
+    store = Faulty(backend.store)
+    watched = WatchedStore(store, outages)
+    store.error = ConflictError("changed")
+    with pytest.raises(ConflictError):
+        watched.now()
+    assert not outages.is_out
+    store.error = StoreUnavailableError("away")
+    with pytest.raises(StoreUnavailableError):
+        watched.now()
+    store.error = None
+    watched.close()
+    assert outages.is_out
+    watched.now()
+    assert not outages.is_out
