@@ -1,5 +1,6 @@
 """Parse the URL of ``[database] connection`` and add default drivers and timeouts."""
 
+from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -123,9 +124,21 @@ def describe(url: URL) -> str:
     backend = url.get_backend_name()
     if backend == "sqlite":
         return f"SQLite file {sqlite_path(url) or ':memory:'}"
-    host = url.host or "the local socket"
-    place = f"{host}:{url.port}" if url.port else host
-    return f"{backend} database {url.database} at {place}"
+    return f"{backend} database {url.database} at {_name_servers(url)}"
+
+
+def _name_servers(url: URL) -> str:
+    """Return host and port of each server that libpq tries."""
+    if url.host:
+        return f"{url.host}:{url.port}" if url.port else url.host
+    hosts, ports = (
+        ",".join(url.normalized_query.get(name, ())).split(",") for name in ("host", "port")
+    )
+    places = [
+        "the local socket" if not host or host.startswith("/") else f"{host}:{port}".rstrip(":")
+        for host, port in zip_longest(hosts, ports, fillvalue="")
+    ]
+    return ", ".join(places)
 
 
 def list_secrets(url: URL) -> list[str]:

@@ -92,6 +92,20 @@ def test_a_description_has_no_user_and_no_password() -> None:
     assert describe(parse_connection("sqlite:////srv/nt.sqlite")) == "SQLite file /srv/nt.sqlite"
 
 
+@pytest.mark.parametrize(
+    ("query", "servers"),
+    [
+        ("host=a:5432&host=b:5433", "a:5432, b:5433"),
+        ("host=a,b&port=5432,5433", "a:5432, b:5433"),
+        ("host=a,b&target_session_attrs=read-write", "a, b"),
+        ("host=/run/postgresql", "the local socket"),
+    ],
+)
+def test_a_description_names_all_servers(query: str, servers: str) -> None:
+    url = parse_connection(f"postgresql://u:s3cret@/nt?{query}")
+    assert describe(url) == f"postgresql database nt at {servers}"
+
+
 def test_opening_connects_to_nothing_and_shows_no_password() -> None:
     settings = DatabaseSettings("postgresql://u:s3cret@192.0.2.1/d", {"max_pool_size": 1})
     store = open_store(settings)
