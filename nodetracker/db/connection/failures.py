@@ -38,6 +38,9 @@ _FULL_BYTES = 1 << 20  # SQLite fails before nothing at all is left
 _POSTGRESQL_SCHEMA = {"3F000", "42P01", "42703"}
 _POSTGRESQL_DEADLOCK = {"40001", "40P01"}
 _POSTGRESQL_LOCK_WAIT = "55P03"
+# Seen with PgBouncer in transaction mode: a prepared statement does not exist, or does already.
+_POSTGRESQL_POOLED = {"26000", "42P05"}
+_POOL_MODE = "a connection pooler must keep each session, as PgBouncer with pool_mode = session"
 _POSTGRESQL_AWAY = (
     "08", "25006", "25P03", "25P04", "28", "40", "42501", "53", "55", "57", "58", "XX",
 )  # fmt: skip
@@ -200,6 +203,8 @@ def translate(error: BaseException, url: URL) -> NodetrackerError:
             f"{name}: schema missing or of another version; run nodetracker-manage db sync "
             f"({explain(cause, url)})"
         )
+    if _sqlstate(cause) in _POSTGRESQL_POOLED:
+        return StoreUnavailableError(f"{name}: {explain(cause, url)}: {_POOL_MODE}")
     if any(isinstance(link, sqlalchemy.TimeoutError) for link in _unwrap(error)):
         return StoreBusyError(f"{name}: all connections of this process are in use")
     if _is_away(error, cause):

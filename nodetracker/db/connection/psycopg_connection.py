@@ -4,6 +4,7 @@ libpq limits only the time for connecting. The kernel of a server whose processe
 hang still acknowledges every packet, so TCP timeouts never end a statement.
 """
 
+import random
 import time
 import traceback
 from collections.abc import Iterable, Mapping
@@ -78,4 +79,8 @@ def connect(parameters: Mapping[str, Any]) -> BoundedConnection:
         traceback.clear_frames(error.__traceback__)
         raise
     connection.read_timeout = read_timeout
+    # psycopg (seen with 3.3) counts the names of its prepared statements from 0 on each
+    # connection. A pooler that lends one server connection to several of them would let one
+    # execute what another has prepared, instead of failing.
+    connection._prepared._prepared_idx = random.getrandbits(60)
     return connection

@@ -94,6 +94,22 @@ def test_an_error_of_postgresql_says_what_to_do_next_and_no_value(
 
 
 @pytest.mark.parametrize(
+    "cause",
+    [
+        psycopg.errors.InvalidSqlStatementName('prepared statement "_pg3_7" does not exist'),
+        psycopg.errors.DuplicatePreparedStatement('prepared statement "_pg3_7" already exists'),
+    ],
+)
+def test_an_error_of_a_pooler_names_the_mode_that_it_needs(cause: Exception) -> None:
+    error = translate(wrap(cause), POSTGRESQL)
+    assert type(error) is StoreUnavailableError
+    assert str(error) == (
+        f"postgresql database nt at db: {cause}: a connection pooler must keep each session, "
+        "as PgBouncer with pool_mode = session"
+    )
+
+
+@pytest.mark.parametrize(
     ("cause", "expected"),
     [
         (sqlite_error("database is locked", "SQLITE_BUSY"), StoreUnavailableError),
