@@ -1,6 +1,6 @@
 """Requests that schemathesis makes of ``/v1/openapi.json``, for each database: ``tox -e schemathesis``.
 
-``python -m tests.functional.runs.generated_requests [--database sqlite mariadb] [--examples 10]``
+``python -m tests.functional.runs.generated_requests [--database sqlite mariadb] [--auth keystone]``
 starts `nodetracker-api` and an agent on an empty database, with one node and its guest, and ends
 with schemathesis's exit code, not 0 when an answer is a failure or not as the document describes it.
 """
@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from nodetracker.api.auth.passwords import hash_password
+from tests.functional.servers.keystone import TOKEN, serve_keystone
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.process import find_free_port
@@ -29,12 +31,19 @@ GUEST = {
 }
 NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500, "guests": [GUEST]}
 
+CREDENTIALS = {
+    "noauth": (),
+    "http_basic": (f"--auth=admin:{TOKEN}",),
+    "keystone": (f"--header=X-Auth-Token: {TOKEN}",),
+}
+"""Kind of authentication -> options of schemathesis."""
+
 CONFIGURATION = """
 [checks]
+# It guesses at passwords, which is delayed, and adds some to a token, which counts alone.
+ignored_auth.enabled = false
 # No broker is configured, so agents cannot be called: 501.
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501]
-# noauth needs no credentials.
-ignored_auth.enabled = false
 # A schema cannot say which markers and objects exist.
 positive_data_acceptance.enabled = false
 """
@@ -44,15 +53,24 @@ def main() -> int:
     """Run schemathesis on each database; return the first exit code that is not 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.functional.runs.generated_requests")
     parser.add_argument("--database", choices=["sqlite", *SERVERS], nargs="+", default=["sqlite"])
+    parser.add_argument("--auth", choices=CREDENTIALS, default="noauth")
     parser.add_argument("--examples", type=int, default=10, help="of each operation and phase")
     arguments = parser.parse_args()
-    return next(filter(None, (_run(name, arguments.examples) for name in arguments.database)), 0)
+    codes = (_run(name, arguments.auth, arguments.examples) for name in arguments.database)
+    return next(filter(None, codes), 0)
 
 
-def _run(database: str, examples: int) -> int:
-    with tempfile.TemporaryDirectory() as place, _open_database(database) as url:
+def _run(database: str, auth: str, examples: int) -> int:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        _open_database(database) as url,
+        serve_keystone() as keystone,
+    ):
         directory, port = Path(place), find_free_port()
-        programs = Programs(directory, url, extra=f"[api]\nport = {port}\nauth_strategy = noauth")
+        users = directory / "users"
+        users.write_text(f"admin:{hash_password(TOKEN, rounds=4)}\n")
+        api = f"[api]\nport = {port}\nauth_strategy = {auth}\nhttp_basic_auth_user_file = {users}\n"
+        programs = Programs(directory, url, extra=api + keystone.options)
         programs.make_schema()
         programs.inventory.write_text(json.dumps({"nodes": [NODE]}))
         settings = directory / "schemathesis.toml"
@@ -69,6 +87,7 @@ def _run(database: str, examples: int) -> int:
                 "--workers=1",
                 "--continue-on-failure",
                 "--generation-deterministic",
+                *CREDENTIALS[auth],
             ]
             code = subprocess.run(command, cwd=directory, check=False).returncode
             served.stop()
