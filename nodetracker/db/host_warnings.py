@@ -6,11 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.checks import Holder, check_agent
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
-from nodetracker.db.services import lock_service
+from nodetracker.db.services import check_held, select_held
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.page import Page
 from nodetracker.model.service import AgentKey
@@ -23,7 +22,6 @@ from nodetracker.model.warning import (
 )
 
 _warnings = tables.warnings.c
-_services = tables.services.c
 _KINDS = frozenset(kind.value for kind in WarningKind)
 _Key = tuple[str, str, str]
 
@@ -84,29 +82,22 @@ def _lock_with_service(
 ) -> tuple[datetime, dict[_Key, Any]]:
     """Lock the agent's services row and its host's warnings; return the time, and them by key.
 
-    One statement does both if there are warnings. It may wait, and then misses those that were
-    inserted meanwhile: such a one is a duplicate if it is wanted.
+    One statement does both. In PostgreSQL only a subquery can lock what an outer join may lack.
 
     Raises:
         FencedError: the services row is missing or another agent's.
     """
-    is_agent = sa.and_(_services.host == agent.host, _services.binary == agent.binary)
-    rows = connection.execute(
-        _select_for_update(
-            agent.host, _services.agent_id, _services.epoch, _services.uuid, utc_now().label("now")
-        ).where(is_agent, _services.host == _warnings.host)
-    ).all()
-    if not rows:
-        return lock_service(connection, agent), {}
-    check_agent(agent, Holder(rows[0].agent_id, rows[0].epoch, rows[0].uuid))
-    return rows[0].now, {_key(row): row for row in rows}
+    known = _select_for_update(agent.host).subquery()
+    joined = tables.services.outerjoin(known, sa.true())
+    query = select_held(agent).add_columns(*known.c).select_from(joined)
+    rows = connection.execute(query).all()
+    now = check_held(agent, rows[0] if rows else None)
+    return now, {_key(row): row for row in rows if row.id is not None}
 
 
-def _select_for_update(host: str, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select a host's warnings; those of further columns' tables are locked before."""
+def _select_for_update(host: str) -> sa.Select[Any]:
     return (
         sa.select(
-            *columns,
             _warnings.id,
             _warnings.kind,
             _warnings.nodename,

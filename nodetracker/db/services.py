@@ -170,13 +170,25 @@ def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:
     Raises:
         FencedError: the row is missing or another agent's.
     """
-    row = connection.execute(
+    return check_held(agent, connection.execute(select_held(agent)).one_or_none())
+
+
+def select_held(agent: AgentKey) -> "sa.Select[Any]":
+    """Return the query that locks an agent's services row, as `check_held` reads it."""
+    return (
         sa.select(_services.agent_id, _services.epoch, _services.uuid, utc_now().label("now"))
         .where(_services.host == agent.host, _services.binary == agent.binary)
-        .with_for_update()
-    ).one_or_none()
+        .with_for_update(of=tables.services)
+    )
+
+
+def check_held(agent: AgentKey, row: Any) -> datetime:
+    """Check that a row of `select_held` is still the agent's, and return its time.
+
+    Raises:
+        FencedError: the row is missing or another agent's.
+    """
     checks.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
-    assert row is not None
     now: datetime = row.now
     return now
 

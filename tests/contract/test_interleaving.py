@@ -3,6 +3,7 @@
 import dataclasses
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,8 @@ from nodetracker.errors import FencedError
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
-from nodetracker.ports import AgentKey, ApplyResult
+from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.ports import AgentKey
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import ADMISSION_POLICY
 from tests.contract.test_ledger import make_node as make_ledger_node
@@ -23,6 +25,7 @@ from tests.contract.values import create, make_guest, make_values, register, upd
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 WAIT_SECONDS = 0.4
+HELD = HostWarning(WarningKind.FACT_HELD, "n1", "storage", "storage is held: gone")
 
 
 def make_node(store: SqlStore, agent: AgentKey) -> NodeRecord:
@@ -35,7 +38,7 @@ def take_over(connection: sa.Connection) -> None:
     connection.execute(sa.update(tables.compute_nodes).values(epoch=2))
 
 
-def assert_waits(future: "Future[ApplyResult]") -> None:
+def assert_waits(future: "Future[Any]") -> None:
     with pytest.raises(TimeoutError):
         future.result(timeout=WAIT_SECONDS)
 
@@ -78,6 +81,52 @@ def test_a_heartbeat_that_waited_for_a_takeover_is_fenced(
     rival.commit()
     with pytest.raises(FencedError):
         future.result()
+
+
+@pytest.mark.parametrize("known", [[], [HELD]], ids=["none", "one"])
+def test_warnings_that_waited_for_a_takeover_are_fenced(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor, known: list[HostWarning]
+) -> None:
+    agent = register(store)
+    store.sync_warnings(agent, known)
+    before = store.list_warnings()
+    take_over(rival)
+    future = pool.submit(store.sync_warnings, agent, [dataclasses.replace(HELD, message="other")])
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(FencedError):
+        future.result()
+    assert store.list_warnings() == before
+
+
+@pytest.mark.parametrize("known", [[], [HELD]], ids=["none", "one"])
+def test_warnings_that_waited_for_a_heartbeat_are_stored(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor, known: list[HostWarning]
+) -> None:
+    agent = register(store)
+    store.sync_warnings(agent, known)
+    rival.execute(sa.update(tables.services).values(report_count=1))
+    other = dataclasses.replace(HELD, message="other")
+    future = pool.submit(store.sync_warnings, agent, [other])
+    assert_waits(future)
+    rival.commit()
+    assert future.result() == []
+    (record,) = store.list_warnings()
+    assert (record.warning, record.count, record.earlier) == (other, 1, 0)
+
+
+def test_warnings_that_waited_for_a_resolution_begin_again(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = register(store)
+    store.sync_warnings(agent, [HELD])
+    rival.execute(sa.update(tables.warnings).values(resolved_at=datetime.now(UTC)))
+    future = pool.submit(store.sync_warnings, agent, [HELD])
+    assert_waits(future)
+    rival.commit()
+    assert future.result() == []
+    (record,) = store.list_warnings()
+    assert (record.count, record.earlier, record.resolved_at) == (1, 1, None)
 
 
 def test_an_update_that_waited_for_another_is_a_conflict(

@@ -104,7 +104,9 @@ def test_a_thousand_nodes_with_a_guest_each(store: SqlStore, tmp_path: Path) -> 
     assert moved[1] == moved[0] + 1
 
 
-@pytest.mark.parametrize("guests", [0, 100, 1000])
+@pytest.mark.parametrize(
+    "guests", [0, 64, 100, 1000], ids=["none", "its first warning", "a warning", "many"]
+)
 def test_one_node_whatever_its_guests(store: SqlStore, tmp_path: Path, guests: int) -> None:
     costs = measure_audits(store, tmp_path, 1, guests)
     assert len(costs.steady) <= STEADY
