@@ -63,13 +63,13 @@ class Served:
 
 def read(client, until=None):
     """Return status line and rest of what is received to the end, or to a text."""
-    received = b""
+    received = bytearray()
     with contextlib.suppress(ConnectionResetError, TimeoutError):
         while part := client.recv(65536):
             received += part
             if until is not None and received.endswith(until):
                 break
-    status, _, rest = received.partition(b"\r\n")
+    status, _, rest = bytes(received).partition(b"\r\n")
     return status, rest
 
 
@@ -79,17 +79,14 @@ def serve() -> Iterator:
         yield lambda *arguments, **options: stack.enter_context(Served(*arguments, **options))
 
 
-@pytest.mark.parametrize(
-    ("start", "status"),
-    [
-        (b"", b""),
-        (b"G", b"HTTP/1.1 408 Request Timeout"),
-        (REQUEST[:-2], b"HTTP/1.1 408 Request Timeout"),
-    ],
-)
-def test_a_client_that_stops_before_the_end_of_a_header_is_disconnected(serve, start, status):
-    served = serve(replace(LONG, idle=0.05, header=0.05))
-    assert read(served.connect(start))[0] == status
+@pytest.mark.parametrize("start", [b"G", REQUEST[:-2]])
+def test_a_client_that_stops_before_the_end_of_a_header_is_disconnected(serve, start):
+    served = serve(replace(LONG, header=0.05))
+    assert read(served.connect(start))[0] == b"HTTP/1.1 408 Request Timeout"
+
+
+def test_a_client_that_sends_nothing_is_disconnected(serve):
+    assert read(serve(replace(LONG, idle=0.05)).connect()) == (b"", b"")
 
 
 def test_a_header_has_to_end_in_time_however_often_a_part_of_it_arrives(serve):
@@ -100,7 +97,8 @@ def test_a_header_has_to_end_in_time_however_often_a_part_of_it_arrives(serve):
     while not answer:
         with contextlib.suppress(TimeoutError):
             answer = client.recv(1000)
-        client.sendall(b"a")  # does not extend its time
+        if not answer:
+            client.sendall(b"a")  # does not extend its time
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
@@ -115,23 +113,28 @@ def test_the_header_of_a_later_request_has_its_time_too(serve):
 
 
 def test_an_idle_connection_is_closed_after_its_request(serve):
-    client = serve(replace(LONG, idle=0.05)).connect(REQUEST)
-    assert read(client)[1].endswith(b"\r\n\r\nok")
+    served = serve(replace(LONG, idle=0.2))
+    # Again: a busy machine may delay the request until the connection is closed.
+    wait_until(lambda: read(served.connect(REQUEST))[1].endswith(b"\r\n\r\nok"))
 
 
 def test_a_request_that_is_carried_out_has_no_deadline(serve):
-    served = serve(Deadlines(0.01, 0.01, 0.01, 0.01, 0.01))
-    client = served.connect(REQUEST.replace(b"/", b"/wait", 1))
-    served.called.acquire()
-    other = served.connect(b"G")
-    assert read(other)[0] == b"HTTP/1.1 408 Request Timeout"
+    served = serve(Deadlines(0.01, idle=0.2, header=0.01, body=0.01, send=0.01))
+    clients = []
+
+    def call():
+        clients.append(served.connect(REQUEST.replace(b"/", b"/wait", 1)))
+        return served.called.acquire(timeout=1)
+
+    wait_until(call)  # again: a busy machine may delay the request until the connection is closed
+    assert read(served.connect())[0] == b""
     served.release.set()
-    assert read(client)[1].endswith(b"ok")
+    assert any(read(client)[1].endswith(b"ok") for client in clients)
 
 
 @pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"])
 def test_a_client_that_does_not_read_its_answer_is_disconnected(serve, ending):
-    served = serve(replace(LONG, idle=0.05, send=0.05), answer=b"x" * (32 << 20))
+    served = serve(replace(LONG, send=0.05), answer=b"x" * (32 << 20))
     client = served.connect(REQUEST[:-2] + ending + b"\r\n")
     served.called.acquire()
     wait_until(lambda: served.count_connections() == 0)

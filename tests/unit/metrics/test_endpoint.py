@@ -40,7 +40,7 @@ class Served(FakeAgentMetrics):
 
     def connect(self):
         wait_until(self.is_open)
-        return http.client.HTTPConnection(self.listen, self.port, timeout=10)
+        return http.client.HTTPConnection(self.listen, self.port, timeout=60)
 
     def is_open(self):
         try:
@@ -193,16 +193,23 @@ def test_a_request_has_to_end_in_time_however_often_a_part_of_it_arrives():
                 trickle(client)
 
 
+def is_healthy(served):
+    """Return whether it answers; a busy machine may delay a request until the idle time is over."""
+    with contextlib.suppress(ConnectionError):
+        return served.request("/health")[0].status == 200
+    return False
+
+
 @pytest.mark.usefixtures("checked_often")
 def test_clients_that_send_many_requests_and_read_no_answer_are_disconnected():
-    with Served(idle_seconds=0.05) as served:
+    with Served(idle_seconds=0.2) as served:
         served.connect()
         many = b"GET /metrics HTTP/1.1\r\n\r\n" * 5000
         deaf = [socket.create_connection((served.listen, served.port)) for _ in range(4)]
         for client in deaf:
             with contextlib.suppress(ConnectionError):
                 client.sendall(many)
-        assert served.request("/health")[0].status == 200
+        wait_until(lambda: is_healthy(served))
         wait_until(lambda: served.endpoint._server.active_channels == {})
         for client in deaf:
             client.close()
