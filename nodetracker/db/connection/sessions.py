@@ -25,6 +25,13 @@ MYSQL_IDLE_SECONDS = 30
 
 Longer, so that two pooled connections that heartbeats use alternately stay open.
 """
+WAIT_FOR_MEMBERS = "SET SESSION wsrep_sync_wait = 3"
+"""Let a member of a Galera cluster apply what others have committed before a transaction starts.
+
+1 is for transactions that start with a SELECT, 2 for those with an UPDATE or DELETE. A
+member that lags would not find what a caller has just written through another one, and
+whatever is decided by that and writes nothing is not certified: no such claim, no room.
+"""
 WRITES = "nodetracker_writes"
 """Execution option of transactions that write."""
 
@@ -50,11 +57,20 @@ def _tune_server(engine: sa.Engine) -> None:
     def set_session(connection: Any, record: object) -> None:
         # Known since the first connection, for which SQLAlchemy's own listener runs first.
         is_mariadb = getattr(engine.dialect, "is_mariadb", False)
-        cursor = connection.cursor()
-        for statement in list_session_settings(engine.dialect.name, is_mariadb):
-            cursor.execute(statement)
-        cursor.close()
-        connection.commit()
+        set_up_session(connection, engine.dialect.name, is_mariadb)
+
+
+def set_up_session(connection: Any, backend: str, is_mariadb: bool) -> None:
+    """Prepare a new connection of a driver to a server."""
+    cursor = connection.cursor()
+    for statement in list_session_settings(backend, is_mariadb):
+        cursor.execute(statement)
+    if backend != "postgresql":
+        cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")  # without a row on others than Galera's
+        if any(value == "ON" for _, value in cursor.fetchall()):
+            cursor.execute(WAIT_FOR_MEMBERS)
+    cursor.close()
+    connection.commit()
 
 
 def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:

@@ -1,7 +1,10 @@
 """A MariaDB server for tests."""
 
 import getpass
+import shutil
 import subprocess
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +23,33 @@ class MariaDB:
     Args:
         disk_mb: size of a disk of its own, which `process.disk` fills.
         buffers_mb: memory for pages of tables.
+        options: further ones of the server.
+        user: as whom it runs when the tests run as root.
     """
 
     name = "mysql"
 
-    def __init__(self, disk_mb: int | None = None, buffers_mb: int = 16) -> None:
+    def __init__(
+        self,
+        disk_mb: int | None = None,
+        buffers_mb: int = 16,
+        options: Sequence[str] = (),
+        user: str | None = None,
+    ) -> None:
         require("mariadbd", "mariadb-install-db", "mariadb-admin")
-        self.process = ServerProcess("mariadb")
+        self.process = ServerProcess("mariadb", user)
         self._data = self.process.directory / "data"
         self._buffers_mb = buffers_mb
+        self._options = options
         if disk_mb is not None:
             self.process.disk = SmallDisk(self._data, disk_mb)
         self._socket = self.process.directory / "my.sock"
-        self._user = getpass.getuser()
+        self._user = self.process.user or getpass.getuser()
         # A server deletes the temporary tables that it finds there at its start, others' as well.
         self._temporary = self.process.directory / "tmp"
         self._temporary.mkdir()
+        if self.process.user is not None:
+            shutil.chown(self._temporary, self._user)
         self.process.run(
             [
                 "mariadb-install-db",
@@ -51,7 +65,7 @@ class MariaDB:
         )
         self.start()
         self.execute(
-            f"CREATE USER nodetracker@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
+            f"CREATE USER IF NOT EXISTS nodetracker@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
             "GRANT ALL ON `nt%`.* TO nodetracker@'127.0.0.1'",
         )
 
@@ -72,6 +86,7 @@ class MariaDB:
                 "--innodb-log-file-size=4M",
                 "--innodb-flush-log-at-trx-commit=2",
                 "--skip-name-resolve",
+                *self._options,
             ],
             self._is_ready,
         )
@@ -93,17 +108,16 @@ class MariaDB:
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements as the administrator; return the last one's rows."""
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
 
-        connection = pymysql.connect(
+    def connect(self) -> Any:
+        """Return a connection of the administrator."""
+        return pymysql.connect(
             unix_socket=str(self._socket), user="root", autocommit=True, ssl_disabled=True
         )
-        try:
-            with connection.cursor() as cursor:
-                for statement in statements:
-                    cursor.execute(statement)
-                return list(cursor.fetchall())
-        finally:
-            connection.close()
 
     def dump(self, database: str) -> bytes:
         """Return the statements that make a database as it is now, read in one transaction."""

@@ -11,7 +11,9 @@ from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.connection.sessions import (
     IDLE_TRANSACTION_SECONDS,
     MYSQL_IDLE_SECONDS,
+    WAIT_FOR_MEMBERS,
     list_session_settings,
+    set_up_session,
 )
 from nodetracker.errors import NotFoundError, StoreError
 
@@ -39,6 +41,45 @@ def test_each_server_ends_transactions_that_are_idle() -> None:
         f"SET SESSION idle_in_transaction_session_timeout = {IDLE_TRANSACTION_SECONDS * 1000}"
         in list_session_settings("postgresql", is_mariadb=False)
     )
+
+
+class SessionRecorder:
+    """A connection whose server has a value of ``wsrep_on``, and its cursor."""
+
+    def __init__(self, *wsrep_on: str) -> None:
+        self.rows = [("wsrep_on", value) for value in wsrep_on]
+        self.statements: list[str] = []
+
+    def cursor(self) -> "SessionRecorder":
+        return self
+
+    def execute(self, statement: str) -> None:
+        self.statements.append(statement)
+
+    def fetchall(self) -> list[tuple[str, str]]:
+        return self.rows
+
+    def commit(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("wsrep_on", "is_mariadb", "waits"),
+    [(["ON"], True, True), (["ON"], False, True), (["OFF"], True, False), ([], False, False)],
+    ids=["Galera", "Percona", "MariaDB", "MySQL"],
+)
+def test_members_of_a_cluster_apply_what_others_have_committed(
+    wsrep_on: list[str], is_mariadb: bool, waits: bool
+) -> None:
+    connection = SessionRecorder(*wsrep_on)
+    set_up_session(connection, "mysql", is_mariadb)
+    assert (WAIT_FOR_MEMBERS in connection.statements) is waits
+
+
+def test_postgresql_is_not_asked_for_a_cluster() -> None:
+    connection = SessionRecorder()
+    set_up_session(connection, "postgresql", is_mariadb=False)
+    assert connection.statements == list_session_settings("postgresql", is_mariadb=False)
 
 
 def test_the_own_error_of_a_transaction_survives_a_lost_connection(
