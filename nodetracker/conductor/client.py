@@ -89,19 +89,25 @@ class ConductorStore(DelegatedStore):
     def _call(self, method: Method, arguments: dict[str, Any], timeout_seconds: float) -> Any:
         if self._caller.clock.read() is None and method.name != "now":
             # A call has an expiry time only once the database's time is known.
-            self._attempt(CONDUCTOR.methods["now"], {}, self._timeout, attempts=1)
-        return self._attempt(method, arguments, timeout_seconds, ATTEMPTS)
+            self._attempt(CONDUCTOR.methods["now"], {}, self._timeout, may_repeat=False)
+        return self._attempt(method, arguments, timeout_seconds, method.is_repeatable)
 
     def _attempt(
-        self, method: Method, arguments: dict[str, Any], timeout_seconds: float, attempts: int
+        self, method: Method, arguments: dict[str, Any], timeout_seconds: float, may_repeat: bool
     ) -> Any:
+        """Call any conductor, and once more if that one is ending.
+
+        Args:
+            may_repeat: also when the answer was lost, or has another version.
+        """
+        attempts = ATTEMPTS
         while True:
             attempts -= 1
             try:
                 return self._caller.call(CONDUCTOR, None, method, arguments, timeout_seconds)
             except (RpcUnavailableError, RpcVersionError) as error:
-                is_repeatable = method.is_repeatable or isinstance(error, RpcEndingError)
-                if not attempts or not is_repeatable:
+                is_repeated = may_repeat or isinstance(error, RpcEndingError)
+                if not attempts or not is_repeated:
                     raise StoreUnavailableError(str(error)) from None
                 LOG.debug("Repeating %s: %s", method.name, error)
             except RpcError as error:

@@ -109,6 +109,7 @@ class RpcServer:
             try:
                 self._server.stop()
                 self._server.wait()
+                self._answer_late()
             except Exception:  # the broker is not used any more
                 LOG.debug("The RPC server did not stop cleanly", exc_info=True)
             done.set()
@@ -119,6 +120,15 @@ class RpcServer:
         while self._running and time.monotonic() < deadline:
             time.sleep(0.05)
         return not self._running
+
+    def _answer_late(self) -> None:
+        """Answer the calls that arrived while the library disconnected.
+
+        It acknowledges them and drops them (seen with oslo.messaging 18.3), so that no
+        other server gets them, and their callers would wait in vain.
+        """
+        for incoming in self._server.listener._poll_style_listener.incoming:
+            self._server._process_incoming([incoming])
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -1,10 +1,13 @@
 """Agents without a database, and the conductors that work with it for them."""
 
+import contextlib
 import json
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +21,7 @@ from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import RpcVersionError
+from nodetracker.errors import RpcEndingError, RpcVersionError
 from nodetracker.model.service import BROKER, COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.ports import Store
 from nodetracker.rpc.caller import RpcCaller
@@ -266,6 +269,32 @@ def test_a_heartbeat_that_comes_late_does_not_revive_a_dead_agent(
         running.process.send_signal(signal.SIGCONT)
         running.wait_for("too late and was refused")
         assert last_seen(store) == before
+
+
+def test_every_call_that_reaches_a_conductor_while_it_stops_is_answered(
+    tmp_path: Path, connection: str, rabbitmq: RabbitMQ, transport: Transport
+) -> None:
+    caller = RpcCaller(lambda: transport, DatabaseClock())
+    has_stopped = threading.Event()
+
+    def call() -> None:
+        while not has_stopped.is_set():
+            with contextlib.suppress(RpcEndingError):  # the caller tries another conductor
+                caller.call(CONDUCTOR, None, CONDUCTOR.methods["now"], {}, 60)
+
+    with contextlib.ExitStack() as stack:
+        stopping, _ = [
+            stack.enter_context(
+                Conductor(tmp_path / name, connection, rabbitmq.url, name).start_conductor()
+            )
+            for name in ("c-1", "c-2")
+        ]
+        with ThreadPoolExecutor(6) as pool:
+            calls = [pool.submit(call) for _ in range(6)]
+            assert stopping.stop() == 0
+            has_stopped.set()
+        for ended in calls:
+            ended.result()
 
 
 class Storm:

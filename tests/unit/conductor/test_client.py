@@ -10,6 +10,7 @@ from nodetracker.conductor.client import ConductorStore, open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.errors import (
     NotFoundError,
+    RpcEndingError,
     RpcError,
     RpcUnavailableError,
     StoreError,
@@ -87,6 +88,16 @@ def test_the_databases_time_is_read_before_the_first_call():
     caller.clock = DatabaseClock()
     open_store(caller).list_nodes()
     assert [name for name, _, _ in caller.calls] == ["now", "list_nodes"]
+
+
+def test_the_first_call_goes_to_another_conductor_when_one_ends_and_waits_once():
+    caller = RecordingCaller(RpcEndingError("c-1 is ending"), NOW, [])
+    caller.clock = DatabaseClock()
+    assert open_store(caller).list_nodes() == []
+    caller = RecordingCaller(RpcUnavailableError("late"))
+    caller.clock = DatabaseClock()
+    with pytest.raises(StoreUnavailableError, match="late"):
+        open_store(caller).list_nodes()
 
 
 def test_a_repeatable_method_is_called_again_when_its_answer_is_lost():

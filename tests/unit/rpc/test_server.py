@@ -40,6 +40,7 @@ class Library:
         self.reached = threading.Event()
         self.reached.set()
         self.endpoints: list[Any] = []
+        self.listener = SimpleNamespace(_poll_style_listener=SimpleNamespace(incoming=[]))
 
     def Target(self, **attributes: str) -> dict[str, str]:  # noqa: N802 - a name of the library
         return attributes
