@@ -1,9 +1,11 @@
 """Describe a protocol's methods for calls over the broker."""
 
+import enum
 import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from nodetracker.errors import RequestError
@@ -62,19 +64,34 @@ class Interface:
         version: of the whole; an addition raises the second number, any other
             change the first.
         local: methods that are not served.
+        since: value that answers may have -> version from which callers know it.
+            Callers of an earlier one get their lists without what has it.
     """
 
     def __init__(
-        self, protocol: type, topic: str, version: str, local: frozenset[str] = frozenset()
+        self,
+        protocol: type,
+        topic: str,
+        version: str,
+        local: frozenset[str] = frozenset(),
+        since: Mapping[enum.Enum, str] = MappingProxyType({}),
     ) -> None:
         self.topic = topic
         self.version = version
         self.local = local
+        self.since = since
         self.methods = {
             name: _make_method(function)
             for name, function in inspect.getmembers(protocol, inspect.isfunction)
             if not name.startswith("_") and name not in local
         }
+
+    def list_unknown(self, version: str) -> frozenset[enum.Enum]:
+        """Return the values that callers of a version do not know."""
+        known = _parse_version(version)
+        return frozenset(
+            value for value, since in self.since.items() if _parse_version(since) > known
+        )
 
     def queue_of(self, server: str) -> str:
         """Return the name of the queue in which calls of one server wait for it."""
@@ -87,6 +104,10 @@ class Interface:
     def describe(self, server: str | None) -> str:
         """Return how messages name a server, or any server if None."""
         return f"{self.topic} {server}" if server else self.topic
+
+
+def _parse_version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 def describe_mismatch(server: str, served: str, called: str) -> str:

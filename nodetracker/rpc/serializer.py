@@ -9,13 +9,13 @@ import dataclasses
 import enum
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from nodetracker.errors import RequestError
+from nodetracker.errors import RequestError, RpcVersionError
 from nodetracker.rendering import render_value
 
 Reader = Callable[[Any, str], Any]
@@ -26,16 +26,22 @@ _SEQUENCES = (tuple, list, Sequence, Collection)
 _SETS = (frozenset, set, AbstractSet)
 
 
-def encode(value: object) -> Any:
+def encode(value: object, unknown: AbstractSet[enum.Enum] = frozenset()) -> Any:
     """Return a value as plain JSON.
+
+    Args:
+        unknown: values that the reader does not know; lists are sent without items that have one.
 
     >>> encode({1: (datetime(2026, 3, 1, tzinfo=UTC), {"b", "a"})})
     {'1': ['2026-03-01T00:00:00+00:00', ['a', 'b']]}
 
     Raises:
         TypeError: its type has no JSON form.
+        RpcVersionError: it has an unknown value that is not in a list.
     """
     if isinstance(value, enum.Enum):
+        if value in unknown:
+            raise RpcVersionError(f"the caller's version does not know {value.value!r}")
         return value.value
     if isinstance(value, _PLAIN):
         return value
@@ -44,16 +50,28 @@ def encode(value: object) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Mapping):
-        return {str(encode(key)): encode(item) for key, item in value.items()}
+        return {str(encode(key)): encode(item, unknown) for key, item in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(encode(item) for item in value)
     if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
+        return list(_encode_items(value, unknown))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {
+            item.name: encode(getattr(value, item.name), unknown)
+            for item in dataclasses.fields(value)
+        }
     if isinstance(value, Collection):
-        return [encode(item) for item in value]
+        return list(_encode_items(value, unknown))
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _encode_items(items: Collection[Any], unknown: AbstractSet[enum.Enum]) -> Iterator[Any]:
+    for item in items:
+        try:
+            plain = encode(item, unknown)
+        except RpcVersionError:
+            continue
+        yield plain
 
 
 @cache

@@ -181,7 +181,8 @@ class RpcServer:
                 raise RpcEndingError(f"{self._name} is ending; nothing was done")
             self._refuse_expired(context, method)
             call = getattr(self._served, method.name)
-            answer = {"value": encode(call(**method.read_arguments(plain)))}
+            unknown = self._interface.list_unknown(context.get("version", self._interface.version))
+            answer = {"value": encode(call(**method.read_arguments(plain)), unknown)}
         except NodetrackerError as error:
             answer = {"error": encode_error(error)}
         except Exception as error:  # a bug; the caller gets its name only
@@ -228,6 +229,7 @@ class _Dispatcher:
 
     def dispatch(self, incoming: Any) -> Any:
         """Execute a call and return its answer."""
+        incoming.ctxt = {**incoming.ctxt, "version": incoming.message.get("version", "1.0")}
         try:
             return self._dispatcher.dispatch(incoming)
         except self._library.UnsupportedVersion as error:

@@ -119,6 +119,14 @@ def test_a_value_of_one_of_several_types_is_read_by_the_one_that_fits(plain: obj
         make_reader(int | str | None)(1.5, "")
 
 
+def test_a_value_that_the_reader_does_not_know_is_left_out_of_lists_only() -> None:
+    unknown = frozenset({ClaimState.HELD})
+    states = {"all": (ClaimState.HELD, ClaimState.RELEASED), "text": ["held"]}
+    assert encode(states, unknown) == {"all": ["released"], "text": ["held"]}
+    with pytest.raises(RpcVersionError, match="the caller's version does not know 'held'"):
+        encode({"state": ClaimState.HELD}, unknown)
+
+
 def test_a_field_that_an_older_sender_does_not_know_has_its_default() -> None:
     assert make_reader(Point)({"x": 1}, "") == Point(1)
 

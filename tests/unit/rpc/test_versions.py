@@ -12,6 +12,7 @@ from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.memory import MemoryStore
 from nodetracker.errors import RpcVersionError, StoreUnavailableError
+from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Interface
@@ -51,8 +52,13 @@ def caller(transport: Transport) -> RpcCaller:
 
 
 @pytest.fixture
-def server(transport: Transport) -> Iterator[RpcServer]:
-    server = RpcServer(lambda: transport, CONDUCTOR, "c-1", MemoryStore(), DatabaseClock(), 1)
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def server(transport: Transport, store: MemoryStore) -> Iterator[RpcServer]:
+    server = RpcServer(lambda: transport, CONDUCTOR, "c-1", store, DatabaseClock(), 1)
     server.start()
     wait_until(lambda: server.is_serving)
     yield server
@@ -72,6 +78,18 @@ def old_server(transport: Transport) -> Iterator[None]:
 
 def test_the_same_version_is_served(server: RpcServer, caller: RpcCaller) -> None:
     assert open_conductor_store(caller, 5.0).list_nodes() == []
+
+
+@pytest.mark.parametrize(("version", "since"), [("3.14", []), ("3.15", ["claim_unused"])])
+def test_a_caller_gets_lists_without_what_its_version_does_not_know(
+    server: RpcServer, caller: RpcCaller, store: MemoryStore, version: str, since: list[str]
+) -> None:
+    for kind in (WarningKind.DRIFT, WarningKind.CLAIM_UNUSED):
+        store.raise_warning("host-1", HostWarning(kind, "node-1", "item", "a message"))
+    other = Interface(Store, CONDUCTOR.topic, version)
+    method = other.methods["list_warnings"]
+    found = caller.call(other, None, method, {}, 5.0)
+    assert [record.warning.kind for record in found] == ["drift", *since]
 
 
 @pytest.mark.parametrize("version", ["1.0", f"{MAJOR}.{MINOR + 1}", f"{MAJOR + 1}.0"])
