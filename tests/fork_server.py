@@ -78,15 +78,20 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The server's process; it ends with the one that started it."""
+    """The server's process; it ends with the one that started it.
 
-    def __init__(self) -> None:
+    Args:
+        python: of another environment, whose release of nodetracker it runs.
+    """
+
+    def __init__(self, python: Path | None = None) -> None:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "tests.fork_server"]
+        if python is not None:
+            command = [str(python), "-P", "-E", __file__]  # nothing of this tree can be imported
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server"],
-                stdin=theirs,
-                cwd=Path(__file__).parent.parent,
+                command, stdin=theirs, cwd=Path(__file__).parent.parent
             )
 
     def start(
@@ -123,9 +128,9 @@ class ForkServer:
 
 
 @functools.cache
-def get_server() -> ForkServer:
+def get_server(python: Path | None = None) -> ForkServer:
     """Return the server of this process, started by the first who asks."""
-    return ForkServer()
+    return ForkServer(python)
 
 
 def main() -> int:

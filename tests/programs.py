@@ -40,6 +40,7 @@ class Programs:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.host = host
+        self.bin = BIN  # where its release is installed
         self.down_after = down_after
         self.mount_namespace = ""  # file of the namespace in which all programs run
         self.inventory = directory / "inventory.yaml"
@@ -118,7 +119,7 @@ class Programs:
         return Running(command, self.directory, is_forked, self.mount_namespace, **env)
 
     def _command(self, program: str, arguments: Sequence[str]) -> list:
-        return [str(BIN / program), f"--config-file={self.path}", *arguments]
+        return [str(self.bin / program), f"--config-file={self.path}", *arguments]
 
 
 class Running:
@@ -174,7 +175,9 @@ def _start(
 ) -> "subprocess.Popen[bytes] | ForkedProcess":
     whole_env = os.environ | env
     if is_forked and not any(name.startswith("PYTHON") for name in env):  # read when it starts
-        return get_server().start(command, output, errors, whole_env, mount_namespace)
+        directory = Path(command[0]).parent
+        server = get_server() if directory == BIN else get_server(directory / "python")
+        return server.start(command, output, errors, whole_env, mount_namespace)
     assert not mount_namespace, "only a fork enters a namespace"
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=whole_env

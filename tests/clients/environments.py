@@ -1,16 +1,20 @@
-"""Create the virtual environments of the clients, Keystone and Tempest.
+"""Create the virtual environments of the clients, Keystone, Tempest and the release before.
 
 They cannot share one: two versions of a client are tested, and none may be tested with what
 nodetracker requires. Usage: ``python -m tests.clients.environments NAME...``.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+RELEASE_BEFORE = "28265fb925a4bdc3a902d5e6ba9eab54ef95c58d"
+"""The commit of the release before this one; set with each release."""
+_RELEASE = f"git+file://localhost{ROOT}@{RELEASE_BEFORE}"
 REQUIREMENTS = {
     "clients": (
         "openstacksdk==4.22.0", "osc-placement==4.9.1", "python-novaclient==18.13.1",
@@ -20,6 +24,7 @@ REQUIREMENTS = {
     "nova9": ("python-novaclient==9.1.3", "setuptools<81"),
     "keystone": ("gunicorn", "keystone==30.0.0"),
     "tempest": ("tempest==47.0.0",),
+    "release": (f"nodetracker[messaging,mysql,postgresql] @ {_RELEASE}",),
 }  # fmt: skip
 """Name of an environment -> what is installed there."""
 
@@ -38,8 +43,14 @@ def create(name: str) -> None:
     wanted = "\n".join(REQUIREMENTS[name])
     if installed.is_file() and installed.read_text() == wanted:
         return
-    venv.create(directory, clear=True, with_pip=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", *REQUIREMENTS[name]], check=True)
+    uv = shutil.which("uv", path=f"{os.environ['PATH']}:{ROOT}/.tox/run/bin")
+    venv.create(directory, clear=True, with_pip=uv is None)
+    pip = (
+        [python, "-m", "pip", "install"]
+        if uv is None
+        else [uv, "pip", "install", "--python", python]
+    )
+    subprocess.run([*pip, "-q", *REQUIREMENTS[name]], check=True)
     installed.write_text(wanted)
 
 
