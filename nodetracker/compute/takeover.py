@@ -89,10 +89,11 @@ class Takeover:
         raise AssertionError("unreachable")
 
     def is_restored(self, held: AgentKey) -> bool:
-        """Return whether the database has an older services row of this agent than it wrote.
+        """Return whether the services row that was lost was replaced by a backup's, or is missing.
 
         A missing one is looked for again after a heartbeat's interval, as the backup may
-        still be loading.
+        still be loading. A row of this run is a backup's even if it is as the last heartbeat
+        wrote it: it was away when the key was lost.
 
         Args:
             held: the key by which this run held the host, with its last heartbeat.
@@ -117,7 +118,7 @@ class Takeover:
             return False
         if own.uuid != held.service_uuid:
             return not self._is_removed(held)
-        return own.epoch < held.epoch or own.report_count < held.report_count
+        return True
 
     def _is_removed(self, held: AgentKey) -> bool:
         """Return whether the history has the deletion or renaming of the host since it was held."""

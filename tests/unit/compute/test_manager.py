@@ -641,6 +641,27 @@ class TestRestoredDatabase:
             dump.services[HOST, COMPUTE_BINARY].uuid,
         )
 
+    def test_a_row_that_is_away_while_its_last_state_is_loaded_is_taken_again(
+        self, managed, notice, caplog, monkeypatch
+    ):
+        managed.manager.pre_start_hook()
+        dump = self.dump(managed)
+        name = {"report_state": "report_state", "inventory_host": "load_versions"}[notice]
+        call = getattr(managed.store, name)
+
+        def call_too_early(*arguments):
+            monkeypatch.undo()
+            managed.store._tables = Tables()
+            try:
+                return call(*arguments)
+            finally:
+                self.load(managed, dump)
+
+        monkeypatch.setattr(managed.store, name, call_too_early)
+        getattr(managed.manager, notice)()
+        assert managed.service().epoch == 2
+        assert len(self.warnings(caplog)) == 1
+
     @pytest.mark.parametrize("names", [[], ["other"], ["other", "third"]])
     @pytest.mark.parametrize("is_deleted", [True, False])
     def test_a_host_that_was_deleted_or_renamed_since_ends_its_agent(
