@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 import sqlalchemy as sa
 
@@ -136,6 +138,24 @@ def test_rows_that_have_limits_are_current_and_those_without_are_stale(store: Sq
     revisions.sync(store.engine)
     records = store.load_nodes(agent.host)
     assert [record.has_stale_limits for record in records] == [False, True]
+
+
+@pytest.mark.parametrize("store", ["mariadb", "postgresql"], indirect=True)
+def test_a_migration_that_was_ended_for_a_deadlock_runs_again(store: SqlStore) -> None:
+    deadlock = {
+        "mysql": pymysql.OperationalError(1213, "Deadlock found when trying to get lock"),
+        "postgresql": psycopg.errors.DeadlockDetected("deadlock detected"),
+    }
+    failures = [deadlock[store.engine.dialect.name]] * 2
+
+    @sa.event.listens_for(store.engine, "before_cursor_execute")
+    def fail(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if failures and "ix_claims" in statement:
+            raise failures.pop()
+
+    revisions.sync(store.engine)
+    assert failures == []
+    assert revisions.check(store.engine) == []
 
 
 def test_check_says_in_words_what_differs(store: SqlStore) -> None:

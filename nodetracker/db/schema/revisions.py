@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -19,7 +19,12 @@ from sqlalchemy.dialects import mysql
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.db.column_types import MYSQL_NAMES, JsonText, UtcDateTime
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.connection.failures import is_lock_wait, is_unsupported, translated
+from nodetracker.db.connection.failures import (
+    is_deadlock,
+    is_lock_wait,
+    is_unsupported,
+    translated,
+)
 from nodetracker.db.connection.sessions import LOCK_WAIT_SECONDS, WRITES
 from nodetracker.db.connection.url import describe, sqlite_path
 from nodetracker.db.schema import tables
@@ -37,9 +42,13 @@ BASE = "base"
 STATEMENT_SECONDS = 3600
 """How long a migration waits for one statement, which may rewrite a large table."""
 
+_ATTEMPTS = 5
+
 _LOCK_NUMBER = 7_310_579_623_498_301_042  # of PostgreSQL's advisory lock: any that others lack
 
 _MISSING, _SURPLUS = " is missing", " is not expected"
+
+T = TypeVar("T")
 
 Report = Callable[[int, int, str], None]
 """Receives how many revisions are done, how many there are, and which one runs now."""
@@ -125,7 +134,7 @@ def sync(
 
     from nodetracker.db.schema.repeatable import repeatable
 
-    with translated(engine.url), _locked(engine) as connection:
+    def migrate(connection: sa.Connection) -> None:
         scripts = _read_scripts()
         path = _find_path(scripts, revision, _read_revision(connection), engine)
         make_step = (
@@ -149,6 +158,8 @@ def sync(
                 for script in path.scripts:
                     _contract(script)
 
+    _run_locked(engine, migrate)
+
 
 def contract(engine: sa.Engine) -> list[str]:
     """Remove what earlier revisions need and this one does not; return what it was.
@@ -161,7 +172,7 @@ def contract(engine: sa.Engine) -> list[str]:
 
     from nodetracker.db.schema.repeatable import repeatable
 
-    with translated(engine.url), _locked(engine) as connection:
+    def remove(connection: sa.Connection) -> list[str]:
         if problem := _explain_difference(_read_revision(connection)):
             raise SchemaError(problem)
         removed = [
@@ -173,6 +184,8 @@ def contract(engine: sa.Engine) -> list[str]:
             for script in _read_scripts().walk_revisions():
                 _contract(script)
         return removed
+
+    return _run_locked(engine, remove)
 
 
 def _contract(script: "Script") -> None:
@@ -220,6 +233,23 @@ def list_live_services(engine: sa.Engine, service_down_time: int) -> list[str]:
             for row in connection.execute(query)
             if has_recent_heartbeat(row, row.now, service_down_time)
         )
+
+
+def _run_locked(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
+    """Run a migration, and again if it was ended for a deadlock with a service's transaction.
+
+    Raises:
+        RefusedError: as `_locked`.
+    """
+    with translated(engine.url):
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with _locked(engine) as connection:
+                    return work(connection)
+            except Exception as error:
+                if attempt == _ATTEMPTS or not is_deadlock(error):
+                    raise
+        raise AssertionError("unreachable")
 
 
 @contextmanager
