@@ -139,7 +139,7 @@ def of_claim(method: str, name: str) -> Callable[[Scene], Any]:
     return lambda scene: getattr(scene.store, method)(uuid_of(name))
 
 
-GENERATION = {"generation"}
+GENERATION = {"generation", "limits_generation"}
 CHILDREN_OF_G1 = rows("guest g1 *", "device g1 *", "claim past g1", "claim passed g1", "removal g1")
 PAST_CLAIMS = rows("claim past *", "claim moved a2", "claim moved b2", "move of moved")
 WRITES = [

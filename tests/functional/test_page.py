@@ -1,7 +1,10 @@
 """The page in a browser: what is seen, in every look, by keyboard alone, and during outages."""
 
+import re
+
 import pytest
 import yaml
+from playwright.sync_api import expect
 
 from nodetracker.api.auth.passwords import hash_password
 from nodetracker.db.memory import MemoryStore
@@ -134,8 +137,8 @@ class TestStandalone:
             page.wait_for_url("**/ui/#/nodes/*")
             page.go_back()
             page.wait_for_url("**/ui/#/?text=bold")
-            assert page.locator("input[type=search]").input_value() == "bold"
-            assert page.locator("tbody tr").count() == 1
+            expect(page.locator("input[type=search]")).to_have_value("bold")
+            expect(page.locator("tbody tr")).to_have_count(1)
 
 
 def focused(page) -> str:
@@ -208,11 +211,11 @@ class TestOverview:
             page = tab.page
             page.get_by_role("link", name="hosts down").click()
             page.wait_for_url("**#/?state=down")
-            assert page.locator("tbody tr").count() == 8
-            assert page.title().startswith("8 hosts down, ")
+            expect(page.locator("tbody tr")).to_have_count(8)
+            expect(page).to_have_title(re.compile("^8 hosts down, "))
             page.get_by_role("link", name="disabled").click()
             page.wait_for_url("**#/?status=disabled")
-            assert page.get_by_label("Status").input_value() == "disabled"
+            expect(page.get_by_label("Status")).to_have_value("disabled")
             assert tab.problems == []
 
     def test_it_fits_windows_of_many_widths(self, browser, url):
@@ -252,7 +255,7 @@ class TestOverview:
             )
             page.get_by_role("button", name="Host", exact=True).click()
             page.wait_for_url("**#/?sort=host")
-            assert page.locator("tbody tr").count() == 100
+            expect(page.locator("tbody tr")).to_have_count(100)
 
     def test_tiles_name_nodes_and_open_them(self, browser, url):
         with open_tab(browser, url) as tab:
