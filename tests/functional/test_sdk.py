@@ -49,5 +49,5 @@ def test_the_sdk_reads_and_changes_each_family(url):
     )  # fmt: skip
     hosts = container.get("/hosts/").json()["hosts"]
     assert {(host["hostname"], host["cpus"]) for host in hosts} == {("node-1", 4), ("node-2", 4)}
-    services = cloud.session.get(f"{url}/v1/services").json()["services"]
-    assert services[0]["disabled_reason"] == "new disk"
+    agents = cloud.session.get(f"{url}/v1/services?binary=nodetracker-compute").json()
+    assert [agent["disabled_reason"] for agent in agents["services"]] == ["new disk"]
