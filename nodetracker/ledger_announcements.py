@@ -9,13 +9,13 @@ import logging
 import threading
 from typing import Any
 
-from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.errors import NodetrackerError, StoreError
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import AdmissionPolicy, AgentDirectory, LedgerListener, Store
 from nodetracker.ports.delegated_store import DelegatedStore
-from nodetracker.workers import start_thread
+from nodetracker.process.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 

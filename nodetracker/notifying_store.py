@@ -15,9 +15,9 @@ from nodetracker.accounting.reports.notifications import (
     build_service_notification,
     build_warning_notification,
 )
-from nodetracker.errors import ClaimRefusedError, StoreError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.errors import ClaimRefusedError, StoreError
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.notification import Notification
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceChange, ServiceRecord

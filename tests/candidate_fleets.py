@@ -15,8 +15,8 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.settings import Multipliers
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, Store
-from nodetracker.settings import Multipliers
 from tests.contract.values import SINCE, create, make_guest, make_values, register
 from tests.unit.scheduler.fakes import ask
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import nodetracker.accounting.requests
 import nodetracker.api.schemas
-import nodetracker.schemas
 from nodetracker.api.openapi import build_document
 from nodetracker.api.routes import ROUTES
 
@@ -35,7 +35,7 @@ class Names:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        for package in (nodetracker.api.schemas, nodetracker.schemas):
+        for package in (nodetracker.api.schemas, nodetracker.accounting.requests):
             for module in _list_modules(package):
                 for constant, value in vars(module).items():
                     if _is_named(constant, value) and _identify(value) not in self._names:

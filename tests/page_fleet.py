@@ -19,8 +19,8 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.settings import ApiSettings
 from nodetracker.model.warning import WarningKind
-from nodetracker.settings import ApiSettings
 from tests.builders import make_service
 from tests.functional.servers.process import find_free_port
 from tests.unit.api.conftest import make_backend

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from nodetracker.accounting.audit.inventory import cpu_columns, numa_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.cpuset import CpuSet, parse_cpu_set
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.change import ItemDiff
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.host import CpuInfo
@@ -19,9 +19,9 @@ from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey
-from nodetracker.settings import Policy
 from tests.contract.values import create, make_values, register, update
 
 MACHINES = Path(__file__).parent / "hosts"

@@ -11,14 +11,14 @@ from nodetracker.accounting.placement.placed import (
     PlacedTree,
     ProviderSummary,
 )
-from nodetracker.errors import (
+from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementInUseError,
     PlacementNameError,
     PlacementNotFoundError,
     PlacementRefusedError,
 )
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NodeValues

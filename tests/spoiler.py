@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import MAX_TEXT_BYTES, Roots, observe_reads
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.node import HostSnapshot
 from nodetracker.virt.local.driver import LocalDriver

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from nodetracker.errors import RefusedError
+from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import API_BINARY, BROKER, CONDUCTOR_BINARY, ServiceRecord
 
 MISSED_HEARTBEATS = 3

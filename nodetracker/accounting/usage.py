@@ -12,7 +12,7 @@ from typing import Any
 from nodetracker.model.claim import Amounts, Claim
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.overview import AmountColumns
-from nodetracker.units import (
+from nodetracker.model.units import (
     MIB_PER_GIB,
     MILLI,
     capacity_gib_from_mib,

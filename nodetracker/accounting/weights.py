@@ -12,7 +12,7 @@ from typing import Any
 
 from nodetracker.model.candidate import Scale
 from nodetracker.model.claim import Amounts
-from nodetracker.settings import Multipliers
+from nodetracker.model.settings import Multipliers
 
 PRIME = 2**31 - 1
 """Hashes are below it, so that no product of two of them overflows 64 bits."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from nodetracker.errors import BusyError, DriverFeatureError, NodetrackerError
+from nodetracker.model.errors import BusyError, DriverFeatureError, NodetrackerError
 from nodetracker.ports import AgentDirectory, HostAgent
-from nodetracker.workers import WorkerPool
+from nodetracker.process.workers import WorkerPool
 
 LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.texts import decode_url_text
-from nodetracker.errors import SchemaError, StoreError, StoreUnavailableError
+from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
 
 LOG = logging.getLogger(__name__)
 

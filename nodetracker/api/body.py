@@ -2,10 +2,10 @@
 
 import falcon
 
+from nodetracker.accounting.requests.json_reader import parse_json
 from nodetracker.api.errors import too_large
 from nodetracker.api.texts import check_document
-from nodetracker.errors import RequestError
-from nodetracker.schemas.json_reader import parse_json
+from nodetracker.model.errors import RequestError
 
 _JSON = "application/json"
 

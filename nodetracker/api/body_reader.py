@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote_to_bytes
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
-from nodetracker.errors import BusyError, RequestError
+from nodetracker.model.errors import BusyError, RequestError
 
 LOG = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from nodetracker.api.context import Login, RequestContext
 from nodetracker.api.encoded_body import EncodedBody
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.microversions import Version
-from nodetracker.errors import ForbiddenError, NotFoundError
 from nodetracker.metrics.api import ApiCounters, ApiMetrics
+from nodetracker.model.errors import ForbiddenError, NotFoundError
 from nodetracker.model.health import Health
+from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
 from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import ApiSettings
 
 HOST_RULE = "nodetracker:host_attributes:show"
 

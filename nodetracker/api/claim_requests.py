@@ -2,9 +2,9 @@
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Call
-from nodetracker.errors import ForbiddenError
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.numa_request import NumaLimits
 
 _LIMITS_RULE = "nodetracker:claims:limits"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import falcon
 
+from nodetracker.accounting.requests.validator import check
 from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page
 from nodetracker.api.auth.session_cookie import name_session_cookie
 from nodetracker.api.body import read_json_body
@@ -31,8 +32,7 @@ from nodetracker.api.family import Family, family_of
 from nodetracker.api.microversions import COMPUTE, CONTAINER, Microversions, Version
 from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
-from nodetracker.errors import AuthenticationError, ForbiddenError, StoreError
-from nodetracker.schemas.validator import check
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, StoreError
 
 LOG = logging.getLogger(__name__)
 

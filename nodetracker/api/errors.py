@@ -10,7 +10,7 @@ from typing import Any
 import falcon
 
 from nodetracker.api.family import Family, family_of
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     AuthenticationError,
     BusyError,
     ClaimConflictError,

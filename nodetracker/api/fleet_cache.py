@@ -10,9 +10,9 @@ from operator import attrgetter
 from nodetracker.accounting.reports.overview import Overview, build_overview
 from nodetracker.accounting.reports.overview_rendering import render_overview
 from nodetracker.api.encoded_body import EncodedBody, compress, make_tag, render_json
-from nodetracker.errors import BusyError
+from nodetracker.model.errors import BusyError
+from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store
-from nodetracker.settings import ApiSettings
 
 COST_FACTOR = 10
 """An overview is kept this many times as long as making it takes, or longer."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from nodetracker.accounting.requests.fields import Schema
 from nodetracker.api.family import Family, family_of
 from nodetracker.api.route import Operation, Route
-from nodetracker.schemas.fields import Schema
 
 _PARAMETER = re.compile(r"{(\w+)}")
 

@@ -18,7 +18,7 @@ from nodetracker.api.encoded_body import EncodedBody, make_tag
 from nodetracker.api.encoding import ENCODED
 from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.family import PAGE_BASE
-from nodetracker.errors import AuthenticationError
+from nodetracker.model.errors import AuthenticationError
 
 ADDRESS = f"{PAGE_BASE}/"
 

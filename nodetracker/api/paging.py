@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from nodetracker.accounting.requests.fields import TEXT, Schema
 from nodetracker.api.call import Call
-from nodetracker.schemas.fields import TEXT, Schema
 
 PAGE: Schema = {
     "limit": {"description": "an integer from 1", "type": "integer", "minimum": 1},

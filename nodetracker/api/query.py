@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodetracker.accounting.requests.fields import Schema
+from nodetracker.accounting.requests.validator import check
 from nodetracker.api.texts import decode_url_text
-from nodetracker.errors import RequestError
-from nodetracker.schemas.fields import Schema
-from nodetracker.schemas.validator import check
+from nodetracker.model.errors import RequestError
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _MOST_DIGITS = 18
@@ -44,7 +44,7 @@ def read_query(
     Raises:
         RequestError: a parameter is invalid; it names the parameter.
 
-    >>> from nodetracker.schemas.fields import integer, record
+    >>> from nodetracker.accounting.requests.fields import integer, record
     >>> read_query([("limit", "7")], record({"limit": integer(1)}), is_strict=True)
     {'limit': 7}
     """

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodetracker.accounting.requests.fields import Schema, record
 from nodetracker.api.auth.browser import SAFE_METHODS
 from nodetracker.api.call import Handler
 from nodetracker.api.microversions import Version, parse_version
-from nodetracker.schemas.fields import Schema, record
 
 NO_QUERY = record({})
 

@@ -25,8 +25,8 @@ from nodetracker.api.connections import (
     Listener,
     find_max_connections,
 )
-from nodetracker.errors import ConfigError, RefusedError
-from nodetracker.settings import ApiSettings
+from nodetracker.model.errors import ConfigError, RefusedError
+from nodetracker.model.settings import ApiSettings
 
 LOG = logging.getLogger(__name__)
 

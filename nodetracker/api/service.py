@@ -8,16 +8,16 @@ from typing import Protocol
 
 from nodetracker.accounting.liveness import find_broker_outage, is_first_watcher
 from nodetracker.api.server import Server
-from nodetracker.errors import NodetrackerError
 from nodetracker.fleet.host_down_watch import HostDownWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.row_purge import INTERVAL_SECONDS
-from nodetracker.loops import PeriodicLoop
+from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.service import API_BINARY
-from nodetracker.outage import OutageLog
+from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store
-from nodetracker.settings import ApiSettings
-from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
+from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.outage import OutageLog
+from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
 
 LOG = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from nodetracker.errors import SchemaError, StoreError, StoreUnavailableError
-from nodetracker.outage import OutageLog
+from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
 from nodetracker.ports import Store
 from nodetracker.ports.delegated_store import DelegatedStore
+from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
 

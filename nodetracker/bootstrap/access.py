@@ -23,7 +23,7 @@ from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.call import Sessions
 from nodetracker.api.context import Identity
 from nodetracker.api.layers import Layer
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 

@@ -15,25 +15,24 @@ from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.placement import build_placement_reporter
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
-from nodetracker.claim_counter import ClaimCounter
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
-from nodetracker.errors import ConfigError
+from nodetracker.conf.plugins import load_monitor, load_plugin
 from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_load_average
+from nodetracker.metrics.claim_counter import ClaimCounter
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import Incarnation
+from nodetracker.model.settings import AgentSettings
 from nodetracker.model.status import AgentStatus
-from nodetracker.monitors.loader import load_monitor
 from nodetracker.notifying_store import AuditNotifier, notifying_store
-from nodetracker.outage import OutageLog
 from nodetracker.ports import AuditObserver, CallServer, Driver, DriverCapability, Store
+from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer
-from nodetracker.settings import AgentSettings
 from nodetracker.virt.composite import CompositeDriver
-from nodetracker.virt.loader import load_plugin
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner

@@ -32,22 +32,22 @@ from nodetracker.bootstrap.settings import (
 )
 from nodetracker.bootstrap.stores import build_purge, build_store
 from nodetracker.bootstrap.values import Problems, build_database_settings, read_host_name
-from nodetracker.claim_counter import ClaimCounter
-from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.errors import ConfigError
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.row_purge import Watcher
 from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
+from nodetracker.metrics.claim_counter import ClaimCounter
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import Health
 from nodetracker.model.service import API_BINARY
+from nodetracker.model.settings import ApiSettings
 from nodetracker.model.status import AgentStatus, ApiStatus
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import ApiSettings
 
 POOL_SECONDS = 5
 """How long a request waits for a database connection."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from nodetracker.bootstrap.values import read_value
-from nodetracker.clock import DatabaseClock
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.ports import AgentDirectory, HostAgent
+from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:  # imported late: not every program uses the broker
     from nodetracker.rpc.caller import RpcCaller

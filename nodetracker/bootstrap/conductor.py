@@ -10,7 +10,6 @@ from nodetracker.bootstrap.broker import Broker
 from nodetracker.bootstrap.settings import check_conductor_values
 from nodetracker.bootstrap.stores import build_purge, require_database
 from nodetracker.bootstrap.values import build_database_settings, read_host_name
-from nodetracker.clock import DatabaseClock
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.conductor.interface import CONDUCTOR
@@ -23,6 +22,7 @@ from nodetracker.fleet.row_purge import Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.server import RpcServer
 
 

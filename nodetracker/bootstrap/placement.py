@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
+from nodetracker.model.settings import PlacementSettings
 from nodetracker.ports import Store
-from nodetracker.settings import PlacementSettings
 
 if TYPE_CHECKING:  # imported late: keystoneauth is much code, and most hosts do not use it
     from nodetracker.placement.client import PlacementClient, RequestCounter

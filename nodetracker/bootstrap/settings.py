@@ -10,12 +10,11 @@ from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.bootstrap.values import Problems, check_values, read_host_name, read_value
 from nodetracker.conf import scheduler
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.cpuset import CpuSet, parse_cpu_set, render_cpu_set
-from nodetracker.errors import ConfigError
 from nodetracker.host.address import read_own_address
 from nodetracker.host.roots import Roots
-from nodetracker.ports import AdmissionPolicy
-from nodetracker.settings import (
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
+from nodetracker.model.errors import ConfigError
+from nodetracker.model.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
     AllocationRatios,
@@ -25,7 +24,8 @@ from nodetracker.settings import (
     ReservedPages,
     SchedulerSettings,
 )
-from nodetracker.units import parse_page_size_kb
+from nodetracker.model.units import parse_page_size_kb
+from nodetracker.ports import AdmissionPolicy
 
 _MOST_PAGES = 2**40
 _Entry = TypeVar("_Entry")

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.conf.opts import DATABASE_GROUP
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.bootstrap.broker import Broker

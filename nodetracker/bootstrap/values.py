@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from nodetracker.conf import database
 from nodetracker.conf.opts import DATABASE_GROUP, list_registered
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late, as not every program needs it
     from nodetracker.db.connection.engine import DatabaseSettings

@@ -15,7 +15,7 @@ from nodetracker.cmd.program import (
     write_report,
 )
 from nodetracker.conf.opts import register_options
-from nodetracker.daemon import Daemon
+from nodetracker.process.daemon import Daemon
 
 PROGRAM = "nodetracker-api"
 _DESCRIPTION = "The REST service: Nova's, Zun's and nodetracker's own resources over HTTP."

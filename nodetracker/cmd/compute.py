@@ -10,10 +10,10 @@ from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
 from nodetracker.cmd.streams import write_output
 from nodetracker.conf.opts import register_options
-from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
-from nodetracker.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.audit import AuditReport
-from nodetracker.rendering import count_noun
+from nodetracker.model.errors import DuplicateAgentError, RefusedError
+from nodetracker.model.rendering import count_noun
+from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 
 PROGRAM = "nodetracker-compute"
 _DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their rows up to date."

@@ -16,7 +16,7 @@ from nodetracker.cmd.program import (
     write_report,
 )
 from nodetracker.conf.opts import register_options
-from nodetracker.daemon import Daemon
+from nodetracker.process.daemon import Daemon
 
 PROGRAM = "nodetracker-conductor"
 _DESCRIPTION = (

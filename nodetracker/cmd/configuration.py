@@ -12,8 +12,8 @@ from oslo_config import cfg
 
 from nodetracker.cmd.help_text import fail_usage
 from nodetracker.conf.opts import register_options
-from nodetracker.daemon import EXIT_USAGE
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
+from nodetracker.process.daemon import EXIT_USAGE
 
 PROJECT = "nodetracker"
 _OPTIONS_HINT = (

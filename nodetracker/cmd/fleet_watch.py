@@ -17,7 +17,7 @@ from nodetracker.cmd.screen.node_lines import FleetView
 from nodetracker.cmd.screen.output import Screen, full_screen
 from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.errors import NodetrackerError, NotFoundError
+from nodetracker.model.errors import NodetrackerError, NotFoundError
 
 if TYPE_CHECKING:  # imports more than the command needs
     from nodetracker.ports import FleetReader

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from nodetracker.cmd.screen.errors import draw_error
-from nodetracker.daemon import EXIT_USAGE
+from nodetracker.process.daemon import EXIT_USAGE
 
 _COMMANDS = Path(__file__).parent / "commands"
 _SIMILARITY = 0.6

@@ -17,7 +17,7 @@ from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, s
 from nodetracker.cmd.screen.errors import ErrorFormatter, render_error
 from nodetracker.cmd.screen.text import make_safe
 from nodetracker.cmd.streams import end_output, replace_closed_streams
-from nodetracker.daemon import EXIT_USAGE
+from nodetracker.process.daemon import EXIT_USAGE
 
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
     from oslo_config import cfg
@@ -206,7 +206,7 @@ class ManageApp(App):
         Raises:
             NotFoundError: the command does not exist.
         """
-        from nodetracker.errors import NotFoundError
+        from nodetracker.model.errors import NotFoundError
 
         if not words:
             return f"{self.parser.format_help()}\nCommands:\n{list_commands(COMMANDS)}"

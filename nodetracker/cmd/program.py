@@ -19,8 +19,8 @@ from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.text import SafeFormatter, make_safe
 from nodetracker.cmd.streams import end_output, replace_closed_streams
 from nodetracker.conf.opts import register_options_for_check
-from nodetracker.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
-from nodetracker.errors import ConfigError, IdentityError, NodetrackerError
+from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
+from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
     from nodetracker.bootstrap.agent import Agent

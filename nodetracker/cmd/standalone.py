@@ -33,11 +33,11 @@ from nodetracker.conf import api, default
 from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.errors import ConfigError
 from nodetracker.fleet.row_purge import INTERVAL_SECONDS
-from nodetracker.loops import PeriodicLoop
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import ConfigError
 from nodetracker.ports import AuditObserver
+from nodetracker.process.loops import PeriodicLoop
 
 LOG = logging.getLogger(__name__)
 

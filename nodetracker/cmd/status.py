@@ -30,16 +30,16 @@ from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_program
 from nodetracker.cmd.service_user import find_barrier
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
-from nodetracker.daemon import EXIT_USAGE
 from nodetracker.db.schema import revisions
-from nodetracker.errors import DriverUnavailableError, NodetrackerError, StoreError
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import DriverUnavailableError, NodetrackerError, StoreError
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.settings import AgentSettings
 from nodetracker.ports import Driver, ReadingStore
-from nodetracker.settings import AgentSettings
-from nodetracker.workers import Task, WorkerPool
+from nodetracker.process.daemon import EXIT_USAGE
+from nodetracker.process.workers import Task, WorkerPool
 
 if TYPE_CHECKING:  # imported late, with keystoneauth
     from nodetracker.placement.client import PlacementClient

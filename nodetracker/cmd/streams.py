@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from nodetracker.cmd.screen.errors import draw_error
-from nodetracker.daemon import EXIT_DONE, EXIT_FAILED
-from nodetracker.errors import RefusedError
+from nodetracker.model.errors import RefusedError
+from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 
 
 def replace_closed_streams() -> None:

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nodetracker.clock import Timer
 from nodetracker.compute.events import DeletedGuests, EventBatch, NodeFilter, PendingEvents
 from nodetracker.compute.reading import NodeReading
-from nodetracker.loops import Wakeup
 from nodetracker.model.event import NodeEvent
+from nodetracker.process.clock import Timer
+from nodetracker.process.loops import Wakeup
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from nodetracker.compute.reading import NodeReading, ReadingBatch
 from nodetracker.compute.row_writer import RowWriter
 from nodetracker.compute.start_check import require_consistent, require_online_cpus
 from nodetracker.compute.warning_registry import WarningRegistry
-from nodetracker.errors import DriverUnavailableError
-from nodetracker.loops import Progress
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.model.event import AllNodes
 from nodetracker.model.node import NodeListing
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import AgentKey, Driver
-from nodetracker.settings import Policy
+from nodetracker.process.loops import Progress
 
 _Batches = Iterator[list[NodeReading]]
 

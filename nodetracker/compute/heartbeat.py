@@ -8,7 +8,7 @@ from datetime import datetime
 
 from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.takeover import Takeover
-from nodetracker.errors import FencedError, IdentityError, NodetrackerError
+from nodetracker.model.errors import FencedError, IdentityError, NodetrackerError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
 from nodetracker.ports import AgentKey, AgentStore
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from nodetracker.accounting.liveness import has_ended
-from nodetracker.errors import StoppingError
+from nodetracker.model.errors import StoppingError
 from nodetracker.model.service import ServiceRecord
 from nodetracker.ports import FleetStore
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from nodetracker.clock import DatabaseClock, utc_clock
-from nodetracker.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, AgentStore
+from nodetracker.process.clock import DatabaseClock, utc_clock
 
 FULL_LOAD_SECONDS = 600
 """Interval at which all rows are read again, changed or not."""

@@ -8,7 +8,7 @@ import os
 import uuid
 from pathlib import Path
 
-from nodetracker.errors import IdentityError
+from nodetracker.model.errors import IdentityError
 from nodetracker.model.service import Incarnation
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 

@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from nodetracker.clock import DatabaseClock, Timer, utc_clock
 from nodetracker.compute.audit_history import AuditHistory
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.events import EventBatch
@@ -19,14 +18,13 @@ from nodetracker.compute.observers import ReportQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.service_mark import ServiceMark
 from nodetracker.compute.takeover import Takeover
-from nodetracker.errors import ConflictError, FencedError, NodetrackerError, StoreError
-from nodetracker.loops import Progress, Wakeup
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import ConflictError, FencedError, NodetrackerError, StoreError
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import SCHEMA_REVISION, AuditState, Incarnation, LoadAverage
+from nodetracker.model.settings import AgentSettings
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning
-from nodetracker.outage import OutageLog
 from nodetracker.ports import (
     AdmissionPolicy,
     AgentKey,
@@ -35,7 +33,9 @@ from nodetracker.ports import (
     DriverCapability,
     HostStore,
 )
-from nodetracker.settings import AgentSettings
+from nodetracker.process.clock import DatabaseClock, Timer, utc_clock
+from nodetracker.process.loops import Progress, Wakeup
+from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
 

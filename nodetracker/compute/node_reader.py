@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.reading import NodeReading
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.model.node import failed_snapshot
 from nodetracker.ports import Driver
-from nodetracker.workers import HangGuard, Task
+from nodetracker.process.workers import HangGuard, Task
 
 LOG = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from typing import Any
 from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.claim_counter import ClaimCounter
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.errors import DriverFeatureError, RefusedError
 from nodetracker.fleet.node_resolution import find_node, missing_node
+from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord

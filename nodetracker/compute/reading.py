@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.clock import Timer
 from nodetracker.model.node import HostSnapshot
+from nodetracker.process.clock import Timer
 
 LINGER_SECONDS = 1.0
 """How long a batch waits for the next reading, so that many quick nodes are one batch."""

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from nodetracker.accounting.ledger.grants import require_active
-from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.auditor import Auditor
 from nodetracker.compute.host_rows import HostRows
@@ -16,12 +15,13 @@ from nodetracker.compute.row_writer import RowWriter
 from nodetracker.compute.start_check import require_consistent
 from nodetracker.compute.warning_registry import WarningRegistry
 from nodetracker.fleet.node_resolution import find_node
-from nodetracker.loops import Progress
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.settings import AgentSettings
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore
-from nodetracker.settings import AgentSettings
+from nodetracker.process.clock import DatabaseClock, utc_clock
+from nodetracker.process.loops import Progress
 
 
 class ResourceTracker:

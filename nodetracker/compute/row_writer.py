@@ -10,13 +10,13 @@ from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.missing_guests import MissingGuestTracker
 from nodetracker.compute.reading import NodeReading
-from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
-from nodetracker.loops import Progress
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 from nodetracker.model.node import NodeView, failed_snapshot
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, AgentStore
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.process.loops import Progress
 
 BATCH_SIZE = 100
 """Limit of nodes that one transaction writes."""

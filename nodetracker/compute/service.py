@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.errors import ConfigError, IdentityError, StoppingError
-from nodetracker.loops import PeriodicLoop
+from nodetracker.model.errors import ConfigError, IdentityError, StoppingError
+from nodetracker.model.rendering import count_noun
+from nodetracker.model.settings import AgentSettings
 from nodetracker.model.status import AgentStatus
 from nodetracker.ports import CallServer
-from nodetracker.rendering import count_noun
-from nodetracker.settings import AgentSettings
-from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
+from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
 
 LOG = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from nodetracker.accounting.audit.inventory import unusable_cpu_sets
 from nodetracker.accounting.audit.provider_config import check_configs
 from nodetracker.accounting.pci.reported import check_reported_specs
 from nodetracker.compute.reading import NodeReading
-from nodetracker.cpuset import render_cpu_set
-from nodetracker.errors import ConfigError
+from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.node import NodeRecord
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 
 
 def require_online_cpus(readings: Sequence[NodeReading], policy: Policy) -> None:

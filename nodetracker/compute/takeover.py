@@ -11,19 +11,19 @@ from pathlib import Path
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, Wait, get_watch_seconds
 from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
-from nodetracker.errors import (
+from nodetracker.model.change import is_removed
+from nodetracker.model.errors import (
     ConflictError,
     DuplicateAgentError,
     IdentityError,
     StoppingError,
     StoreError,
 )
-from nodetracker.model.change import is_removed
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
+from nodetracker.model.settings import AgentSettings
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, WatchStore
-from nodetracker.settings import AgentSettings
 
 LOG = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from nodetracker.errors import RpcError
+from nodetracker.model.errors import RpcError
 from nodetracker.model.service import BROKER, AuditState
 
 GRACE_SECONDS = 60.0

@@ -6,9 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from nodetracker.clock import utc_clock
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     RpcEndingError,
     RpcError,
     RpcUnavailableError,
@@ -19,6 +18,7 @@ from nodetracker.errors import (
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey, Store
 from nodetracker.ports.delegated_store import DelegatedStore
+from nodetracker.process.clock import utc_clock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Method
 

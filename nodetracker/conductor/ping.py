@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nodetracker.clock import DatabaseClock
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.server import RpcServer

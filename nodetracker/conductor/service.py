@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodetracker.conductor.broker_watch import BrokerWatch
-from nodetracker.errors import NodetrackerError, StoreError
 from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.row_purge import INTERVAL_SECONDS
-from nodetracker.loops import PeriodicLoop
-from nodetracker.outage import OutageLog
+from nodetracker.model.errors import NodetrackerError, StoreError
 from nodetracker.ports import CallServer, FleetStore
+from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.outage import OutageLog
+from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
-from nodetracker.workers import LAST_HEARTBEAT_SECONDS, run_within
 
 LOG = logging.getLogger(__name__)
 

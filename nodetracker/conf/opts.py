@@ -70,7 +70,7 @@ def _list_own() -> list[tuple[str, Sequence[cfg.Opt]]]:
 
 def _list_drivers() -> list[tuple[str, Sequence[cfg.Opt]]]:
     # Imported when needed, as it reads the metadata of all installed packages.
-    from nodetracker.virt.loader import list_plugins
+    from nodetracker.conf.plugins import list_plugins
 
     return [(plugin.group, plugin.options) for plugin in list_plugins() if plugin.options]
 

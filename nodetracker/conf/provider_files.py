@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 
-from nodetracker.errors import ConfigError, RequestError
-from nodetracker.identifier import parse_uuid
+from nodetracker.accounting.requests import provider_config as schemas
+from nodetracker.accounting.requests.fields import Schema
+from nodetracker.accounting.requests.validator import check
+from nodetracker.model.errors import ConfigError, RequestError
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.provider_config import EVERY_NODE, ClassInventory, ProviderConfig
-from nodetracker.rendering import render_file_error
-from nodetracker.schemas import provider_config as schemas
-from nodetracker.schemas.fields import Schema
-from nodetracker.schemas.validator import check
+from nodetracker.model.rendering import render_file_error
 
 _NAME = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 """A custom resource class or trait as placement names them."""

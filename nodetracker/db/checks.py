@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
-from nodetracker.errors import ConflictError, FencedError, NotFoundError, RefusedError
+from nodetracker.model.errors import ConflictError, FencedError, NotFoundError, RefusedError
+from nodetracker.model.rendering import count_noun
 from nodetracker.model.service import AgentKey, ServiceRecord
-from nodetracker.rendering import count_noun
 
 _NAMED_CLAIMS = 10
 

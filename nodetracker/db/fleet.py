@@ -16,7 +16,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
-from nodetracker.units import MILLI
+from nodetracker.model.units import MILLI
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c

@@ -12,8 +12,8 @@ from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.nodes import delete_rows
 from nodetracker.db.schema import tables
-from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, removed_diff
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST
 

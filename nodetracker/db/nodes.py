@@ -10,9 +10,9 @@ from nodetracker.db.claims import list_active_uuids, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
-from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, ReleaseReason
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.migration import Move

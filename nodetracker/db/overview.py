@@ -16,8 +16,8 @@ from nodetracker.model.overview import (
     UnclaimedSum,
     WarningCount,
 )
+from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WarningKind
-from nodetracker.units import MILLI
 
 _nodes = tables.compute_nodes.c
 _guests = tables.guests.c

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import byte_order, utc_now
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.page import Page, PageQuery
 
 T = TypeVar("T")

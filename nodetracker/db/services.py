@@ -14,7 +14,7 @@ from nodetracker.db.connection.dialect import milliseconds_ahead, utc_now
 from nodetracker.db.hosts import lock_nodes
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
-from nodetracker.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.page import Page
 from nodetracker.model.service import (

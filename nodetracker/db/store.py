@@ -10,7 +10,6 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.clock import utc_clock
 from nodetracker.db import host_warnings, hosts, nodes, purging, services
 from nodetracker.db.audit import node_changes
 from nodetracker.db.connection.engine import Database, DatabaseSettings
@@ -18,14 +17,15 @@ from nodetracker.db.ledger import claims, migrations, split_brains
 from nodetracker.db.placing import SqlPlacing
 from nodetracker.db.provider_removals import SqlRemovals
 from nodetracker.db.reader import SqlReader
-from nodetracker.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, SplitBrain
+from nodetracker.model.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostVersions
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult
+from nodetracker.process.clock import utc_clock
 
 Clock = Callable[[], datetime]
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from nodetracker.accounting.reports.summary import HOST_COLUMNS, HostUsage, describe_host
-from nodetracker.errors import NotFoundError
 from nodetracker.fleet.pages import read_items
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetQuery
 
 if TYPE_CHECKING:  # imports more than the commands that only read need

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from nodetracker.clock import DatabaseClock
-from nodetracker.errors import FencedError
+from nodetracker.model.errors import FencedError
 from nodetracker.model.service import SCHEMA_REVISION, AuditState, Incarnation, ServiceRecord
 from nodetracker.ports import AgentKey, AgentStore
+from nodetracker.process.clock import DatabaseClock
 
 LOG = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nodetracker.errors import NotFoundError, RefusedError
+from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.node import NodeRecord
 
 if TYPE_CHECKING:  # imports more than the commands that only read need

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from nodetracker.errors import HostDataError, RefusedError
 from nodetracker.host.capture import Capture
 from nodetracker.host.roots import describe_os_error
+from nodetracker.model.errors import HostDataError, RefusedError
 
 _Mode = Literal["w:", "w:gz", "w:bz2", "w:xz"]
 

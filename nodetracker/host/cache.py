@@ -5,8 +5,6 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from nodetracker.cpuset import CpuSet
-from nodetracker.errors import HostDataError
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import (
@@ -16,6 +14,8 @@ from nodetracker.host.roots import (
     read_label,
     read_optional_text,
 )
+from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuCache
 
 _CPU_DIRECTORY = re.compile(r"cpu([0-9]{1,5})")

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from nodetracker.errors import HostDataError, NotFoundError
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.disk import read_disks
 from nodetracker.host.filesystem import read_mount
@@ -21,6 +20,7 @@ from nodetracker.host.numa import read_numa_topology
 from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
 from nodetracker.host.roots import Roots, observe_reads
 from nodetracker.host.system import read_system_info
+from nodetracker.model.errors import HostDataError, NotFoundError
 
 _MAX_LINKS = 40
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots, parse_integer, read_optional_text
+from nodetracker.model.errors import HostDataError
 
 _NS_PER_US = 1000
 

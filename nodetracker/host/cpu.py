@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from nodetracker.cpuset import CpuSet
-from nodetracker.errors import HostDataError
 from nodetracker.host.cpuinfo import Cpuinfo, parse_cpuinfo
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.problems import Problems
@@ -18,6 +16,8 @@ from nodetracker.host.roots import (
     parse_integer,
     read_optional_text,
 )
+from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
 
 _CPU_DIRECTORY = re.compile(r"cpu([0-9]{1,5})")

@@ -2,8 +2,8 @@
 
 import re
 
-from nodetracker.cpuset import MAX_CPU_ID, CpuSet, parse_cpu_set
-from nodetracker.errors import HostDataError
+from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet, parse_cpu_set
+from nodetracker.model.errors import HostDataError
 
 _WORD = re.compile(r"[0-9a-fA-F]{1,8}")
 _WORD_DIGITS = 8

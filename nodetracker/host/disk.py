@@ -4,7 +4,6 @@ import re
 from functools import partial
 from pathlib import Path
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.filesystem import read_filesystem
 from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import (
@@ -18,8 +17,9 @@ from nodetracker.host.roots import (
     read_optional_text,
     read_text,
 )
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Disk, StorageInfo
-from nodetracker.units import capacity_mib_from_bytes
+from nodetracker.model.units import capacity_mib_from_bytes
 
 _SECTOR_BYTES = 512
 """The unit of ``size``, independent of the device's sector size."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import Roots, describe_os_error, read_optional_text
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Filesystem
-from nodetracker.units import capacity_mib_from_bytes, usage_mib_from_bytes
+from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _FIELDS_BEFORE = 6

@@ -4,12 +4,12 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.pci import parse_pci_address
 from nodetracker.host.roots import Roots, is_this_machine, path_exists
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import PciDevice, PciDeviceType
-from nodetracker.units import capacity_mib_from_bytes
+from nodetracker.model.units import capacity_mib_from_bytes
 
 _NVIDIA = "10de"
 _VENDORS = {_NVIDIA: "NVIDIA", "1002": "AMD", "8086": "Intel"}

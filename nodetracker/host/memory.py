@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.problems import Problems
 from nodetracker.host.roots import Roots, read_text
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import MemoryInfo
-from nodetracker.units import capacity_mib_from_kib
+from nodetracker.model.units import capacity_mib_from_kib
 
 _USED = frozenset(
     {"MemTotal", "MemAvailable", "MemFree", "Buffers", "Cached", "SwapTotal", "SwapFree"}

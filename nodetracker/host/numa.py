@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from nodetracker.accounting.numa.overlap import merge_overlapping_cells
-from nodetracker.cpuset import CpuSet
-from nodetracker.errors import HostDataError
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.pages import build_page_pools, parse_page_size_kb, read_huge_pages
 from nodetracker.host.problems import Problems
@@ -22,9 +20,11 @@ from nodetracker.host.roots import (
     read_optional_text,
     read_text,
 )
+from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaCell, NumaTopology
-from nodetracker.units import capacity_mib_from_kib
+from nodetracker.model.units import capacity_mib_from_kib
 
 _CELL_DIRECTORY = re.compile(r"node([0-9]{1,5})")
 _MEMORY_LINE = re.compile(r"Node +[0-9]+ +(MemTotal|MemFree): +([0-9]{1,15}) kB")

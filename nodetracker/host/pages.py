@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import list_directory, parse_integer, read_text
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.numa import PagePool
 
 _POOL_DIRECTORY = re.compile(r"hugepages-([0-9]{1,12})kB")

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import (
     Roots,
@@ -17,6 +16,7 @@ from nodetracker.host.roots import (
     read_link_name,
     read_text,
 )
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import ADDRESS_PATTERN, MdevType, PciDevice, PciDeviceType
 
 _HEX = re.compile(r"0x([0-9a-fA-F]{1,8})")

@@ -4,7 +4,7 @@ import logging
 import subprocess
 from collections.abc import Callable, Sequence
 
-from nodetracker.errors import DriverFeatureError, HostDataError
+from nodetracker.model.errors import DriverFeatureError, HostDataError
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 """Limit for one file; ``/proc/cpuinfo`` of two thousand CPUs is 3 MiB."""

@@ -6,11 +6,11 @@ import socket
 from datetime import UTC, datetime
 from functools import partial
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.cache import CacheReader
 from nodetracker.host.nic import read_nics
 from nodetracker.host.problems import Problems
 from nodetracker.host.roots import Roots, is_this_machine, read_label, read_optional_text, read_text
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import SystemInfo
 from nodetracker.model.service import LoadAverage
 

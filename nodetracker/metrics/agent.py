@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nodetracker.claim_counter import ClaimCounter
 from nodetracker.metrics.audits import AuditCounter
+from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.metrics.claims import render_claims
 from nodetracker.metrics.families import counter, gauge, gauges, info
 from nodetracker.metrics.nodes import render_nodes

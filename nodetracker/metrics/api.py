@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nodetracker.claim_counter import ClaimCounter
-from nodetracker.errors import SchemaError, StoreError, StoreUnavailableError
+from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.metrics.claims import render_claims
 from nodetracker.metrics.durations import Durations
 from nodetracker.metrics.families import counter, counters, gauge, info
@@ -22,6 +21,7 @@ from nodetracker.metrics.store_errors import (
     kind_of_store_error,
     render_store_errors,
 )
+from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds in seconds: a node takes milliseconds, 1,000 hypervisors a second."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.claim_counter import OTHER, ClaimCounts
+from nodetracker.metrics.claim_counter import OTHER, ClaimCounts
 from nodetracker.metrics.families import counters
 
 

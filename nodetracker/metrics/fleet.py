@@ -21,8 +21,8 @@ from nodetracker.metrics.families import gauges, render_gauge, render_labels
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.units import MILLI, bytes_from_mib
 from nodetracker.model.warning import WarningKind
-from nodetracker.units import MILLI, bytes_from_mib
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

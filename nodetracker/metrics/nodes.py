@@ -13,7 +13,7 @@ from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import AuditState
-from nodetracker.units import bytes_from_gib, bytes_from_mib
+from nodetracker.model.units import bytes_from_gib, bytes_from_mib
 
 _NODE = ("nodename",)
 _RESOURCE = ("nodename", "resource")

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from prometheus_client.metrics_core import Metric
 
-from nodetracker.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 from nodetracker.metrics.families import counters
+from nodetracker.model.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 
 
 class StoreErrorKind(enum.StrEnum):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.errors import StoreError
 from nodetracker.model.change import NodeChange
+from nodetracker.model.errors import StoreError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AdminState
 from nodetracker.model.warning import HostWarning

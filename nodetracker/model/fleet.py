@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from nodetracker.errors import RequestError
 from nodetracker.model.claim import Claim
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.page import PageQuery

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import HostProblem
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa import PagePool
-from nodetracker.units import KIB_PER_MIB, capacity_mib_from_kib
+from nodetracker.model.units import KIB_PER_MIB, capacity_mib_from_kib
 
 
 @dataclass(frozen=True, slots=True)

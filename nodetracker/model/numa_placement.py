@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 
 
 @dataclass(frozen=True, slots=True)

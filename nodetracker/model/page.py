@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.text import LONG_TEXT_LENGTH, has_control_characters, sanitize_text
 
 COMPUTE_BINARY = "nodetracker-compute"

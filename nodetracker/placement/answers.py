@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodetracker.errors import PlacementUnavailableError
-from nodetracker.rendering import render_value
+from nodetracker.model.errors import PlacementUnavailableError
+from nodetracker.model.rendering import render_value
 
 MICROVERSION = "1.38"
 """Of all requests: the first one with types of consumers."""

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary, keep_below
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory, Resources
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementError,
     PlacementInUseError,

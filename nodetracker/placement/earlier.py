@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from nodetracker.accounting.placement.warnings import PLACEMENT_KINDS
-from nodetracker.errors import StoreError
+from nodetracker.model.errors import StoreError
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import Store
 

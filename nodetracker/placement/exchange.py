@@ -12,7 +12,7 @@ from nodetracker.accounting.placement.steps import (
     apply_step,
 )
 from nodetracker.accounting.placement.tree import ProviderTree
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementNotFoundError,
     PlacementRefusedError,

@@ -3,16 +3,16 @@
 import logging
 
 from nodetracker.accounting.placement.removal import explain_removals
-from nodetracker.errors import NodetrackerError
-from nodetracker.loops import PeriodicLoop
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind
+from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.removal import RemovalQuery
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.outage import OutageLog
 from nodetracker.placement.remover import ProviderRemover
 from nodetracker.ports import HostStore
-from nodetracker.workers import run_within
+from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.outage import OutageLog
+from nodetracker.process.workers import run_within
 
 LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nodetracker.accounting.placement.removal import plan_removal
 from nodetracker.accounting.placement.steps import ConsumerWrite
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementError,
     PlacementInUseError,

@@ -17,18 +17,19 @@ from nodetracker.accounting.placement.warnings import (
     explain_refused_provider,
     list_kept,
 )
-from nodetracker.errors import (
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import (
     PlacementError,
     PlacementNameError,
     PlacementRefusedError,
     PlacementUnavailableError,
     StoreError,
 )
-from nodetracker.model.audit import AuditReport
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.rendering import count_noun
+from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.status import PlacementStatus
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.outage import OutageLog
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.exchange import exchange_moves
 from nodetracker.placement.listing import Listing
@@ -36,8 +37,7 @@ from nodetracker.placement.reconciler import Ledger, Reconciler
 from nodetracker.placement.removal_worker import HostRemovals
 from nodetracker.placement.request_counts import RequestCounts
 from nodetracker.placement.slots import LAST_RETRY_SECONDS, Slot, Slots, Turn
-from nodetracker.rendering import count_noun
-from nodetracker.settings import PlacementSettings
+from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
 

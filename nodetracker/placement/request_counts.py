@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementError,
     PlacementNotFoundError,

@@ -11,7 +11,7 @@ from keystoneauth1.exceptions import ClientException, HttpError
 from urllib3.exceptions import HTTPError, LocationParseError
 from urllib3.util import parse_url
 
-from nodetracker.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
+from nodetracker.model.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
 from nodetracker.placement.answers import MICROVERSION, Answer
 from nodetracker.placement.deadlines import limit_answers
 

@@ -8,7 +8,7 @@ from nodetracker.accounting.placement.consumers import BATCH_SIZE, Progress
 from nodetracker.accounting.placement.placed import PlacedTree
 from nodetracker.accounting.placement.steps import ReadConsumer, Step, WriteConsumers
 from nodetracker.accounting.placement.tree import ProviderTree
-from nodetracker.errors import PlacementRefusedError
+from nodetracker.model.errors import PlacementRefusedError
 
 MAX_CONFLICTS = 4
 _JITTER_SECONDS = 0.2

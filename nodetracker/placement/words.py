@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 from nodetracker.accounting.placement.tree import Provider, ProviderTree
-from nodetracker.errors import PlacementRefusedError
+from nodetracker.model.errors import PlacementRefusedError
 from nodetracker.placement.client import PlacementClient
 
 LOG = logging.getLogger(__name__)

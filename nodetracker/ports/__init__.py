@@ -7,6 +7,7 @@ Value types that only ports exchange are exported with them.
 
 from nodetracker.model.change import ApplyResult
 from nodetracker.model.service import AgentKey
+from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.agent import (
     AgentDirectory,
     AuditAgent,
@@ -26,7 +27,6 @@ from nodetracker.ports.operator_store import OperatorStore, ReadingStore
 from nodetracker.ports.removal_store import RemovalStore
 from nodetracker.ports.scheduler_store import SchedulerStore
 from nodetracker.ports.store import HostStore, Store, WatchStore
-from nodetracker.settings import AdmissionPolicy, CandidatePolicy
 
 __all__ = [
     "POWER_ACTIONS",

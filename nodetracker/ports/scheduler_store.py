@@ -7,9 +7,9 @@ from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
+from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.ledger_store import LedgerStore
 from nodetracker.ports.methods import repeatable
-from nodetracker.settings import AdmissionPolicy, CandidatePolicy
 
 
 class SchedulerStore(LedgerStore, Protocol):

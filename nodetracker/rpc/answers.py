@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from nodetracker import errors
-from nodetracker.errors import NodetrackerError, RpcVersionError
+from nodetracker.model import errors
+from nodetracker.model.errors import NodetrackerError, RpcVersionError
 from nodetracker.rpc.serializer import encode
 
 _ERRORS: dict[str, type[NodetrackerError]] = {

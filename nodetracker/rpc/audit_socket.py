@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nodetracker.errors import NodetrackerError, RequestError, RpcError, RpcUnavailableError
 from nodetracker.model.audit import AuditOutcome
+from nodetracker.model.errors import NodetrackerError, RequestError, RpcError, RpcUnavailableError
 from nodetracker.ports import AuditAgent
 from nodetracker.rpc.answers import decode_error, encode_error
 from nodetracker.rpc.interface import Interface

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.clock import DatabaseClock
-from nodetracker.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
-from nodetracker.rendering import count_noun
+from nodetracker.model.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
+from nodetracker.model.rendering import count_noun
+from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.workers import HangGuard
 from nodetracker.rpc.answers import decode_error
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.transport import Transport
-from nodetracker.workers import HangGuard
 
 LOG = logging.getLogger(__name__)
 

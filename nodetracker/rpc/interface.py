@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.ports.methods import is_repeatable
 from nodetracker.rpc.serializer import Reader, encode, make_reader
 

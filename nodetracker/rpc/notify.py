@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from nodetracker.accounting.reports.notification_merge import merge_waiting
 from nodetracker.model.notification import VERSION, Notification
-from nodetracker.workers import start_thread
+from nodetracker.process.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from nodetracker.errors import RequestError, RpcVersionError
-from nodetracker.rendering import render_value
+from nodetracker.model.errors import RequestError, RpcVersionError
+from nodetracker.model.rendering import render_value
 
 Reader = Callable[[Any, str], Any]
 """Converts plain JSON to a value; the second argument is the path for errors."""

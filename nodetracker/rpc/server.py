@@ -11,8 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from nodetracker.clock import DatabaseClock
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ConfigError,
     NodetrackerError,
     RpcEndingError,
@@ -20,11 +19,12 @@ from nodetracker.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
+from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.workers import start_thread
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.serializer import encode
 from nodetracker.rpc.transport import Transport
-from nodetracker.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
-from nodetracker.errors import ConfigError
-from nodetracker.outage import OutageLog
+from nodetracker.model.errors import ConfigError
+from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from nodetracker.accounting.ledger.exclusions import (
     render_exclusions,
     render_nearest,
 )
-from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.errors import ClaimRefusedError
 
 RefusedNode = tuple[CandidateNode, Sequence[str]]
 """A candidate that was asked, and the ledger's reasons to refuse the claim."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from nodetracker.accounting.audit.merge import merge_readings
-from nodetracker.errors import ConfigError, DriverUnavailableError
+from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.event import ALL_NODES, NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import Driver, DriverCapability

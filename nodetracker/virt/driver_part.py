@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 
 from nodetracker.accounting.audit.merge import DriverReading
-from nodetracker.errors import ConfigError, DriverUnavailableError
+from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot

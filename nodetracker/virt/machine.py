@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.cache import CacheReader
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.disk import read_storage
@@ -17,6 +16,7 @@ from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
 from nodetracker.host.problems import Partial
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_system_info
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.host import (
     CpuInfo,

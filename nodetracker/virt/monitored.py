@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import Driver, DriverCapability, Monitor

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.probe import ProbeOutcome, ProbeStatistics
-from nodetracker.workers import HangGuard, Task
+from nodetracker.process.workers import HangGuard, Task
 
 LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from nodetracker.workers import HangGuard, Task
+from nodetracker.process.workers import HangGuard, Task
 
 T = TypeVar("T")
 

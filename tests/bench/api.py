@@ -28,7 +28,7 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.settings import ApiSettings
+from nodetracker.model.settings import ApiSettings
 from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet, request_claim
 from tests.bench.placing import build_scheduler
 from tests.functional.servers.mariadb import MariaDB

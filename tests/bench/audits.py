@@ -12,8 +12,8 @@ from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey
-from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation, take_service

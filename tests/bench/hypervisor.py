@@ -11,8 +11,8 @@ from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.store import SqlStore
 from nodetracker.host.roots import Roots
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey
-from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint, parse_endpoints

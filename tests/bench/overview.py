@@ -25,7 +25,7 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.settings import ApiSettings
+from nodetracker.model.settings import ApiSettings
 from tests.bench.api import BUFFERS_MB, read_rss_mib, serve
 from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet
 from tests.functional.servers.mariadb import MariaDB

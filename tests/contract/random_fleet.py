@@ -7,9 +7,9 @@ from typing import Any
 
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.errors import ClaimRefusedError, RequestError
 from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.errors import ClaimRefusedError, RequestError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.node import NodeValues

@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nodetracker.clock import DatabaseClock, utc_clock
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
@@ -21,6 +20,7 @@ from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.ports import Store
+from nodetracker.process.clock import DatabaseClock, utc_clock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.server import RpcServer
 from nodetracker.rpc.transport import Transport

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from nodetracker.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.change import ChangeKind
+from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.ports import Store
 from tests.builders import read_history
 from tests.contract.values import create, register

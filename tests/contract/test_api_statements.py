@@ -13,8 +13,8 @@ from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.store import SqlStore
 from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import AdmissionPolicy
 from tests.bench.api import LISTS, make_counter
 from tests.bench.large_fleet import LargeFleet
 from tests.contract.stores import SQL_BACKENDS

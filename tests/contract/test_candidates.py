@@ -15,15 +15,15 @@ from nodetracker.db.candidates.search import build_search
 from nodetracker.db.schema.columns import CANDIDATE_INDEX
 from nodetracker.db.schema.tables import compute_nodes
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import ClaimRefusedError
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Amounts, ClaimRequest, Workload
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.settings import Multipliers
 from nodetracker.ports import CandidatePolicy, Store
-from nodetracker.settings import Multipliers
 from tests.builders import take_service
 from tests.contract.stores import BACKENDS, make_stores
 from tests.contract.test_ledger import ADMISSION_POLICY

@@ -11,10 +11,10 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.errors import DriverFeatureError, DriverUnavailableError
+from nodetracker.model.errors import DriverFeatureError, DriverUnavailableError
 from nodetracker.model.node import HostSnapshot
+from nodetracker.model.settings import Policy
 from nodetracker.ports import DriverCapability
-from nodetracker.settings import Policy
 from tests.builders import NOW
 from tests.contract.drivers import docker, fake, libvirt, local
 

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.node import admission_values
 from nodetracker.model.service import (

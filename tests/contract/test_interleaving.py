@@ -12,8 +12,8 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db import codec, limits
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import FencedError
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import FencedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import HostWarning, WarningKind

@@ -13,14 +13,14 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import (
+from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
     NotFoundError,
     RefusedError,
     RequestError,
 )
-from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import GuestPins, WorkloadKind
 from nodetracker.model.listing import WorkloadQuery

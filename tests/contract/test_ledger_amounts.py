@@ -8,8 +8,8 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge, usage_columns
-from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import Store
 from tests.contract.test_ledger import RESERVED, ask, claim, make_node, node
 from tests.contract.values import create, make_guest, register

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import StoreError
+from nodetracker.model.errors import StoreError
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import ask, claim, make_node, node
 from tests.contract.values import make_guest

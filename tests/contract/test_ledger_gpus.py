@@ -5,7 +5,7 @@ It is not counted twice when the guest's own claim requests it.
 
 import pytest
 
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.ports import Store
 from tests.contract.test_ledger import ask, claim, make_node, node

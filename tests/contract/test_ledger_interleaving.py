@@ -10,8 +10,8 @@ from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.ledger import claims
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.claim import Claim
+from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import ADMISSION_POLICY, RESERVED, ask, claim, make_node

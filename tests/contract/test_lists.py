@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.errors import RequestError
 from nodetracker.fleet.pages import read_pages
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import (
     ClaimQuery,

@@ -14,7 +14,9 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import (
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, SplitBrain
+from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
     MoveSourceError,
@@ -22,8 +24,6 @@ from nodetracker.errors import (
     RefusedError,
     RequestError,
 )
-from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, SplitBrain
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import NodeRecord

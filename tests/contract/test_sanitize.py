@@ -10,8 +10,8 @@ from nodetracker.model.host import HypervisorInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.service import AuditState
+from nodetracker.model.settings import Policy
 from nodetracker.ports import AgentKey, Store
-from nodetracker.settings import Policy
 from tests.builders import NOW, SOURCE, make_guest, make_snapshot
 from tests.contract.values import register
 

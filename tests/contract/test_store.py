@@ -9,14 +9,14 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.db.store import SqlStore
-from nodetracker.errors import (
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, is_removed
+from nodetracker.model.errors import (
     ClaimRefusedError,
     ConflictError,
     FencedError,
     NotFoundError,
     RefusedError,
 )
-from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, is_removed
 from nodetracker.model.node import NodeRecord, NodeVersion
 from nodetracker.model.service import (
     COMPUTE_BINARY,

@@ -15,7 +15,7 @@ import nodetracker.cmd  # noqa: F401 - keeps eventlet out
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.scheduler.scheduler import Scheduler
 

@@ -7,12 +7,12 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.conf.placement import GROUP, OPTIONS
+from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.ledger import StoreLedger
 from nodetracker.placement.reporter import PlacementReporter
 from nodetracker.placement.request_counts import RequestCounts
-from nodetracker.settings import PlacementSettings
 from tests.programs import wait_until
 from tests.unit.compute.test_resource_tracker import TrackedHost
 

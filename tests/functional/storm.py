@@ -23,7 +23,7 @@ from nodetracker.bootstrap.stores import build_store
 from nodetracker.conf.opts import register_options
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.ports import AdmissionPolicy, Store
 from tests.fork_server import get_server
 from tests.programs import wait_until

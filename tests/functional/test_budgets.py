@@ -20,8 +20,8 @@ from nodetracker.model.fact import fresh
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.node import VOLATILE_COLUMNS, HostSnapshot
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey, Driver
-from nodetracker.settings import AgentSettings, Policy
 from nodetracker.virt.local.driver import LocalDriver
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment

@@ -17,13 +17,13 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import RpcEndingError, RpcVersionError
+from nodetracker.model.errors import RpcEndingError, RpcVersionError
 from nodetracker.model.service import BROKER, COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.ports import Store
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.transport import Transport

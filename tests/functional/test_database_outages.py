@@ -26,8 +26,8 @@ from nodetracker.db.connection import engine, sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import ConfigError, NotFoundError, StoreError, StoreUnavailableError
 from nodetracker.model.change import ChangeKind
+from nodetracker.model.errors import ConfigError, NotFoundError, StoreError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from tests.builders import read_history
 from tests.contract.values import create, make_values, register, update

@@ -14,9 +14,9 @@ import pytest
 
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import StoreError
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import StoreError
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord

@@ -12,11 +12,11 @@ import docker
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.model.event import EventKind
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
-from nodetracker.settings import Policy
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.driver import DockerDriver
 from nodetracker.virt.docker.event_listener import EventListener

@@ -20,9 +20,9 @@ from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import FencedError, StoreUnavailableError
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim
+from nodetracker.model.errors import FencedError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey

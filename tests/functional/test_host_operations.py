@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nodetracker.clock import DatabaseClock
 from nodetracker.cmd.operator import read_operator
-from nodetracker.errors import RpcVersionError
+from nodetracker.model.errors import RpcVersionError
 from nodetracker.ports import HostAgent
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.client import COMPUTE
 from nodetracker.rpc.interface import Interface

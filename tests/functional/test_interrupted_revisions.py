@@ -15,7 +15,7 @@ from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.errors import RefusedError, SchemaError, StoreError, StoreUnavailableError
+from nodetracker.model.errors import RefusedError, SchemaError, StoreError, StoreUnavailableError
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import add_options
 

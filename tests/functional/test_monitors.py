@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nodetracker.host.monitors import METRICS
 from nodetracker.model.node import VOLATILE_COLUMNS
-from nodetracker.monitors.cpu.usage import METRICS
 from tests.programs import Programs
 
 PERCENTS = {name for name in METRICS if name.endswith("_percent")}

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from nodetracker.api.auth.passwords import hash_password
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import StoreUnavailableError
+from nodetracker.model.errors import StoreUnavailableError
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, WIDTHS, open_tab
 from tests.functional.servers.keystone import PASSWORD, TOKEN, serve_keystone

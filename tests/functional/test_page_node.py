@@ -7,7 +7,7 @@ from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.context import Identity
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import AuthenticationError
+from nodetracker.model.errors import AuthenticationError
 from tests.functional.browser import open_tab
 from tests.functional.servers.process import find_free_port
 from tests.page_fleet import AllowAll, serve_page

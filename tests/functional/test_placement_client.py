@@ -11,7 +11,7 @@ from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.conf.placement import GROUP, OPTIONS
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ConfigError,
     PlacementConflictError,
     PlacementInUseError,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.pci import PciDeviceType
 from nodetracker.model.pci_request import Alias, AliasSpec
 from tests.functional.read_back import Card, ReadBack

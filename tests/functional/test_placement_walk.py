@@ -14,9 +14,9 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.tree import OWN_TYPES
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import NodetrackerError
+from nodetracker.model.errors import NodetrackerError
+from nodetracker.model.settings import AllocationRatios, Policy
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.settings import AllocationRatios, Policy
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.placement import Placement
 from tests.unit.compute.test_resource_tracker import Clock

@@ -36,7 +36,7 @@ NOT_FOR_LISTS = (
     "nodetracker.db.ledger", "nodetracker.db.memory", "nodetracker.db.store",
     "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",
     "nodetracker.notifying_store", "nodetracker.ports.store", "nodetracker.rpc",
-    "nodetracker.scheduler", "nodetracker.settings", "nodetracker.virt",
+    "nodetracker.scheduler", "nodetracker.model.settings", "nodetracker.virt",
 )  # fmt: skip
 """Modules that nodetracker-manage does without where it only reads."""
 

@@ -18,7 +18,7 @@ from nodetracker.db.limits import LIMIT_COLUMNS
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import SchemaError
+from nodetracker.model.errors import SchemaError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import FACT_NAMES

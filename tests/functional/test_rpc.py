@@ -13,8 +13,7 @@ from urllib.parse import quote
 import pytest
 from oslo_config import cfg
 
-from nodetracker.clock import DatabaseClock
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ClaimRefusedError,
     ConfigError,
     NotFoundError,
@@ -25,6 +24,7 @@ from nodetracker.errors import (
     StoreUnavailableError,
 )
 from nodetracker.ports import HostAgent
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.client import COMPUTE, RpcAgentDirectory
 from nodetracker.rpc.interface import Interface

@@ -15,8 +15,8 @@ from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.errors import NodetrackerError, NotFoundError, StoreUnavailableError
 from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.errors import NodetrackerError, NotFoundError, StoreUnavailableError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import ClaimQuery, MigrationQuery
 from nodetracker.model.migration import Migration

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from nodetracker.cpuset import render_cpu_set
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.disk import read_disks
 from nodetracker.host.gpu import read_gpus
@@ -24,6 +23,7 @@ from nodetracker.host.numa import read_numa_topology
 from nodetracker.host.pci import read_pci_devices
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_system_info
+from nodetracker.model.cpuset import render_cpu_set
 
 HERE = Path(__file__).parent
 CAPTURES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import NODE_COLUMNS, NodeView
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 from tests.builders import NOW, make_record
 from tests.spoiler import Machine, Target, Way
 

@@ -6,8 +6,8 @@ import uuid
 import pytest
 
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import ClaimRefusedError, RpcUnavailableError
 from nodetracker.ledger_announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
+from nodetracker.model.errors import ClaimRefusedError, RpcUnavailableError
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from tests.builders import make_incarnation, take_service

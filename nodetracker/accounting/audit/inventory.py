@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodetracker.accounting.audit.topology import cpu_topology
-from nodetracker.cpuset import CpuSet, render_cpu_set
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.host import (
     CpuInfo,
@@ -20,8 +20,8 @@ from nodetracker.model.host import (
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology
 from nodetracker.model.pci import MdevType
-from nodetracker.settings import Policy, ReservedPages
-from nodetracker.units import capacity_gib_from_mib
+from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.units import capacity_gib_from_mib
 
 
 def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:

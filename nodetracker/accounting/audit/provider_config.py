@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.provider_config import ProviderConfig
 from nodetracker.model.warning import (

@@ -1,10 +1,10 @@
 """Warn about what a reading of a node lacks or reports inconsistently."""
 
 from nodetracker.accounting.audit import inventory
-from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import HostSnapshot
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
-from nodetracker.settings import Policy
 
 
 def list_cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:

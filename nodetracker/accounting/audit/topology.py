@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology
 

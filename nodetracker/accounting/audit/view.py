@@ -31,14 +31,14 @@ from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_un
 from nodetracker.accounting.numa.overlap import locate_devices
 from nodetracker.accounting.numa.usage import decode_host_cells, restrict_pins
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
-from nodetracker.cpuset import render_cpu_set
 from nodetracker.model.claim import Claim
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactState, failed
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import PciDevice, TrackedDevice
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
 """A row without these would show zeros, so it is created only when all were read once."""

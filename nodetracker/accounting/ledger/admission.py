@@ -21,7 +21,7 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.units import MIB_PER_GIB, MILLI, render_amount, round_down
+from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
 
 
 class AdmissionCheck(enum.StrEnum):

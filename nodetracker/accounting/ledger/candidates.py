@@ -18,7 +18,7 @@ from nodetracker.model.candidate import (
 from nodetracker.model.claim import Amounts, ClaimRequest
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import ServiceAvailability
-from nodetracker.settings import CandidatePolicy
+from nodetracker.model.settings import CandidatePolicy
 
 Key = tuple[float, int, int] | tuple[float, str, str]
 

@@ -13,7 +13,7 @@ from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.node import NodeValues
 from nodetracker.model.overview import AmountColumns
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 FACTS: Mapping[str, str] = {
     VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", GPU_RESOURCE_CLASS: "gpus"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
-from nodetracker.rendering import count_noun
-from nodetracker.units import MIB_PER_GIB, MILLI, render_amount
+from nodetracker.model.rendering import count_noun
+from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount
 
 MOST_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""

@@ -20,10 +20,15 @@ from nodetracker.accounting.pci.admission import PciAdmission
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS, count_bound
 from nodetracker.accounting.pci.pools import count_by_cell, pci_columns
 from nodetracker.accounting.usage import charge_of_claim
-from nodetracker.errors import ClaimConflictError, ClaimRefusedError, RefusedError, RequestError
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimRequest, ClaimState
+from nodetracker.model.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    RefusedError,
+    RequestError,
+)
 from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.settings import AdmissionPolicy
+from nodetracker.model.settings import AdmissionPolicy
 
 
 def decide_grant(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nodetracker.errors import RefusedError, RequestError
 from nodetracker.model.claim import Claim, ClaimRequest, Workload
+from nodetracker.model.errors import RefusedError, RequestError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.migration import (
     Migration,
@@ -12,9 +12,9 @@ from nodetracker.model.migration import (
     Move,
     MoveRequest,
 )
+from nodetracker.model.rendering import render_value
+from nodetracker.model.units import MILLI, whole_units
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.rendering import render_value
-from nodetracker.units import MILLI, whole_units
 
 
 def move_of(request: ClaimRequest) -> MoveRequest:

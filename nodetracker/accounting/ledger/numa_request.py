@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodetracker.errors import RequestError
+from nodetracker.accounting.requests.numa import MAX_PAGE_KB
 from nodetracker.model.claim import Amounts
+from nodetracker.model.errors import RequestError
 from nodetracker.model.numa_request import (
     CpuPolicy,
     CpuThreadPolicy,
@@ -13,9 +14,8 @@ from nodetracker.model.numa_request import (
     NumaRequest,
     PageSize,
 )
-from nodetracker.rendering import render_value
-from nodetracker.schemas.numa import MAX_PAGE_KB
-from nodetracker.units import MILLI, parse_page_size_kb, render_amount
+from nodetracker.model.rendering import render_value
+from nodetracker.model.units import MILLI, parse_page_size_kb, render_amount
 
 _CELL_KEYS = ("vcpus", "pcpus", "memory_mb")
 _PAGE_SIZES = tuple(PageSize)

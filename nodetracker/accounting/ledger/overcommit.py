@@ -7,8 +7,8 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 _UNITS = {VCPU: (MILLI, ""), PCPU: (1, ""), MEMORY: (1, " MiB"), DISK: (MIB_PER_GIB, " GiB")}
 

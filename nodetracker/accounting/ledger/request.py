@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 from nodetracker.accounting.ledger.numa_request import parse_numa_limits, parse_numa_request
-from nodetracker.errors import RequestError
-from nodetracker.identifier import parse_uuid
+from nodetracker.accounting.requests.claim import CLAIM_REQUEST
+from nodetracker.accounting.requests.validator import check
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest, Workload
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.migration import MigrationType, MoveRequest
 from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
-from nodetracker.rendering import render_value
-from nodetracker.schemas.claim import CLAIM_REQUEST
-from nodetracker.schemas.validator import check
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.model.rendering import render_value
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 _MAX_DECIMALS = 3
 

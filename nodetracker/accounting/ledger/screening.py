@@ -16,7 +16,7 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequ
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 MOST = 2**53
 """Larger amounts are stored as this one; doubles are exact up to it."""

@@ -11,8 +11,8 @@ from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.migration import Move
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciStatus, TrackedDevice
+from nodetracker.model.units import MILLI, whole_units
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
-from nodetracker.units import MILLI, whole_units
 
 
 def find_ledger_warnings(

@@ -14,7 +14,7 @@ from nodetracker.model.numa_request import (
     NumaRequest,
     PageSize,
 )
-from nodetracker.units import KIB_PER_MIB, render_amount
+from nodetracker.model.units import KIB_PER_MIB, render_amount
 
 _ROUNDING = 1e-9  # 100 x 0.29 is 28.999999999999996
 _PINNABLE = {

@@ -8,11 +8,11 @@ from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, fin
 from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell
 from nodetracker.accounting.numa.pinning import pick_cpus, usable_cores
 from nodetracker.accounting.numa.usage import NO_USAGE
-from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.numa_host import CellUsage, HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.numa_request import GuestCell, NumaLimits, NumaRequest
-from nodetracker.units import KIB_PER_MIB
+from nodetracker.model.units import KIB_PER_MIB
 
 CANNOT_FIT = "Requested instance NUMA topology cannot fit the given host NUMA topology"
 CANNOT_FIT_WITH_DEVICES = (

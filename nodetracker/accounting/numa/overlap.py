@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from nodetracker.cpuset import CpuSet, render_cpu_set
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.host import HostProblem
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDevice

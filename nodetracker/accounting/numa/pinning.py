@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa_host import HostCell
 from nodetracker.model.numa_request import CpuThreadPolicy
 

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodetracker.cpuset import CpuSet
 from nodetracker.model.claim import Claim
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.numa import PagePool
 from nodetracker.model.numa_host import CellUsage, HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 
 NO_USAGE = CellUsage()
 

@@ -15,7 +15,7 @@ from nodetracker.accounting.pci.matching import Demand, is_met, match_devices
 from nodetracker.accounting.pci.pools import PciPool, count_pools, pool_of
 from nodetracker.accounting.pci.state import Devices
 from nodetracker.accounting.pci.verdict import PciVerdict, PoolFinding, RequestFinding
-from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.pci_request import Alias, PciNumaPolicy, PciRequest
 

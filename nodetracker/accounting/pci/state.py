@@ -14,8 +14,8 @@ function returns a new mapping of address -> device and does not modify its argu
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice, track_device
 from nodetracker.model.pci_spec import DeviceSpec, find_tags

@@ -31,7 +31,7 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 _RATIO_DIGITS = 6
 _PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
 from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.rendering import count_noun
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
-from nodetracker.rendering import count_noun
 
 _NODE_KINDS = frozenset(
     {

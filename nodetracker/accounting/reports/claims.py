@@ -8,8 +8,8 @@ from typing import Any
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.model.claim import Claim
 from nodetracker.model.numa_placement import encode_placement
-from nodetracker.rendering import render_time
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.rendering import render_time
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 
 def render_claim(claim: Claim) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from nodetracker.accounting.usage import (
 )
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.node import NodeRecord
-from nodetracker.units import (
+from nodetracker.model.units import (
     MIB_PER_GIB,
     MILLI,
     usage_gib_from_mib,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nodetracker.accounting.reports.drift import DriftCause, DriftLine
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim, ClaimState
 from nodetracker.model.node import NodeRecord
-from nodetracker.units import render_amount
+from nodetracker.model.units import render_amount
 
 _UNITS = {VCPU: "CPUs", PCPU: "pinned CPUs", MEMORY: "MiB of memory", DISK: "GiB of disk"}
 _COLUMNS = {VCPU: "vcpus_used", DISK: "local_gb_used"}

@@ -13,12 +13,12 @@ from nodetracker.accounting.reports.node_hardware import (
     list_cells,
 )
 from nodetracker.accounting.reports.values import render_mib
-from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.rendering import count_noun
-from nodetracker.units import KIB_PER_MIB
+from nodetracker.model.rendering import count_noun
+from nodetracker.model.units import KIB_PER_MIB
 
 _USES = {
     CpuUse.SHARED: "shared by workloads",

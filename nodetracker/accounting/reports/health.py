@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from nodetracker.model.health import Health, HealthCheck, HealthState
+from nodetracker.model.rendering import count_noun
 from nodetracker.model.status import AgentStatus, ApiStatus, PlacementStatus
-from nodetracker.rendering import count_noun
 
 MISSED_INTERVALS = 3
 """Audits that may be missed before the rows count as outdated."""

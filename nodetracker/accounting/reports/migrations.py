@@ -3,7 +3,7 @@
 from typing import Any
 
 from nodetracker.model.migration import Migration
-from nodetracker.rendering import render_time
+from nodetracker.model.rendering import render_time
 
 
 def render_migration(migration: Migration) -> dict[str, Any]:

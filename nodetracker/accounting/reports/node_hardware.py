@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.cpuset import parse_cpu_set
+from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import TrackedDevice
 

@@ -10,10 +10,10 @@ from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.migration import Migration
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
 from nodetracker.model.notification import Notification
+from nodetracker.model.rendering import to_plain
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.model.warning import HostWarning
-from nodetracker.rendering import to_plain
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
 
 _SERVICE_FIELDS = (
     "uuid", "host", "binary", "topic", "version", "epoch", "disabled", "disabled_reason",

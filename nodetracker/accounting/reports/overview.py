@@ -15,8 +15,8 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
-from nodetracker.units import MIB_PER_GIB, MILLI
 
 PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
 """Parts of one unit of each resource class: thousandths of a CPU, MiB of a GiB."""

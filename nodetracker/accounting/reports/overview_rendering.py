@@ -11,8 +11,8 @@ from nodetracker.accounting.reports.summary import STATES, STATUSES
 from nodetracker.accounting.reports.values import count_many
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.rendering import render_time
-from nodetracker.units import whole_units
+from nodetracker.model.rendering import render_time
+from nodetracker.model.units import whole_units
 
 AMOUNT_NAMES = ("total", "reserved", "claimed", "unclaimed", "free", "limit")
 """The amounts of a resource in the overview."""

@@ -11,14 +11,14 @@ from typing import Any
 
 from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count, unusable_cpu_sets
 from nodetracker.accounting.liveness import explain_short_down_time
-from nodetracker.cpuset import render_cpu_set
+from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.numa import NumaTopology
+from nodetracker.model.rendering import name_some
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
-from nodetracker.rendering import name_some
-from nodetracker.settings import Policy, ReservedPages
-from nodetracker.units import MIB_PER_GIB, capacity_gib_from_mib
+from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.units import MIB_PER_GIB, capacity_gib_from_mib
 
 _OLD_CLAIMS = timedelta(days=90)
 _UPGRADE = "upgrade it, or delete it if it is gone (nodetracker-manage service delete)"

@@ -10,7 +10,7 @@ from nodetracker.model.guest import PowerState
 from nodetracker.model.listing import UsageSum
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import ServiceRecord
-from nodetracker.units import usage_gib_from_mib, usage_units_from_milli
+from nodetracker.model.units import usage_gib_from_mib, usage_units_from_milli
 
 SUMMARY_COLUMNS = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from nodetracker.model.listing import UsageSum
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 
 def describe_usages(sums: Iterable[UsageSum]) -> list[dict[str, Any]]:

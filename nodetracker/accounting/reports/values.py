@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nodetracker.units import MIB_PER_GIB, render_amount
+from nodetracker.model.units import MIB_PER_GIB, render_amount
 
 NONE = "-"
 """Shown for a value that is unknown or not set."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from nodetracker.model.rendering import render_time
 from nodetracker.model.warning import WarningRecord
-from nodetracker.rendering import render_time
 
 
 def render_warning(record: WarningRecord) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa_placement import encode_placement
-from nodetracker.rendering import render_time
-from nodetracker.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.rendering import render_time
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 
 def render_workload(row: WorkloadRow) -> dict[str, Any]:

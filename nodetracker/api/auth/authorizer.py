@@ -10,7 +10,7 @@ from oslo_policy.policy import Enforcer, InvalidDefinitionError
 
 from nodetracker.api.context import Identity, RequestContext
 from nodetracker.api.policies import list_rules
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 

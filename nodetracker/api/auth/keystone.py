@@ -10,7 +10,7 @@ from keystonemiddleware.auth_token import AuthProtocol, list_opts
 
 from nodetracker.api.context import Identity
 from nodetracker.api.library_options import set_keystone_defaults
-from nodetracker.errors import AuthenticationError, ConfigError
+from nodetracker.model.errors import AuthenticationError, ConfigError
 
 LOG = logging.getLogger(__name__)
 

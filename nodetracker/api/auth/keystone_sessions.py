@@ -14,7 +14,7 @@ from nodetracker.api.auth.layer import LoginFailures
 from nodetracker.api.auth.turns import Attempt, Turns
 from nodetracker.api.context import Login
 from nodetracker.api.library_options import KEYSTONE_GROUP
-from nodetracker.errors import AuthenticationError
+from nodetracker.model.errors import AuthenticationError
 
 LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from nodetracker.api.auth.hosts import find_client_address
 from nodetracker.api.auth.identity import Authenticator
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Identity
 from nodetracker.api.family import normalize_path
-from nodetracker.errors import AuthenticationError, ForbiddenError, ThrottledError
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
 
 LOG = logging.getLogger(__name__)
 

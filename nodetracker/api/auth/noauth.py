@@ -6,7 +6,7 @@ from wsgiref.types import WSGIEnvironment
 from nodetracker.api.auth.hosts import is_loopback, split_port
 from nodetracker.api.auth.identity import make_admin
 from nodetracker.api.context import Identity
-from nodetracker.errors import ForbiddenError
+from nodetracker.model.errors import ForbiddenError
 
 USER = "noauth"
 

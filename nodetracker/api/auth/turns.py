@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from nodetracker.errors import ThrottledError
+from nodetracker.model.errors import ThrottledError
 
 CONCURRENT_CHECKS = 2
 """Passwords checked in parallel; http_basic's take a CPU for about 0.3 s each."""

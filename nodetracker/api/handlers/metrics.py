@@ -1,8 +1,8 @@
 """``/metrics``."""
 
 from nodetracker.api.call import Answer, Call
-from nodetracker.errors import BusyError, StoreError
 from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
+from nodetracker.model.errors import BusyError, StoreError
 
 
 def show_metrics(call: Call) -> Answer:

@@ -1,5 +1,6 @@
 """Routes of nodetracker's own API for nodes, hosts and what is on them."""
 
+from nodetracker.accounting.requests.fields import Schema
 from nodetracker.api.call import Handler
 from nodetracker.api.handlers.own import (
     claims,
@@ -20,7 +21,6 @@ from nodetracker.api.schemas import nodes as nodes_schemas
 from nodetracker.api.schemas import usages as usages_schemas
 from nodetracker.api.schemas import warnings as warnings_schemas
 from nodetracker.api.schemas import workloads as workloads_schemas
-from nodetracker.schemas.fields import Schema
 
 _SHOW_NODE = "nodetracker:nodes:show"
 

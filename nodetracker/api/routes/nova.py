@@ -1,5 +1,6 @@
 """Routes in the form of Nova's API."""
 
+from nodetracker.accounting.requests.fields import Schema
 from nodetracker.api.call import Handler
 from nodetracker.api.handlers.nova import (
     aggregates,
@@ -15,7 +16,6 @@ from nodetracker.api.schemas import hosts as hosts_schemas
 from nodetracker.api.schemas import hypervisors as hypervisors_schemas
 from nodetracker.api.schemas import limits as limits_schemas
 from nodetracker.api.schemas import services as services_schemas
-from nodetracker.schemas.fields import Schema
 
 _LAST_OF_HOSTS = "2.42"
 _LAST_OF_NAMES = "2.52"

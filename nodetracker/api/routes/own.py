@@ -1,5 +1,6 @@
 """Routes of nodetracker's own API."""
 
+from nodetracker.accounting.requests.claim import CLAIM_REQUEST
 from nodetracker.api.handlers.own import (
     about,
     candidates,
@@ -18,7 +19,6 @@ from nodetracker.api.schemas import migrations as migrations_schemas
 from nodetracker.api.schemas import overview as overview_schemas
 from nodetracker.api.schemas import services as services_schemas
 from nodetracker.api.schemas import session as session_schemas
-from nodetracker.schemas.claim import CLAIM_REQUEST
 
 _CLAIM_ANSWER = {200: claims_schemas.CLAIM}
 

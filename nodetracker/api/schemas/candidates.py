@@ -1,6 +1,7 @@
 """Schemas of candidates; that of a request is `schemas.claim`."""
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.requests.fields import TEXT, Schema, list_of, one_of, record
 from nodetracker.api.paging import PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -10,7 +11,6 @@ from nodetracker.api.schemas.fields import (
     answer,
     list_of_answers,
 )
-from nodetracker.schemas.fields import TEXT, Schema, list_of, one_of, record
 
 _EXPLAIN: Schema = BOOLEAN | {"description": "true, or false (excluded is null)"}
 

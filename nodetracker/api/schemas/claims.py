@@ -1,5 +1,6 @@
 """Schemas of claims; that of a request is `schemas.claim`."""
 
+from nodetracker.accounting.requests.fields import UUID, Schema, list_of, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -20,7 +21,6 @@ from nodetracker.api.schemas.fields import (
 )
 from nodetracker.model.claim import ClaimKind, ClaimState
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.schemas.fields import UUID, Schema, list_of, one_of, record
 
 _STATES = list_of(one_of(ClaimState), "states; may be repeated")
 _ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}

@@ -1,5 +1,6 @@
 """Schemas of PCI devices."""
 
+from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -9,7 +10,6 @@ from nodetracker.api.schemas.fields import (
     answered_list,
 )
 from nodetracker.model.pci import PciDeviceType, PciStatus
-from nodetracker.schemas.fields import Schema, one_of, record
 
 LIST_QUERY = record(PAGE)
 

@@ -1,7 +1,7 @@
 """Build the parts that schemas of queries and answers share."""
 
+from nodetracker.accounting.requests.fields import Schema
 from nodetracker.model.text import TEXT_LENGTH
-from nodetracker.schemas.fields import Schema
 
 ANY_TEXT: Schema = {"description": "a text", "type": "string"}
 PART_OF_NAME: Schema = {

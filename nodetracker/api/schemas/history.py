@@ -1,5 +1,6 @@
 """Schemas of the history of nodes."""
 
+from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -11,7 +12,6 @@ from nodetracker.api.schemas.fields import (
     list_of_answers,
 )
 from nodetracker.model.change import ChangeKind
-from nodetracker.schemas.fields import Schema, one_of, record
 
 _TIME: Schema = {"description": "a time in ISO 8601, UTC unless it has an offset", "type": "string"}
 _PERIOD: Schema = {"since": _TIME, "until": _TIME}

@@ -1,5 +1,6 @@
 """Schemas of hosts."""
 
+from nodetracker.accounting.requests.fields import Schema, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -11,7 +12,6 @@ from nodetracker.api.schemas.fields import (
 )
 from nodetracker.api.schemas.nodes import STATE, STATUSES
 from nodetracker.ports import POWER_ACTIONS
-from nodetracker.schemas.fields import Schema, record
 
 NOVA_LIST_QUERY = record({"zone": ANY_TEXT})
 

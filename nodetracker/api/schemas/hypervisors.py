@@ -1,8 +1,8 @@
 """Schemas of Nova's hypervisors."""
 
+from nodetracker.accounting.requests.fields import record
 from nodetracker.api.paging import PAGE
 from nodetracker.api.schemas.fields import ANY_TEXT, BOOLEAN
-from nodetracker.schemas.fields import record
 
 PAGED_QUERY = record(PAGE)
 

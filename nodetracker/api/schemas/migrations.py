@@ -1,9 +1,9 @@
 """Schemas of migrations; that of a request is `schemas.claim`."""
 
+from nodetracker.accounting.requests.fields import UUID, list_of, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import ANY_TEXT, HIDEABLE, TIME, answer, answered_list
 from nodetracker.model.migration import OPEN, MigrationStatus, MigrationType
-from nodetracker.schemas.fields import UUID, list_of, one_of, record
 
 LIST_QUERY = record(
     {

@@ -9,6 +9,7 @@ from typing import Any
 from nodetracker.accounting.reports.freshness import Freshness
 from nodetracker.accounting.reports.node_hardware import CpuUse
 from nodetracker.accounting.reports.overview import PARTS
+from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -29,7 +30,6 @@ from nodetracker.api.schemas.services import DISABLING
 from nodetracker.model.fleet import FLEET_ORDERS
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.pci import PciStatus
-from nodetracker.schemas.fields import Schema, one_of, record
 
 STATES = ("up", "down", "unreachable")
 STATUSES = ("enabled", "disabled")

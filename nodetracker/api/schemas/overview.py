@@ -4,6 +4,7 @@ from nodetracker.accounting.reports.fleet_health import HealthLevel
 from nodetracker.accounting.reports.freshness import Freshness
 from nodetracker.accounting.reports.overview import PARTS
 from nodetracker.accounting.reports.summary import STATES, STATUSES
+from nodetracker.accounting.requests.fields import one_of
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,
@@ -15,7 +16,6 @@ from nodetracker.api.schemas.fields import (
 )
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.schemas.fields import one_of
 
 USE = answer(
     {

@@ -1,5 +1,6 @@
 """Schemas of services, in Nova's form and nodetracker's own."""
 
+from nodetracker.accounting.requests.fields import TEXT, Schema, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -11,7 +12,6 @@ from nodetracker.api.schemas.fields import (
     answered_list,
 )
 from nodetracker.model.text import TEXT_LENGTH
-from nodetracker.schemas.fields import TEXT, Schema, record
 
 NOVA_LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT})
 

@@ -1,7 +1,7 @@
 """Schemas of ``/v1/session``."""
 
+from nodetracker.accounting.requests.fields import Schema, record
 from nodetracker.model.text import TEXT_LENGTH
-from nodetracker.schemas.fields import Schema, record
 
 _NAME: Schema = {
     "description": f"a text of 1 to {TEXT_LENGTH} characters",

@@ -1,5 +1,6 @@
 """Schemas of usages."""
 
+from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -11,7 +12,6 @@ from nodetracker.api.schemas.fields import (
     list_of_answers,
 )
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.schemas.fields import Schema, one_of, record
 
 LIST_QUERY = record({"host": ANY_TEXT, "project": ANY_TEXT, **PAGE, "marker": ANY_TEXT})
 """The marker is a project, which may be unknown: an empty text."""

@@ -1,5 +1,6 @@
 """Schemas of warnings."""
 
+from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
@@ -12,7 +13,6 @@ from nodetracker.api.schemas.fields import (
     answered_list,
 )
 from nodetracker.model.warning import WarningKind
-from nodetracker.schemas.fields import Schema, one_of, record
 
 _FILTERS: Schema = {
     "kind": one_of(WarningKind),

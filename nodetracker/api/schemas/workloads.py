@@ -1,5 +1,6 @@
 """Schemas of workloads."""
 
+from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.claims import PLACEMENT
 from nodetracker.api.schemas.fields import (
@@ -19,7 +20,6 @@ from nodetracker.api.schemas.fields import (
 )
 from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.schemas.fields import Schema, one_of, record
 
 LIST_QUERY = record(
     {

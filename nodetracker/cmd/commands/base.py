@@ -13,10 +13,10 @@ from nodetracker.cmd.help_text import fail_usage
 from nodetracker.cmd.screen.columns import Column
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.cmd.screen.output import Screen
-from nodetracker.errors import ConfigError, NotFoundError, RefusedError, RpcError
-from nodetracker.identifier import parse_uuid
+from nodetracker.model.errors import ConfigError, NotFoundError, RefusedError, RpcError
+from nodetracker.model.identifier import parse_uuid
+from nodetracker.model.rendering import render_value
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.rendering import render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
     from nodetracker.ports import (

@@ -10,6 +10,7 @@ from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.grants import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_admission, render_claim
+from nodetracker.accounting.requests.json_reader import parse_json
 from nodetracker.cmd.commands.base import (
     ListCommand,
     ShowCommand,
@@ -18,14 +19,13 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.dry_run import show_admission
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.daemon import EXIT_FAILED
-from nodetracker.errors import NotFoundError, RequestError
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.fleet.pages import read_items
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
+from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.rendering import render_file_error
-from nodetracker.schemas.json_reader import parse_json
+from nodetracker.model.rendering import render_file_error
+from nodetracker.process.daemon import EXIT_FAILED
 
 COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",

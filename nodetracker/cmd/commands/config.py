@@ -18,10 +18,10 @@ from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.program import check_log_config
 from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.conf.opts import DATABASE_GROUP, register_driver_options
-from nodetracker.daemon import EXIT_CONFIG, EXIT_DONE
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.model.settings import AgentSettings, Policy
+from nodetracker.process.daemon import EXIT_CONFIG, EXIT_DONE
 
 _Check = Callable[[cfg.ConfigOpts], object]
 

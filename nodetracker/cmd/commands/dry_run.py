@@ -10,7 +10,7 @@ from nodetracker.cmd.screen.lines import plain_text
 from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.claim import DISK, MEMORY
-from nodetracker.units import render_amount
+from nodetracker.model.units import render_amount
 
 
 def show_admission(row: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from nodetracker.bootstrap.values import read_value
 from nodetracker.cmd.commands.base import ListCommand, columns_of
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.errors import ConfigError, RefusedError
+from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import HealthState
 
 _COLUMNS = ("check", "status", "output")

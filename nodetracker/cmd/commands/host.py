@@ -25,11 +25,11 @@ from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
-from nodetracker.errors import ConfigError, ConflictError, RefusedError
 from nodetracker.fleet.host_usage import read_host_usage
+from nodetracker.model.errors import ConfigError, ConflictError, RefusedError
+from nodetracker.model.rendering import count_noun
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import POWER_ACTIONS
-from nodetracker.rendering import count_noun
 
 
 class ListHosts(ListCommand):

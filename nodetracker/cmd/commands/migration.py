@@ -14,9 +14,9 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.errors import NotFoundError
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.fleet.pages import read_items
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
 from nodetracker.model.migration import OPEN, Migration, MigrationStatus
 

@@ -24,12 +24,12 @@ from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
 from nodetracker.cmd.commands.placement_base import PlacementCommand
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.errors import PlacementError, RefusedError
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.model.errors import PlacementError, RefusedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.removal import RemovalQuery
-from nodetracker.rendering import count_noun
+from nodetracker.model.rendering import count_noun
 
 _AUDIT_COLUMNS = ("host", "nodename", "provider", "what", "expected", "found")
 _HEAL_COLUMNS = ("host", "nodename", "provider", "what", "result")

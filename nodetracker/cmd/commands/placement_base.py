@@ -10,8 +10,8 @@ from nodetracker.accounting.placement.tree import ProviderTree
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.commands.node import find_agent
-from nodetracker.errors import NotFoundError
 from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AdminState
 

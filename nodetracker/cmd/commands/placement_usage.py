@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from nodetracker.errors import PlacementError
+from nodetracker.model.errors import PlacementError
 
 if TYPE_CHECKING:  # imported late: few hosts use placement
     from nodetracker.accounting.placement.comparison import ClassUsage

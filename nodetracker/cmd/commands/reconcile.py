@@ -14,14 +14,14 @@ from nodetracker.accounting.reports.workloads import (
     render_workload,
 )
 from nodetracker.cmd.commands.base import ListCommand, columns_of
-from nodetracker.daemon import EXIT_FAILED
-from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.fleet.pages import read_items
 from nodetracker.model.claim import Amounts, Claim, ClaimRequest, Workload
+from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.listing import WarningQuery, WorkloadRow
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
+from nodetracker.process.daemon import EXIT_FAILED
 
 COLUMNS = (
     "host", "nodename", "what", "uuid", "name", "claim_uuid", "vcpus", "memory_mb", "disk_gb",

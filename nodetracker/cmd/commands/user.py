@@ -24,8 +24,8 @@ from nodetracker.cmd.commands.base import (
     StoreCommand,
     columns_of,
 )
-from nodetracker.errors import NotFoundError, RefusedError
-from nodetracker.rendering import render_file_error
+from nodetracker.model.errors import NotFoundError, RefusedError
+from nodetracker.model.rendering import render_file_error
 
 
 class UserCommand(StoreCommand):

@@ -12,8 +12,8 @@ from nodetracker.cmd.screen.describe_state import draw_labeled
 from nodetracker.cmd.screen.lines import Line, Piece, Style, line_width, make_line
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.rendering import count_noun
-from nodetracker.units import KIB_PER_MIB
+from nodetracker.model.rendering import count_noun
+from nodetracker.model.units import KIB_PER_MIB
 
 _WORDS = {CpuUse.HOST: "of the host"}
 _MOST_CELLS = 8

@@ -6,9 +6,9 @@ from typing import Any
 
 from nodetracker.accounting.reports.values import age_of, render_age
 from nodetracker.cmd.screen.fields import Summaries
-from nodetracker.cpuset import parse_cpu_set
+from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
-from nodetracker.rendering import count_noun
+from nodetracker.model.rendering import count_noun
 
 Facts = Mapping[str, Mapping[str, Any]]
 """Name of a fact -> its entry in ``node show``."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nodetracker.errors import FencedError
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.errors import FencedError
 from nodetracker.ports import AgentKey
 
 

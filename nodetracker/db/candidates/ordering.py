@@ -33,7 +33,7 @@ from nodetracker.db.connection.dialect import byte_key, json_item, json_list, la
 from nodetracker.db.schema import tables
 from nodetracker.model.candidate import CandidateOrder, Scale
 from nodetracker.model.claim import Amounts
-from nodetracker.settings import CandidatePolicy
+from nodetracker.model.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
 

@@ -14,7 +14,7 @@ from nodetracker.db.json_text import render_json
 from nodetracker.model.candidate import CandidateCursor, CandidateOrder
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.settings import CandidatePolicy
+from nodetracker.model.settings import CandidatePolicy
 
 
 @dataclass(frozen=True, slots=True)

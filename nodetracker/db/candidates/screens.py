@@ -17,7 +17,7 @@ from nodetracker.db.schema import tables
 from nodetracker.db.schema.columns import CANDIDATE_INDEX
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 Condition = sa.ColumnElement[bool]
 Amount = sa.ColumnElement[Any]

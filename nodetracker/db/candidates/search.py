@@ -27,7 +27,7 @@ from nodetracker.model.candidate import (
 )
 from nodetracker.model.claim import Amounts, ClaimRequest
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.settings import CandidatePolicy
+from nodetracker.model.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL
 
 from nodetracker.db.connection.sqlite_lock import find_holder
 from nodetracker.db.connection.url import describe, is_read_only, list_secrets, sqlite_path
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ConflictError,
     NodetrackerError,
     SchemaError,

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 _DEFAULT_DRIVERS = {"mysql": "pymysql", "postgresql": "psycopg"}
 _MYSQL = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}

@@ -35,8 +35,8 @@ from nodetracker.db.schema import tables
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.units import MIB_PER_GIB, MILLI
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c

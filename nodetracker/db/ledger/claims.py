@@ -17,8 +17,8 @@ from nodetracker.db.ledger.locked_claims import lock_claim
 from nodetracker.db.ledger.locked_nodes import lock_node, lock_rows
 from nodetracker.db.ledger.writes import apply_write, bump_generation
 from nodetracker.db.schema import tables
-from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
+from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy
 
 _nodes = tables.compute_nodes.c

@@ -20,7 +20,7 @@ from nodetracker.db.ledger.locked_nodes import (
     read_placements,
 )
 from nodetracker.db.schema import tables
-from nodetracker.errors import NotFoundError
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus
 
 _nodes = tables.compute_nodes.c

@@ -23,8 +23,8 @@ from nodetracker.db.migrations import (
     source_claim,
 )
 from nodetracker.db.schema import tables
-from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.errors import NotFoundError
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c

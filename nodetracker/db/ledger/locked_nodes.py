@@ -18,8 +18,8 @@ from nodetracker.accounting.usage import Charge
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
-from nodetracker.errors import NodeBusyError
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
+from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.numa_placement import NumaPlacement, decode_placement

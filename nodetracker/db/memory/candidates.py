@@ -5,7 +5,7 @@ from nodetracker.db.memory.tables import MemoryRows
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.settings import CandidatePolicy
+from nodetracker.model.settings import CandidatePolicy
 
 
 class MemoryCandidates(MemoryRows):

@@ -7,8 +7,8 @@ from nodetracker.db.memory.locked import lock_claim, lock_node
 from nodetracker.db.memory.split_brains import find_split_brains
 from nodetracker.db.memory.tables import MemoryRows, Tables
 from nodetracker.db.memory.writes import apply_write
-from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, SplitBrain
+from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy
 
 

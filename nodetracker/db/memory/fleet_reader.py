@@ -8,7 +8,7 @@ from typing import Any
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db.memory.paging import cut_page, has_part
 from nodetracker.db.memory.tables import MemoryRows, Tables
-from nodetracker.errors import NotFoundError
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
 from nodetracker.model.listing import ServiceQuery, UsageSum
 from nodetracker.model.node import NodeRecord, NodeValues

@@ -12,8 +12,8 @@ from nodetracker.accounting.ledger.locked import (
 )
 from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.db.memory.tables import Tables, node_ids_of, place_migration
-from nodetracker.errors import NotFoundError
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.node import NodeRecord, admission_values
 from nodetracker.model.service import COMPUTE_BINARY
 

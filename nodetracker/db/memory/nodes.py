@@ -20,9 +20,9 @@ from nodetracker.db.memory.tables import (
     list_active_uuids,
     with_claims,
 )
-from nodetracker.errors import NotFoundError
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, ApplyResult

@@ -5,7 +5,7 @@ from datetime import datetime
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, TypeVar
 
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.page import Page, PageQuery
 
 T = TypeVar("T")

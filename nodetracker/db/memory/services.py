@@ -17,8 +17,8 @@ from nodetracker.db.memory.tables import (
     list_active_uuids,
     nodes_of,
 )
-from nodetracker.errors import FencedError, NotFoundError
 from nodetracker.model.change import ChangeKind, removed_diff
+from nodetracker.model.errors import FencedError, NotFoundError
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     AuditState,

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nodetracker.clock import utc_clock
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.copying import copy_row
 from nodetracker.model.change import ChangeKind, HistoryEntry
@@ -17,6 +16,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.removal import ProviderRemoval
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import REPORT_LIFETIME, WarningRecord
+from nodetracker.process.clock import utc_clock
 
 Clock = Callable[[], datetime]
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import MigrateOperation, Operations, ops
 
-from nodetracker.errors import SchemaError
+from nodetracker.model.errors import SchemaError
 
 Invoke = Callable[[MigrateOperation], Any]
 

@@ -10,7 +10,7 @@ import docker
 import requests
 import urllib3
 
-from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
 from nodetracker.virt.docker.event_stream import EventStream
 
 MIN_API_VERSION = (1, 40)

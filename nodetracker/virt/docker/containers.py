@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
-from nodetracker.rendering import render_value
-from nodetracker.units import MILLI, usage_mib_from_bytes
+from nodetracker.model.rendering import render_value
+from nodetracker.model.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.docker.devices import (
     ALL_GPUS,
     parse_devices,

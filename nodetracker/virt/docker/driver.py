@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.cache import CacheReader
 from nodetracker.host.filesystem import read_mount
 from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import GuestListing, PartialGuest

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.event_stream import EventStream
 from nodetracker.virt.docker.events import FILTERS, EngineEvent, EventDecoder

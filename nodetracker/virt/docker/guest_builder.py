@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nodetracker.errors import HostDataError, NotFoundError
 from nodetracker.host.cgroup import CgroupUsage, read_cgroup_usage
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import HostDataError, NotFoundError
 from nodetracker.model.guest import Guest
-from nodetracker.units import usage_mib_from_bytes
+from nodetracker.model.units import usage_mib_from_bytes
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container
 from nodetracker.virt.docker.guests import build_guest

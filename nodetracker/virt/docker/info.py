@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.errors import HostDataError
 from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import HypervisorInfo
 
 _NUMBERS = re.compile(r"[0-9]{1,6}")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodetracker.errors import DriverUnavailableError, HostDataError, NotFoundError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container, ContainerError, parse_container
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.cgroup import CgroupUsage
-from nodetracker.units import MILLI, usage_mib_from_bytes
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.units import MILLI, usage_mib_from_bytes
 
 STEP_MB = 64
 """Charges of containers without a memory limit are multiples of this many MiB."""

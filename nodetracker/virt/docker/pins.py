@@ -9,7 +9,7 @@ from nodetracker.model.host import Gpu
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDevice
-from nodetracker.units import usage_units_from_milli
+from nodetracker.model.units import usage_units_from_milli
 from nodetracker.virt.docker.containers import Container
 from nodetracker.virt.docker.devices import ALL_GPUS
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.info import EngineReport, parse_report
 

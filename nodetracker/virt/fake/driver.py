@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from nodetracker.errors import DriverFeatureError, DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverFeatureError, DriverUnavailableError, HostDataError
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import DriverCapability

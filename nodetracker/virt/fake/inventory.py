@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.node import HostSnapshot
 from nodetracker.virt.fake.node_entry import parse_node
 from nodetracker.virt.fake.values import EntryError

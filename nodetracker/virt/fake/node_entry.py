@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (
@@ -18,8 +18,8 @@ from nodetracker.model.host import (
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDevice, PciDeviceType
-from nodetracker.rendering import count_noun
-from nodetracker.units import MIB_PER_GIB, MILLI
+from nodetracker.model.rendering import count_noun
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 from nodetracker.virt.fake.values import (
     EntryError,
     parse_address,

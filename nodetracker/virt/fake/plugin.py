@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.ports import Driver
 from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.identifier import parse_uuid
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.pci import ADDRESS_PATTERN
 
 _MAX_INTEGER = 2**31 - 1

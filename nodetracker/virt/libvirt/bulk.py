@@ -5,7 +5,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact
 from nodetracker.virt.libvirt.types import DomainStatistics
 from nodetracker.virt.probes import ProbeKey, ProbeRunner

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from nodetracker.accounting.numa.overlap import merge_overlapping_cells
-from nodetracker.cpuset import CpuSet, parse_cpu_set
-from nodetracker.errors import HostDataError
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.units import capacity_mib_from_bytes
+from nodetracker.model.units import capacity_mib_from_bytes
 from nodetracker.virt.libvirt.xml import parse_bytes, parse_document, parse_int, parse_page_bytes
 
 SOURCE = "capabilities"

@@ -10,7 +10,7 @@ from typing import Any
 
 import libvirt
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.disks import DiskSizes
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.event_loop import EventRegistration, start_event_loop

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
+from nodetracker.process.workers import Task, WorkerPool
 from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers, Identity
-from nodetracker.workers import Task, WorkerPool
 
 if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient

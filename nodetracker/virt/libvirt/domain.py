@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from nodetracker.cpuset import MAX_CPU_ID, CpuSet
-from nodetracker.errors import HostDataError
-from nodetracker.identifier import parse_uuid
+from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.virt.libvirt.memory import MemoryPart, parse_memory
 from nodetracker.virt.libvirt.xml import (
     parse_bytes,

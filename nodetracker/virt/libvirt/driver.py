@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from nodetracker.errors import (
-    ConfigError,
-    DriverFeatureError,
-    DriverUnavailableError,
-)
+from nodetracker.model.errors import ConfigError, DriverFeatureError, DriverUnavailableError
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import DriverCapability

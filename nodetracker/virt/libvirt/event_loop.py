@@ -7,7 +7,7 @@ from typing import Any
 
 import libvirt
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.event import EventKind
 from nodetracker.virt.libvirt.serialized import SerializedConnection
 from nodetracker.virt.libvirt.types import EventHandlers

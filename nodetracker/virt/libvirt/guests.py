@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import Guest, PartialGuest, PowerState, WorkloadKind
 from nodetracker.model.numa import NumaTopology
-from nodetracker.units import MILLI, usage_mib_from_bytes
+from nodetracker.model.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.libvirt.domain import Domain, parse_domain
 from nodetracker.virt.libvirt.pins import derive_pins
 from nodetracker.virt.libvirt.types import DomainStatistics

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.pci import read_netdevs
 from nodetracker.host.problems import Partial
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
-from nodetracker.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.libvirt.bulk import BulkReader
 from nodetracker.virt.libvirt.capabilities import parse_capabilities
 from nodetracker.virt.libvirt.connection import HypervisorConnection, Session

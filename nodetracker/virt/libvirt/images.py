@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import describe_os_error
+from nodetracker.model.errors import HostDataError
 
 _QCOW2_MAGIC = b"QFI\xfb"
 _QCOW2_SIZE = slice(24, 32)

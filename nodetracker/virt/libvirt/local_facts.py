@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nodetracker.errors import DriverUnavailableError
 from nodetracker.host.cache import CacheReader
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.pci import read_pci_devices
 from nodetracker.host.system import read_system_info
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import Gpu, SystemInfo
 from nodetracker.model.node import HostSnapshot, failed_snapshot

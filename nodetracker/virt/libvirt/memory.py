@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from nodetracker.cpuset import CpuSet
-from nodetracker.errors import HostDataError
+from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.xml import parse_bytes, parse_cpus, parse_int, parse_page_bytes
 
 _DEFAULT_HUGE_PAGE_KB = 2048

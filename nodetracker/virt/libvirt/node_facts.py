@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from xml.etree.ElementTree import Element
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest
 from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo

@@ -2,7 +2,7 @@
 
 from xml.etree.ElementTree import Element
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
 from nodetracker.virt.libvirt.domain import parse_address
 from nodetracker.virt.libvirt.xml import parse_document, parse_int, parse_text

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from nodetracker.cpuset import CpuSet
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.numa_placement import CellPlacement
-from nodetracker.units import usage_mib_from_bytes
+from nodetracker.model.units import usage_mib_from_bytes
 from nodetracker.virt.libvirt.domain import Domain
 from nodetracker.virt.libvirt.memory import MemoryPart
 

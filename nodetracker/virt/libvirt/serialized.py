@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import libvirt
 
-from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 
 LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.disks import (
     DiskKey,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from nodetracker.cpuset import CpuSet, parse_cpu_set
-from nodetracker.errors import HostDataError
-from nodetracker.rendering import render_value
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.rendering import render_value
 
 MAX_NUMBER = 2**63 - 1
 """The largest number that databases store."""

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from nodetracker.errors import DriverFeatureError
 from nodetracker.host.cache import CacheReader
+from nodetracker.model.errors import DriverFeatureError
 from nodetracker.model.event import NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from nodetracker import clock
 from nodetracker.cmd import compute
 from nodetracker.db.connection import sessions
+from nodetracker.process import clock
 
 MODULES = (clock, sessions)
 

@@ -6,8 +6,8 @@ from nodetracker.accounting.ledger.numa_request import parse_numa_request
 from nodetracker.accounting.numa.fit import NumaRefusal, fit_numa
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import count_columns
-from nodetracker.errors import RequestError
 from nodetracker.model.claim import Amounts
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import PagePool
 from nodetracker.model.numa_host import CellUsage, HostCell

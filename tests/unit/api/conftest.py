@@ -22,14 +22,14 @@ from nodetracker.api.layers import request_id_layer
 from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
-from nodetracker.claim_counter import ClaimCounter
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import RpcUnavailableError
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
+from nodetracker.metrics.claim_counter import ClaimCounter
+from nodetracker.model.errors import RpcUnavailableError
+from nodetracker.model.settings import AdmissionPolicy, ApiSettings
 from nodetracker.model.status import ApiStatus
 from nodetracker.ports import Store
 from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import AdmissionPolicy, ApiSettings
 from tests.builders import make_incarnation, take_service
 
 ADMIN = Identity("alice", "p1", frozenset({"admin"}))

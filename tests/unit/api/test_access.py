@@ -11,6 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.accounting.reports.health import evaluate_api_health
+from nodetracker.accounting.requests.fields import record
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.layer import note_client_address
 from nodetracker.api.auth.passwords import hash_password
@@ -23,9 +24,8 @@ from nodetracker.api.routes import ROUTES
 from nodetracker.api.schemas.fields import ANY_TEXT
 from nodetracker.bootstrap.access import accepts_insecure_power_actions, build_access
 from nodetracker.conf import api as api_options
-from nodetracker.errors import ConfigError, RefusedError
+from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.status import ApiStatus
-from nodetracker.schemas.fields import record
 
 SECRET = "s3cret-of-a-user"
 HASH = hash_password(SECRET, rounds=4)

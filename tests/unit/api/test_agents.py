@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.errors import BusyError, DriverFeatureError
+from nodetracker.model.errors import BusyError, DriverFeatureError
 from tests.unit.api.conftest import SilentAgents
 
 

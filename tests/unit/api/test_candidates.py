@@ -7,8 +7,8 @@ import pytest
 
 from nodetracker.model.pci_request import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import AdmissionPolicy
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HUGE, add_node, make_body, post
 

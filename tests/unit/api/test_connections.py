@@ -11,7 +11,7 @@ import pytest
 
 from nodetracker.api.connections import Deadlines, Listener
 from nodetracker.api.server import Server
-from nodetracker.settings import ApiSettings
+from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until

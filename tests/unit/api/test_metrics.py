@@ -4,7 +4,7 @@ import dataclasses
 import uuid
 
 from nodetracker.api.routes import list_routes
-from nodetracker.errors import StoreUnavailableError
+from nodetracker.model.errors import StoreUnavailableError
 from tests.contract.test_ledger import make_node
 from tests.unit.api.conftest import Api
 

@@ -9,8 +9,8 @@ import pytest
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.schemas.nodes import LIST_COLUMNS
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import DriverFeatureError, NotFoundError, RpcUnavailableError
 from nodetracker.model.audit import AuditOutcome
+from nodetracker.model.errors import DriverFeatureError, NotFoundError, RpcUnavailableError
 from nodetracker.model.node import NODE_COLUMNS
 from nodetracker.model.service import (
     BROKER,

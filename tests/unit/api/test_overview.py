@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nodetracker.api.fleet_cache import FleetCache
-from nodetracker.errors import StoreUnavailableError
+from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.overview import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.settings import ApiSettings
+from nodetracker.model.settings import ApiSettings
 from tests.builders import NOW
 from tests.contract.test_ledger import make_node
 from tests.unit.api.conftest import Api

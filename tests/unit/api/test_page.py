@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from nodetracker.errors import AuthenticationError, ForbiddenError
+from nodetracker.model.errors import AuthenticationError, ForbiddenError
 from tests.unit.api.conftest import Api
 
 STATIC = files("nodetracker.api") / "static"

@@ -10,6 +10,7 @@ import falcon.testing
 import pytest
 from oslo_config import cfg
 
+from nodetracker.accounting.requests.fields import integer, record
 from nodetracker.api.application import build_application
 from nodetracker.api.call import Answer
 from nodetracker.api.context import Identity
@@ -18,7 +19,7 @@ from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.schemas.fields import ANY_TEXT
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     AuthenticationError,
     BusyError,
     ClaimConflictError,
@@ -34,7 +35,6 @@ from nodetracker.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
-from nodetracker.schemas.fields import integer, record
 from tests.unit.api.conftest import Api, microversion
 
 BODY = record({"name": ANY_TEXT, "sizes": {"type": "array", "items": integer()}})

@@ -16,7 +16,7 @@ import pytest
 from nodetracker.api.auth.layer import LoginGate
 from nodetracker.api.context import IDENTITY, Identity
 from nodetracker.api.server import Server, _Loop
-from nodetracker.settings import ApiSettings
+from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.api.context import IDENTITY, SESSION_TOKEN, Login
-from nodetracker.errors import AuthenticationError, ThrottledError
+from nodetracker.model.errors import AuthenticationError, ThrottledError
 from tests.unit.api.conftest import ADMIN, Api
 
 SECRET = "s3cret-of-a-user"

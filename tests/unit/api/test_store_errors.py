@@ -8,8 +8,13 @@ import pytest
 
 from nodetracker.api import watched_store
 from nodetracker.api.watched_store import WatchedStore
-from nodetracker.errors import ConflictError, SchemaError, StoreBusyError, StoreUnavailableError
-from nodetracker.outage import OutageLog
+from nodetracker.model.errors import (
+    ConflictError,
+    SchemaError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from nodetracker.process.outage import OutageLog
 from tests.unit.api.conftest import Api
 
 LOGGER = logging.getLogger("nodetracker.api")

@@ -9,7 +9,7 @@ from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.call import Call, RequestUrl
 from nodetracker.api.context import Identity, RequestContext
 from nodetracker.api.microversions import Version
-from nodetracker.errors import ForbiddenError, NotFoundError
+from nodetracker.model.errors import ForbiddenError, NotFoundError
 
 ADMIN = Identity("a", "p9", frozenset({"admin"}))
 SYSTEM_READER = Identity("r", None, frozenset({"reader"}), is_system=True)

@@ -6,9 +6,9 @@ from unittest.mock import Mock
 import pytest
 
 from nodetracker.cmd.compute import audit_once
-from nodetracker.daemon import EXIT_DONE
-from nodetracker.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import DuplicateAgentError, RefusedError
+from nodetracker.process.daemon import EXIT_DONE
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from nodetracker.cmd.commands.config import CheckConfig
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import reload_configuration
 from nodetracker.conf.opts import register_options_for_check
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 needs_messaging = pytest.mark.skipif(
     find_spec("oslo_messaging") is None, reason="needs the extra messaging"

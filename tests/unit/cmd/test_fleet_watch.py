@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from nodetracker.cmd.fleet_watch import FleetWatch
-from nodetracker.errors import NotFoundError, StoreUnavailableError
+from nodetracker.model.errors import NotFoundError, StoreUnavailableError
 from tests.unit.cmd.screen import fleets
 
 

@@ -17,7 +17,7 @@ from nodetracker.cmd.manage import ManageApp, main
 from nodetracker.metrics.endpoint import Endpoint
 from nodetracker.metrics.pages import make_application
 from nodetracker.model.health import Health, HealthCheck, HealthState
-from nodetracker.settings import ApiSettings
+from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until

@@ -13,9 +13,9 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.host.capture import capture_machine
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.model.service import COMPUTE_BINARY
 from tests.builders import NOW, make_incarnation, take_service
 

@@ -9,7 +9,7 @@ import pytest
 from nodetracker.accounting.placement.placed import PlacedProvider
 from nodetracker.cmd.commands.placement import AdoptProvider
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import RefusedError
+from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import AuditState
 from tests.contract.values import create, register
 from tests.placement_model import PlacementModel

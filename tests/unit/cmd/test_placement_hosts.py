@@ -7,7 +7,7 @@ import pytest
 
 from nodetracker.cmd.commands.placement import AuditPlacement, HealPlacement
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import NotFoundError
+from nodetracker.model.errors import NotFoundError
 from tests.builders import make_incarnation, take_service
 
 

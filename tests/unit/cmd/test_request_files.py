@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.cmd.commands.claim import read_json
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 
 
 def test_a_file_that_cannot_be_read_is_named_once(tmp_path):

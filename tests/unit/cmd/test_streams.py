@@ -8,7 +8,7 @@ import pytest
 
 from nodetracker.cmd import manage
 from nodetracker.cmd.streams import end_output, replace_closed_streams, write_output
-from nodetracker.errors import RefusedError
+from nodetracker.model.errors import RefusedError
 
 
 def test_a_closed_input_is_empty(monkeypatch):

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from nodetracker.clock import Timer
+from nodetracker.process.clock import Timer
 
 
 class ManualTimer(Timer):

@@ -7,13 +7,13 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.settings import Policy
 from tests.unit.compute.test_resource_tracker import (
     HOST,
     Clock,

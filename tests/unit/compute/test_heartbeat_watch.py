@@ -4,7 +4,7 @@ import pytest
 
 from nodetracker.compute.heartbeat_watch import HeartbeatWatch
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import StoppingError
+from nodetracker.model.errors import StoppingError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.ports import AgentKey
 from tests.builders import make_incarnation, take_service

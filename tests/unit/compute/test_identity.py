@@ -20,7 +20,7 @@ from nodetracker.compute.identity import (
     read_compute_id,
     read_incarnation,
 )
-from nodetracker.errors import IdentityError
+from nodetracker.model.errors import IdentityError
 
 
 def test_the_identity_is_created_once_and_kept(tmp_path):

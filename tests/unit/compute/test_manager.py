@@ -15,7 +15,7 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.memory.copying import copy_row
 from nodetracker.db.memory.tables import Tables
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     DuplicateAgentError,
     FencedError,
     IdentityError,
@@ -23,9 +23,9 @@ from nodetracker.errors import (
 )
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, ServiceChange
+from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy, DriverCapability
-from nodetracker.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from tests.builders import NOW, make_incarnation, take_service
 from tests.probes import SelectiveProbeRunner

@@ -6,7 +6,7 @@ import pytest
 
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.node_reader import NodeReader
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from tests.builders import make_snapshot
 from tests.unit.compute.manual_timer import ManualTimer, wait_for
 

@@ -3,21 +3,21 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from nodetracker.claim_counter import ClaimCounter
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.conf.pci_entries import parse_aliases
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import (
+from nodetracker.metrics.claim_counter import ClaimCounter
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import (
     ClaimRefusedError,
     DriverFeatureError,
     NotFoundError,
     RefusedError,
     RequestError,
 )
-from nodetracker.model.claim import ClaimState
 from nodetracker.model.migration import MigrationStatus
-from nodetracker.settings import AgentSettings, PciPolicy, Policy
+from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.driver import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.clock import Timer
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import (
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.errors import (
     ClaimRefusedError,
     ConfigError,
     ConflictError,
@@ -24,15 +24,15 @@ from nodetracker.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from nodetracker.loops import Progress
-from nodetracker.model.change import ChangeKind
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import FactState
 from nodetracker.model.provider_config import ClassInventory, ProviderConfig
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, CandidatePolicy
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.process.clock import Timer
+from nodetracker.process.loops import Progress
 from nodetracker.virt.fake.driver import FakeDriver
 from tests.builders import NOW, make_incarnation, read_history, take_service
 from tests.probes import SelectiveProbeRunner
@@ -221,7 +221,7 @@ class TestFailures:
     @pytest.mark.parametrize("refused", ["audit", "probe"])
     def test_nodes_without_a_free_thread_are_held_and_recover(self, agent, monkeypatch, refused):
         others = set(threading.enumerate())
-        monkeypatch.setattr("nodetracker.workers.IDLE_SECONDS", 0)
+        monkeypatch.setattr("nodetracker.process.workers.IDLE_SECONDS", 0)
         agent.audit(node(1), node(2))
         while set(threading.enumerate()) - others:
             time.sleep(0.01)

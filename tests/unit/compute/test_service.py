@@ -12,9 +12,9 @@ from nodetracker.db.memory import MemoryStore
 from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import AuditState
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.status import AgentStatus
 from nodetracker.ports import DriverCapability
-from nodetracker.settings import AgentSettings, Policy
 from tests.builders import make_guest, make_incarnation, make_snapshot
 from tests.unit.compute.manual_timer import ManualTimer, wait_for
 

@@ -11,8 +11,8 @@ from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.node import NodeListing
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, DriverCapability
-from nodetracker.settings import AgentSettings, Policy
 from tests.builders import NOW, make_guest, make_incarnation, make_snapshot
 from tests.unit.compute.manual_timer import Gate, ManualTimer, wait_for
 

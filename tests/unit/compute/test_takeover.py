@@ -8,7 +8,7 @@ import pytest
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.takeover import Takeover
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ConflictError,
     DuplicateAgentError,
     FencedError,
@@ -17,9 +17,9 @@ from nodetracker.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey
-from nodetracker.settings import AgentSettings, Policy
 from tests.builders import take_service
 
 HOST = "host-1"

@@ -5,10 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.client import ConductorStore, open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     NotFoundError,
     RpcEndingError,
     RpcError,
@@ -21,6 +20,7 @@ from nodetracker.notifying_store import NotifyingStore
 from nodetracker.ports import HostAgent, Store
 from nodetracker.ports.delegated_store import DelegatedStore
 from nodetracker.ports.fleet import DelegatedFleetReader
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.client import RpcAgent
 from tests.builders import NOW
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.ping import SelfCall
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.transport import Transport
 from tests.builders import NOW

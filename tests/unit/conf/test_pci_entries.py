@@ -4,7 +4,7 @@ import re
 import pytest
 
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.pci import PciDevice, PciDeviceType, track_device
 from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy
 from nodetracker.model.pci_spec import AddressGlob, DeviceSpec, find_tags

@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.conf.provider_files import parse_provider_file, read_provider_files
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.provider_config import ClassInventory, ProviderConfig
 
 UUID = "5213b75d-9260-42a6-b236-f39b0fd10561"

@@ -4,7 +4,7 @@ import pytest
 
 from nodetracker.db import checks
 from nodetracker.db.checks import Holder
-from nodetracker.errors import FencedError
+from nodetracker.model.errors import FencedError
 from nodetracker.ports import AgentKey
 
 AGENT = AgentKey("alpha", "nodetracker-compute", "agent-a", 3, "service-1")

@@ -1,7 +1,7 @@
 import pytest
 
-from nodetracker.errors import NotFoundError, RefusedError
 from nodetracker.fleet.node_resolution import find_node
+from nodetracker.model.errors import NotFoundError, RefusedError
 
 
 class Rows:

@@ -5,12 +5,11 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.broker_watch import GRACE_SECONDS, BrokerWatch
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import RpcUnavailableError
 from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
+from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.service import (
     BROKER,
     COMPUTE_BINARY,
@@ -20,6 +19,7 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey
+from nodetracker.process.clock import DatabaseClock
 from tests.builders import NOW, make_incarnation, take_service
 
 DOWN = 60

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from host_tree import MakeRoots
 
-from nodetracker.errors import HostDataError, NotFoundError, RefusedError
 from nodetracker.host import roots as host_roots
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.cache import CacheReader
@@ -18,6 +17,7 @@ from nodetracker.host.capture import Capture, capture_machine
 from nodetracker.host.disk import read_disks
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import HostDataError, NotFoundError, RefusedError
 from nodetracker.virt.machine import MachineProbes
 from nodetracker.virt.probes import ProbeRunner
 from tests.hosts.test_captures import CAPTURES, HERE, unpack

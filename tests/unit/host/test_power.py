@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodetracker.errors import DriverFeatureError, HostDataError
 from nodetracker.host.power import PowerSwitch, run_command
+from nodetracker.model.errors import DriverFeatureError, HostDataError
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 from host_tree import MakeRoots
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.cgroup import CgroupUsage, cut_path, read_cgroup_usage
+from nodetracker.model.errors import HostDataError
 
 ID = "1b20cc08c1b58adb"
 V1 = {

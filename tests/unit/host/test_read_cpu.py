@@ -8,12 +8,12 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.cpuset import CpuSet, render_cpu_set
-from nodetracker.errors import HostDataError
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.cpuinfo import parse_cpuinfo
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.roots import Roots
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
+from nodetracker.model.errors import HostDataError
 
 CPU = "sys/devices/system/cpu"
 

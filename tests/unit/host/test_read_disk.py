@@ -10,12 +10,12 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.errors import HostDataError
 from nodetracker.host import disk as disk_module
 from nodetracker.host import roots as roots_module
 from nodetracker.host.disk import parse_vpd_serial, read_disks, read_storage
 from nodetracker.host.filesystem import Mount, find_mount, parse_mountinfo, read_filesystem
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Disk
 
 BLOCK = "sys/block"

@@ -9,10 +9,10 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.errors import HostDataError
 from nodetracker.host import gpu as gpu_module
 from nodetracker.host.gpu import is_gpu, parse_nvml_address, read_gpus
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import PciDevice, PciDeviceType
 

@@ -5,8 +5,8 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.memory import parse_meminfo, read_memory_info
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import MemoryInfo
 
 MEMINFO = """MemTotal:       527031224 kB

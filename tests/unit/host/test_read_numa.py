@@ -8,11 +8,11 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.cpuset import parse_cpu_set, render_cpu_set
-from nodetracker.errors import HostDataError
 from nodetracker.host.numa import parse_cell_memory, parse_distances, read_numa_topology
 from nodetracker.host.pages import build_page_pools, parse_page_size_kb
 from nodetracker.host.roots import Roots
+from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology, PagePool
 

@@ -9,7 +9,6 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.pci import (
     parse_pci_address,
     parse_pci_id,
@@ -18,6 +17,7 @@ from nodetracker.host.pci import (
     read_pci_devices,
 )
 from nodetracker.host.roots import observe_reads
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
 
 DEVICES = "sys/bus/pci/devices"

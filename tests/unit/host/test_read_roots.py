@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.errors import HostDataError
 from nodetracker.host import roots as roots_module
 from nodetracker.host.roots import (
     Roots,
@@ -18,6 +17,7 @@ from nodetracker.host.roots import (
     read_optional_text,
     read_text,
 )
+from nodetracker.model.errors import HostDataError
 from tests.functional.servers.process import skip_or_fail
 
 

@@ -9,7 +9,6 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import (
     parse_boot_time,
@@ -19,6 +18,7 @@ from nodetracker.host.system import (
     read_load_average,
     read_system_info,
 )
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import SystemInfo
 
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.clock import Timer
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
@@ -16,8 +15,9 @@ from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.process.clock import Timer
 from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
 
 HOST = "host-1"

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
     DriverUnavailableError,
@@ -25,8 +25,8 @@ from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
-from nodetracker.settings import AgentSettings, AllocationRatios, Policy
 from tests.builders import (
     NOW,
     forget_history,

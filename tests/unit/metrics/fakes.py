@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from nodetracker.claim_counter import ClaimCounter
 from nodetracker.metrics.agent import AgentMetrics
+from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import ClaimState

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from nodetracker.errors import (
+from nodetracker.metrics.agent import AgentMetrics
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import (
     ClaimRefusedError,
     ConflictError,
     SchemaError,
     StoreError,
     StoreUnavailableError,
 )
-from nodetracker.metrics.agent import AgentMetrics
-from nodetracker.model.audit import AuditReport
 from nodetracker.model.notification import Notification
 from nodetracker.model.service import AuditState
 from nodetracker.model.status import AgentStatus

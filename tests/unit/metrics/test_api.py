@@ -10,9 +10,9 @@ import pytest
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.api.auth.layer import LoginFailures
 from nodetracker.api.measuring import count_requests
-from nodetracker.claim_counter import ClaimCounter
-from nodetracker.errors import ClaimRefusedError, ConflictError, StoreUnavailableError
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
+from nodetracker.metrics.claim_counter import ClaimCounter
+from nodetracker.model.errors import ClaimRefusedError, ConflictError, StoreUnavailableError
 from tests.unit.metrics.test_fleet import check_with_promtool
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "api-metrics.txt"

@@ -1,6 +1,6 @@
 import pytest
 
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.service import ServiceChange
 
 

@@ -5,7 +5,7 @@ import pytest
 from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementInUseError,
     PlacementNameError,

@@ -1,7 +1,7 @@
 """Warnings about placement that were active when the agent started."""
 
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import StoreUnavailableError
+from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.placement.earlier import EarlierWarnings
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.errors import PlacementRefusedError, PlacementUnavailableError
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import PlacementRefusedError, PlacementUnavailableError
 from tests.placement_model import NODE, make_claim, make_move, make_node
 from tests.programs import wait_until
 from tests.unit.placement.test_reporter import Scene

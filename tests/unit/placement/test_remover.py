@@ -2,7 +2,7 @@
 
 from nodetracker.accounting.placement.placed import PlacedProvider
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import PlacementTimeoutError
+from nodetracker.model.errors import PlacementTimeoutError
 from nodetracker.placement.remover import ProviderRemover
 from tests.placement_model import NODE, PlacementModel, make_uuid
 

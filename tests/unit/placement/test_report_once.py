@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodetracker.errors import PlacementUnavailableError
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.errors import PlacementUnavailableError
+from nodetracker.model.settings import PlacementSettings
 from nodetracker.placement.reporter import PlacementReporter
 from nodetracker.placement.request_counts import RequestCounts
-from nodetracker.settings import PlacementSettings
 from tests.placement_model import NODE, PlacementModel, make_claim, make_node
 from tests.unit.placement.test_reporter import Ledger
 

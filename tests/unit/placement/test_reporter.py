@@ -8,21 +8,21 @@ import pytest
 
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider
 from nodetracker.accounting.placement.tree import Inventory
-from nodetracker.errors import (
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import (
     PlacementNameError,
     PlacementRefusedError,
     PlacementTimeoutError,
     PlacementUnavailableError,
     StoreUnavailableError,
 )
-from nodetracker.model.audit import AuditReport
-from nodetracker.model.claim import ClaimState
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import AdminState
+from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.reporter import PlacementReporter
 from nodetracker.placement.request_counts import RequestCounts
-from nodetracker.settings import PlacementSettings
 from tests.builders import make_guest
 from tests.placement_model import (
     NODE,

@@ -1,6 +1,6 @@
 import pytest
 
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementInUseError,
     PlacementNameError,

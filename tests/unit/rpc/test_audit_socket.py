@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.errors import NotFoundError, RequestError, RpcError, RpcUnavailableError
 from nodetracker.model.audit import AuditOutcome
+from nodetracker.model.errors import NotFoundError, RequestError, RpcError, RpcUnavailableError
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer, SocketAuditAgent
 from tests.threads import no_threads
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.client import ConductorStore
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     NodetrackerError,
     RpcEndingError,
     RpcUnavailableError,
@@ -20,6 +19,7 @@ from nodetracker.errors import (
 )
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.client import RpcAgentDirectory

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from nodetracker.errors import (
+from nodetracker.model.change import ItemDiff
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import (
     ClaimRefusedError,
     FencedError,
     NodeBusyError,
@@ -18,8 +20,6 @@ from nodetracker.errors import (
     RequestError,
     RpcVersionError,
 )
-from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.ports import HostAgent, Store

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ConfigError,
     NotFoundError,
     RpcEndingError,
     RpcError,
     RpcUnavailableError,
 )
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import server as module
 from nodetracker.rpc.answers import decode_error
 from nodetracker.rpc.server import RpcServer

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from oslo_config import cfg
 
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.rpc.transport import NOTIFICATIONS_GROUP, Transport, import_library
 
 GOOD = "rabbit://u:secret@127.0.0.1:1/"

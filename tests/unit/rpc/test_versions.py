@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import pytest
 from oslo_config import cfg
 
-from nodetracker.clock import DatabaseClock
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.memory import MemoryStore
-from nodetracker.errors import RpcVersionError, StoreUnavailableError
+from nodetracker.model.errors import RpcVersionError, StoreUnavailableError
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.server import RpcServer

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodetracker.accounting.usage import Charge
-from nodetracker.errors import RequestError
 from nodetracker.model.claim import Amounts
+from nodetracker.model.errors import RequestError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import make_guest

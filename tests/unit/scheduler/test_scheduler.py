@@ -6,7 +6,7 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
 from nodetracker.db.candidates import search
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
     NodeBusyError,
@@ -14,9 +14,9 @@ from nodetracker.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.settings import SchedulerSettings
 from nodetracker.scheduler import scheduler as scheduler_module
 from nodetracker.scheduler.scheduler import Scheduler
-from nodetracker.settings import SchedulerSettings
 from tests.contract.values import delete
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nodetracker.errors import ConfigError, DriverUnavailableError
+from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import WorkloadKind

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.numa import PagePool
 from nodetracker.model.pci import PciDeviceType

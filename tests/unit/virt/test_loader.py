@@ -1,8 +1,8 @@
 import pytest
 
-from nodetracker import plugins
-from nodetracker.errors import ConfigError
-from nodetracker.virt.loader import list_driver_names, list_plugins, load_plugin
+from nodetracker.conf import plugins
+from nodetracker.conf.plugins import list_driver_names, list_plugins, load_plugin
+from nodetracker.model.errors import ConfigError
 
 ENTRY_POINTS = """[nodetracker.virt_drivers]
 broken = broken_driver:PLUGIN

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from tests.builders import make_snapshot

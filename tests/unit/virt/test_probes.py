@@ -5,10 +5,10 @@ import time
 import pytest
 
 from nodetracker.bootstrap.agent import build_probes
-from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.probe import ProbeOutcome
-from nodetracker.settings import AgentSettings, Policy
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.virt.probes import MAX_STUCK_CALLS, ProbeKey, ProbeRunner
 
 KEY = ProbeKey("/proc/meminfo", "node-1", "memory")

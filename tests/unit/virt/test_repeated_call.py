@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.repeated_call import RepeatedCall
 from tests.unit.compute.manual_timer import wait_for
 

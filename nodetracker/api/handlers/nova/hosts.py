@@ -5,9 +5,9 @@ import falcon
 from nodetracker.accounting.reports.services import zone_of
 from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call, Handler
-from nodetracker.errors import NotFoundError, RpcUnavailableError
 from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.fleet.pages import read_items
+from nodetracker.model.errors import NotFoundError, RpcUnavailableError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 

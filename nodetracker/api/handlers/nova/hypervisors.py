@@ -13,11 +13,11 @@ from nodetracker.api.liveness import find_outage
 from nodetracker.api.microversions import Version
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_row_id
-from nodetracker.errors import DriverFeatureError, NotFoundError, RequestError
 from nodetracker.fleet.pages import read_pages
-from nodetracker.identifier import parse_uuid
+from nodetracker.model.errors import DriverFeatureError, NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.listing import WorkloadQuery
 from nodetracker.model.page import Page
 from nodetracker.model.service import LoadAverage, ServiceRecord

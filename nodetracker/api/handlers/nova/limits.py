@@ -5,9 +5,9 @@ import math
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.microversions import Version
 from nodetracker.api.policies import FLEET_READER
-from nodetracker.errors import ForbiddenError
+from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.units import MILLI
+from nodetracker.model.units import MILLI
 
 _MAXIMA = (
     "maxTotalInstances", "maxTotalCores", "maxTotalRAMSize", "maxTotalKeypairs", "maxServerMeta",

@@ -11,8 +11,8 @@ from nodetracker.api.liveness import find_outage, read_service_pages
 from nodetracker.api.microversions import Version
 from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
 from nodetracker.api.texts import parse_row_id
-from nodetracker.errors import NotFoundError, RequestError
-from nodetracker.identifier import parse_uuid
+from nodetracker.model.errors import NotFoundError, RequestError
+from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 

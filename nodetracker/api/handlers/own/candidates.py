@@ -8,9 +8,9 @@ from nodetracker.accounting.reports.candidates import render_candidate, render_e
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import read_claim_request
 from nodetracker.api.paging import page_of
-from nodetracker.errors import RequestError
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.rendering import render_value
+from nodetracker.model.errors import RequestError
+from nodetracker.model.rendering import render_value
 
 _MOST_DIGITS = 20
 

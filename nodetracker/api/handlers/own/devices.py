@@ -3,10 +3,10 @@
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.pci import ADDRESS_PATTERN
-from nodetracker.rendering import to_plain
+from nodetracker.model.rendering import to_plain
 
 
 def list_devices(call: Call) -> Answer:

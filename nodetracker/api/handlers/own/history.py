@@ -6,7 +6,7 @@ from nodetracker.accounting.reports.history import render_history_page
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, marker_id
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import HistoryQuery
 
 

@@ -6,8 +6,8 @@ from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.errors import NotFoundError
 from nodetracker.fleet.host_usage import read_host_usage
+from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
 

@@ -2,7 +2,7 @@
 
 from nodetracker.api.call import Call
 from nodetracker.api.texts import parse_path_uuid
-from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.page import Page
 

@@ -8,10 +8,10 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_path_uuid
-from nodetracker.errors import NotFoundError, RequestError
+from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
+from nodetracker.model.rendering import render_time
 from nodetracker.model.service import ServiceChange, ServiceRecord
-from nodetracker.rendering import render_time
 
 
 def list_services(call: Call) -> Answer:

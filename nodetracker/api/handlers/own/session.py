@@ -2,7 +2,7 @@
 
 from nodetracker.api.call import Answer, Call, Sessions
 from nodetracker.api.context import Login
-from nodetracker.errors import NotFoundError
+from nodetracker.model.errors import NotFoundError
 
 _DOMAIN = "Default"
 

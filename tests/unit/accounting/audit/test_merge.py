@@ -11,8 +11,8 @@ from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.host import Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import failed_snapshot
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.settings import Policy
 from tests.builders import NOW, later, make_guest, make_record, make_snapshot
 
 INSTANCES = frozenset({WorkloadKind.INSTANCE})

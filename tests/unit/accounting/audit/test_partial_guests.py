@@ -17,8 +17,8 @@ from nodetracker.model.guest import (
     WorkloadKind,
 )
 from nodetracker.model.node import failed_snapshot
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
-from nodetracker.settings import Policy
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 
 HUNG = "domain vm-1: its emulator does not answer"

@@ -10,12 +10,12 @@ from nodetracker.accounting.audit.provider_config import (
     list_unused_configs,
 )
 from nodetracker.accounting.audit.view import account
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.fact import failed
 from nodetracker.model.host import Gpu
 from nodetracker.model.provider_config import ClassInventory, ProviderConfig
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
-from nodetracker.settings import Policy
 from tests.builders import NOW, SOURCE, make_record, make_snapshot
 
 UUID = make_record().uuid

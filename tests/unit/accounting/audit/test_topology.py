@@ -7,7 +7,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaCell, NumaTopology
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 from tests.builders import NOW, SOURCE, make_record, make_snapshot
 
 

@@ -12,8 +12,8 @@ from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, Nic, Storage
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import MdevType, PciDevice, track_device
+from nodetracker.model.settings import AllocationRatios, Policy, ReservedPages
 from nodetracker.model.warning import WarningKind
-from nodetracker.settings import AllocationRatios, Policy, ReservedPages
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 
 BOOM = failed(SOURCE, "boom")

@@ -13,7 +13,7 @@ from nodetracker.model.node import NodeValues, admission_values
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.service import ServiceAvailability
-from nodetracker.settings import AdmissionPolicy
+from nodetracker.model.settings import AdmissionPolicy
 from tests.builders import NOW, later, make_guest
 
 POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)

@@ -23,7 +23,7 @@ from nodetracker.model.numa_request import (
     PageSize,
 )
 from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
-from nodetracker.units import parse_page_size_kb
+from nodetracker.model.units import parse_page_size_kb
 
 MAX_AMOUNT = 2**31 - 1
 

@@ -8,14 +8,14 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.numa.usage import restrict_pins
 from nodetracker.accounting.pci.state import assign_to_guests
 from nodetracker.accounting.usage import Charge, charge_of_guest
-from nodetracker.cpuset import parse_cpu_set
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.numa_placement import CellPlacement
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
 from tests.unit.accounting.ledger.fakes import make_claim
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.migration import (
     OPEN,
     RUNNING,

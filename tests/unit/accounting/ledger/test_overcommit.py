@@ -9,9 +9,9 @@ from nodetracker.model.claim import DISK, MEMORY, VCPU
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
+from nodetracker.model.settings import Policy
+from nodetracker.model.units import MIB_PER_GIB
 from nodetracker.model.warning import WarningKind
-from nodetracker.settings import Policy
-from nodetracker.units import MIB_PER_GIB
 from tests.builders import NOW, make_guest, make_record, make_snapshot
 
 NODE = NodeValues(

@@ -1,8 +1,8 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.errors import RequestError
 from nodetracker.model.claim import Amounts, Workload
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
 
 WORKLOAD = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}

@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.errors import RequestError
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.migration import MigrationType
 from nodetracker.model.numa_request import CpuPolicy, CpuThreadPolicy

@@ -8,7 +8,7 @@ from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.numa_host import HostCell
 from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
 from nodetracker.model.pci import PciDevice
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 from tests.builders import NOW, SOURCE, make_record, make_snapshot
 
 CORES = (frozenset({0, 2}), frozenset({1, 3}))

@@ -15,7 +15,7 @@ from nodetracker.model.numa_placement import (
     decode_placement,
     encode_placement,
 )
-from nodetracker.settings import Policy, ReservedPages
+from nodetracker.model.settings import Policy, ReservedPages
 from tests.unit.accounting.numa.cases import make_cell
 
 TOPOLOGY = NumaTopology(

@@ -12,7 +12,7 @@ from nodetracker.model.guest import GuestPins
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import PciDevice, PciDeviceType
 from nodetracker.model.pci_spec import DeviceSpec
-from nodetracker.settings import PciPolicy, Policy
+from nodetracker.model.settings import PciPolicy, Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
 
 CARDS = tuple(

@@ -15,8 +15,8 @@ from nodetracker.accounting.pci.state import (
     reassign_devices,
     sync_devices,
 )
-from nodetracker.errors import RefusedError
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.pci_spec import AddressGlob, DeviceSpec

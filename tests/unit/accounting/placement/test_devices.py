@@ -10,7 +10,7 @@ from nodetracker.accounting.placement.comparison import compare, settle
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedTree
 from nodetracker.conf.pci_entries import parse_device_specs
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from tests.placement_model import NODE, make_claim, make_node
 

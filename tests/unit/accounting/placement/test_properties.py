@@ -10,7 +10,7 @@ from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.placed import PlacedTree
 from nodetracker.accounting.placement.plan import plan
 from nodetracker.accounting.placement.steps import SetInventories
-from nodetracker.errors import PlacementRefusedError
+from nodetracker.model.errors import PlacementRefusedError
 from nodetracker.placement.reconciler import Reconciler
 from nodetracker.placement.state import NodeState
 from tests.placement_model import NODE, PlacementModel, make_random_node

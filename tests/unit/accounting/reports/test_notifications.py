@@ -18,8 +18,8 @@ from nodetracker.model.fact import fresh
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
 from nodetracker.model.notification import Notification
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.settings import Policy
 from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "notifications.json"

@@ -19,7 +19,7 @@ from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.settings import Policy, ReservedPages
+from nodetracker.model.settings import Policy, ReservedPages
 from tests.builders import NOW, later, make_incarnation, make_service, make_snapshot
 
 AGENT = make_incarnation().agent_id

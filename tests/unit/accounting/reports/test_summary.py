@@ -10,7 +10,7 @@ from nodetracker.accounting.reports.summary import (
 )
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.listing import UsageSum
-from nodetracker.settings import Policy
+from nodetracker.model.settings import Policy
 from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot
 
 

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from nodetracker.api.auth.authorizer import RELOAD_SECONDS, PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity, RequestContext
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 USERS = {
     "admin": Identity("a", "p1", frozenset(("admin", "member", "reader"))),

@@ -18,7 +18,7 @@ from nodetracker.api.auth.http_basic import (
 from nodetracker.api.auth.passwords import get_rounds, hash_password, is_password
 from nodetracker.api.auth.turns import CONCURRENT_CHECKS, FREE_FAILURES
 from nodetracker.api.context import CLIENT_ADDRESS
-from nodetracker.errors import AuthenticationError, ThrottledError
+from nodetracker.model.errors import AuthenticationError, ThrottledError
 
 HASHES = {name: hash_password(f"{name}-secret", rounds=4) for name in ("admin", "eve", "üser")}
 

@@ -14,7 +14,7 @@ from nodetracker.api.auth.keystone import KeystoneAuthenticator, register_option
 from nodetracker.api.auth.layer import MAX_LOGGED, LoginFailures, LoginGate, authenticate
 from nodetracker.api.auth.noauth import NoauthAuthenticator
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, Identity
-from nodetracker.errors import AuthenticationError, ForbiddenError, ThrottledError
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
 
 IDENTITY_HEADERS = [
     "X-Roles", "X-Role", "X-User", "X-User-Id", "X-User-Name", "X-User-Domain-Id",

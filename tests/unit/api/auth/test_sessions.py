@@ -9,7 +9,7 @@ from oslo_config import cfg
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.context import SESSION_TOKEN, Login
-from nodetracker.errors import AuthenticationError
+from nodetracker.model.errors import AuthenticationError
 from tests.functional.servers.keystone import PASSWORD, TOKEN, KeystoneStub, serve_keystone
 
 pytest.importorskip("keystonemiddleware")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from nodetracker.api.auth.turns import CONCURRENT_CHECKS, MAX_REMEMBERED, Attempt, Backoff, Turns
-from nodetracker.errors import ThrottledError
+from nodetracker.model.errors import ThrottledError
 
 GUESSER, OTHER = "192.0.2.66", "192.0.2.7"
 

@@ -6,7 +6,7 @@ import pytest
 
 from nodetracker.db.audit import decisions
 from nodetracker.db.audit.decisions import LockedRow
-from nodetracker.errors import FencedError
+from nodetracker.model.errors import FencedError
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.ports import AgentKey
 from tests.contract.values import create, delete, measure, update

@@ -15,7 +15,7 @@ from nodetracker.db.connection.sessions import (
     list_session_settings,
     set_up_session,
 )
-from nodetracker.errors import NotFoundError, StoreError
+from nodetracker.model.errors import NotFoundError, StoreError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sqlalchemy import exc as sqlalchemy
 
 from nodetracker.db.connection.failures import is_deadlock, is_lock_wait, translate, translated
 from nodetracker.db.connection.url import parse_connection
-from nodetracker.errors import (
+from nodetracker.model.errors import (
     ConflictError,
     NotFoundError,
     SchemaError,

@@ -7,7 +7,7 @@ import pytest
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.connection.url import describe, list_secrets, parse_connection
 from nodetracker.db.store import open_store
-from nodetracker.errors import ConfigError
+from nodetracker.model.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.docker.info import (
     has_disk_quotas,
     is_same_host,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import DriverUnavailableError, NotFoundError
+from nodetracker.model.errors import DriverUnavailableError, NotFoundError
 from nodetracker.virt.docker.listing import RETRY_SECONDS, ContainerReader
 from tests.engine_stub import describe_container
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.cgroup import CgroupUsage
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.docker.measure import CpuMeter, WorkingSetCharges, parse_statistics
 
 MIB = 1 << 20

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.errors import DriverFeatureError
 from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import DriverFeatureError
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.docker.plugin import PLUGIN
 from nodetracker.virt.plugin import DriverEnvironment

@@ -1,6 +1,6 @@
 import pytest
 
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.docker.report import ReportReader
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.bulk import MAX_CONNECTIONS, BulkClients, BulkReader
 from nodetracker.virt.libvirt.types import DomainStatistics
 from tests.probes import SelectiveProbeRunner

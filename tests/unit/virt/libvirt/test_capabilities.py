@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.numa import NumaCell, PagePool
 from nodetracker.virt.libvirt.capabilities import (
     parse_capabilities,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.virt.libvirt.disks import DiskSizes
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodetracker.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.types import EventHandlers, Identity

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.connection import Session
 from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope

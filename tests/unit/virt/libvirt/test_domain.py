@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk, parse_domain
 from nodetracker.virt.libvirt.memory import MemoryPart
 

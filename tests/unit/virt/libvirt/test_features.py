@@ -4,9 +4,9 @@ import itertools
 from types import SimpleNamespace
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.errors import HostDataError
 from nodetracker.host.roots import Roots
-from nodetracker.settings import Policy
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.settings import Policy
 from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.connection import ConnectionTimes, Session
 from nodetracker.virt.libvirt.driver import LibvirtDriver

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import NumaTopology
 from nodetracker.virt.libvirt.guests import REREAD_SECONDS, DomainReader, build_guest

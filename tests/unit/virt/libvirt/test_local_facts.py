@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.errors import DriverUnavailableError
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint

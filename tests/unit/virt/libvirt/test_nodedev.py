@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
 from nodetracker.virt.libvirt.devices import REREAD_SECONDS, DeviceReader
 from nodetracker.virt.libvirt.nodedev import parse_mdev_types, parse_pci_device

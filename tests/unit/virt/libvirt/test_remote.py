@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodetracker.errors import DriverFeatureError
 from nodetracker.host.roots import Roots
+from nodetracker.model.errors import DriverFeatureError
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.libvirt.endpoint import parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.disks import DiskSizes, StorageScope
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk

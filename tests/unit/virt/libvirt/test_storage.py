@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from nodetracker.errors import HostDataError
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Filesystem
 from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
 from nodetracker.virt.libvirt.domain import DomainDisk

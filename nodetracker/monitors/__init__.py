@@ -1,1 +1,0 @@
-"""Monitors: measurements of this machine for the metrics of its nodes."""

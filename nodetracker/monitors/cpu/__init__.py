@@ -1,1 +1,0 @@
-"""Monitor of this machine's CPUs: how busy they are, and their frequency."""

@@ -1,0 +1,189 @@
+"""Run one activity at an interval in a thread, such as an agent's audits or heartbeats."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from nodetracker.model.errors import StoppingError
+
+LOG = logging.getLogger(__name__)
+
+SPLAY_FRACTION = 0.1
+"""Fraction of the interval over which first ticks are spread, so that hosts do not synchronize."""
+
+
+class Wakeup:
+    """Requests ticks of one loop; created before the loop and shared with its requesters."""
+
+    def __init__(self) -> None:
+        self._is_set = threading.Event()
+        self._has_request = False
+
+    def request(self) -> None:
+        """Request a tick now instead of at the end of the interval."""
+        self._has_request = True
+        self._is_set.set()
+
+    def interrupt(self) -> None:
+        """Let the loop check its interval and whether it is to stop, without a tick."""
+        self._is_set.set()
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait for a request or an interrupt."""
+        self._is_set.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        self._is_set.clear()
+
+    @property
+    def has_request(self) -> bool:
+        """Whether a tick is requested."""
+        return self._has_request
+
+    def clear(self) -> None:
+        """Forget the request, as its tick starts."""
+        self._has_request = False
+
+
+class Progress:
+    """When work last made progress; shared by the work itself and all loops that wait for it.
+
+    Args:
+        monotonic: seconds that never go back; the loops' own.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._noted_at = float("-inf")
+
+    @property
+    def noted_at(self) -> float:
+        """When `note` was last called."""
+        return self._noted_at
+
+    def note(self) -> None:
+        """Report progress; called at each step whose duration is limited."""
+        self._noted_at = self._monotonic()
+
+
+class PeriodicLoop:
+    """Calls a function at an interval until stopped; one failure never ends it.
+
+    Args:
+        name: of the thread.
+        tick: the function; it runs in this loop's thread, never concurrently.
+        interval_seconds: from start to start; a tick that takes longer is
+            followed by the next immediately. None = on request only.
+        on_fatal: called with an error of a type in `fatal`; the loop then ends.
+        fatal: errors that end the loop instead of being logged.
+        wakeup: requests ticks; None = only `wake` does.
+        progress: of the work that a tick does or waits for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tick: Callable[[], None],
+        interval_seconds: float | None,
+        on_fatal: Callable[[BaseException], None],
+        fatal: tuple[type[Exception], ...] = (),
+        splay: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
+        wakeup: Wakeup | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._tick = tick
+        self._interval = interval_seconds
+        self._on_fatal = on_fatal
+        self._fatal = fatal
+        self._splay = splay
+        self._monotonic = monotonic
+        self._wakeup = wakeup or Wakeup()
+        self._progress = progress or Progress(monotonic)
+        self._stopping = threading.Event()
+        self._tick_started_at: float | None = None  # None while it waits for the next tick
+        self._logged_failure: str | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the first tick comes after one interval."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tick now instead of at the end of the interval."""
+        self._wakeup.request()
+
+    def change_interval(self, seconds: float | None) -> None:
+        """Tick at another interval from now on."""
+        if seconds != self._interval:
+            self._interval = seconds
+            self._wakeup.interrupt()
+
+    def is_making_progress(self, stall_seconds: float) -> bool:
+        """Return whether the loop waits for its next tick, or its tick made progress recently."""
+        if self._stopping.is_set():
+            return True
+        if self._thread.ident is not None and not self._thread.is_alive():
+            return False
+        started_at = self._tick_started_at
+        if started_at is None:
+            return True
+        return self._monotonic() - max(started_at, self._progress.noted_at) <= stall_seconds
+
+    def stop(self) -> None:
+        """Request the loop's end after a running tick; `join` waits for it."""
+        self._stopping.set()
+        self._wakeup.interrupt()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the loop's end; return False if a tick still runs then."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, timeout_seconds))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        started_at = self._monotonic()
+        fraction = 1 - SPLAY_FRACTION * self._splay()
+        while True:
+            self._wait_for_tick(started_at, fraction)
+            if self._stopping.is_set():
+                return
+            started_at, fraction = self._monotonic(), 1.0
+            self._tick_started_at = started_at
+            try:
+                if not self._run_tick():
+                    return
+            finally:
+                self._tick_started_at = None
+
+    def _wait_for_tick(self, started_at: float, fraction: float) -> None:
+        """Wait for the end of the interval, which may change meanwhile, or for a request."""
+        while not (self._wakeup.has_request or self._stopping.is_set()):
+            interval = self._interval
+            left = (
+                None if interval is None else started_at + interval * fraction - self._monotonic()
+            )
+            if left is not None and left <= 0:
+                break
+            self._wakeup.wait(left)
+        self._wakeup.clear()
+
+    def _run_tick(self) -> bool:
+        """Call the function; return False if the loop is to end. Log a lasting failure once."""
+        failure: BaseException | None = None
+        try:
+            self._tick()
+        except StoppingError:
+            return False
+        except self._fatal as error:
+            self._on_fatal(error)
+            return False
+        except BaseException as error:  # also SystemExit: the next tick may succeed
+            failure = error
+        text = None if failure is None else f"{type(failure).__name__}: {failure}"
+        if failure is not None and text != self._logged_failure:
+            LOG.error("%s failed", self._thread.name, exc_info=failure)
+        elif failure is None and self._logged_failure is not None:
+            LOG.info("%s work again", self._thread.name)
+        self._logged_failure = text
+        return True

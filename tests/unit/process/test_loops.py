@@ -1,0 +1,191 @@
+import logging
+import threading
+import time
+
+from nodetracker.model.errors import FencedError, StoppingError
+from nodetracker.process.loops import PeriodicLoop, Progress, Wakeup
+
+
+def fail_test(error):
+    raise AssertionError(error)
+
+
+def run_loop(tick, interval=0.01, on_fatal=fail_test, fatal=()):
+    loop = PeriodicLoop("loop", tick, interval, on_fatal, fatal)
+    loop.start()
+    return loop
+
+
+class Counter:
+    def __init__(self, target, raising=None):
+        self.count = 0
+        self.reached = threading.Event()
+        self._target = target
+        self._raising = raising
+
+    def __call__(self):
+        self.count += 1
+        if self.count == self._target:
+            self.reached.set()
+        if self._raising is not None:
+            raise self._raising
+
+
+def test_a_loop_ticks_repeatedly():
+    tick = Counter(3)
+    loop = run_loop(tick)
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_loop_continues_after_a_failure(caplog):
+    tick = Counter(3, OSError("boom"))
+    loop = run_loop(tick)
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
+    assert "loop failed" in caplog.messages
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+def test_a_fatal_error_ends_the_loop_and_is_reported():
+    errors = []
+    loop = run_loop(Counter(9, FencedError("taken")), on_fatal=errors.append, fatal=(FencedError,))
+    assert loop.join(5)
+    assert [str(error) for error in errors] == ["taken"]
+
+
+def test_without_an_interval_a_loop_ticks_only_on_request():
+    tick = Counter(1)
+    loop = run_loop(tick, interval=None)
+    assert not tick.reached.wait(0.05)
+    loop.wake()
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_shared_wakeup_requests_ticks():
+    tick, wakeup = Counter(1), Wakeup()
+    wakeup.request()  # before the loop exists
+    loop = PeriodicLoop("loop", tick, None, fail_test, wakeup=wakeup)
+    loop.start()
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_stop_waits_for_a_running_tick():
+    entered, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def tick():
+        entered.set()
+        release.wait(30)
+        ended.set()
+
+    loop = run_loop(tick)
+    assert entered.wait(30)
+    loop.stop()
+    assert not loop.join(0.05)
+    release.set()
+    assert loop.join(5)
+    assert ended.is_set()
+
+
+def test_a_loop_that_was_not_started_is_joined_immediately():
+    loop = PeriodicLoop("loop", fail_test, 1.0, fail_test)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_system_exit_does_not_end_a_loop():
+    tick = Counter(3, SystemExit(1))
+    loop = run_loop(tick)
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_lasting_failure_is_logged_once_and_so_is_its_end(caplog):
+    caplog.set_level(logging.INFO)
+    outcomes = [OSError("boom"), OSError("boom"), OSError("other"), None, None]
+    done = threading.Event()
+
+    def tick():
+        outcome = outcomes.pop(0) if outcomes else done.set()
+        if outcome is not None:
+            raise outcome
+
+    loop = run_loop(tick)
+    assert done.wait(30)
+    loop.stop()
+    assert loop.join(5)
+    assert caplog.messages == ["loop failed", "loop failed", "loop work again"]
+
+
+def test_a_stopping_error_ends_the_loop_without_a_log_line(caplog):
+    loop = run_loop(Counter(9, StoppingError("stopped")))
+    assert loop.join(5)
+    assert caplog.messages == []
+
+
+def test_another_interval_is_used_immediately():
+    tick = Counter(1)
+    loop = run_loop(tick, interval=3600)
+    loop.change_interval(0.01)
+    assert tick.reached.wait(30)
+    loop.change_interval(None)
+    loop.stop()
+    assert loop.join(5)
+
+
+class TestMoving:
+    def test_a_tick_without_progress_is_reported(self):
+        now, inside, leave = [0.0], threading.Event(), threading.Event()
+
+        def tick():
+            inside.set()
+            leave.wait(30)
+
+        progress = Progress(lambda: now[0])
+        loop = PeriodicLoop(
+            "loop", tick, None, fail_test, monotonic=lambda: now[0], progress=progress
+        )
+        loop.start()
+        assert loop.is_making_progress(10)
+        loop.wake()
+        assert inside.wait(30)
+        now[0] = 10
+        assert loop.is_making_progress(10)
+        now[0] = 10.1
+        assert not loop.is_making_progress(10)
+        progress.note()
+        assert loop.is_making_progress(10)
+        now[0] = 1000
+        leave.set()
+        loop.stop()
+        assert loop.join(5)
+        assert loop.is_making_progress(10)
+
+    def test_a_loop_whose_thread_ended_makes_no_progress(self):
+        loop = run_loop(Counter(9, FencedError("x")), on_fatal=lambda e: None, fatal=(FencedError,))
+        assert loop.join(5)
+        assert not loop.is_making_progress(10)
+
+    def test_a_loop_that_was_not_started_counts_as_making_progress(self):
+        assert PeriodicLoop("loop", Counter(1), 1, fail_test).is_making_progress(10)
+
+
+def test_an_interval_above_the_limit_of_a_thread_s_wait_works():
+    tick = Counter(2)
+    loop = run_loop(tick, interval=1e12)
+    loop.wake()
+    loop.wake()
+    deadline = time.monotonic() + 30
+    while tick.count < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    loop.wake()
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
