@@ -1,4 +1,4 @@
-"""README's "Install as a service with MariaDB", run as it stands there.
+"""docs/install.md, run as it is written there.
 
 Four things stand for what a test must not do to its machine, and nothing else is changed:
 
@@ -27,17 +27,16 @@ from tests.genconfig import SAMPLE
 from tests.programs import BIN, Running
 
 TREE = SAMPLE.parents[2]
-README = (TREE / "README.md").read_text()
+DOCUMENT = (TREE / "docs" / "install.md").read_text()
 LEFT_OUT = ("apt-get ", "python3 -m venv ", "/opt/nodetracker/bin/pip ")
 
 
 def read_commands():
-    """Return the shell lines of the section, in order, as the file has them.
+    """Return the shell lines of the document, in order, as the file has them.
 
     They can be pasted from it: an indented heredoc would never end.
     """
-    section = README.partition("## Install as a service with MariaDB\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", section, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", DOCUMENT, re.DOTALL | re.MULTILINE)
     return "".join(blocks)
 
 
@@ -141,8 +140,8 @@ exec {shutil.which("install")} "$@\"""",
 
 
 class TestFiles:
-    def test_every_file_that_readme_names_is_there(self):
-        named = set(re.findall(r"(?<![\w/.])etc/[\w./-]*\w", README))
+    def test_every_file_that_it_names_is_there(self):
+        named = set(re.findall(r"(?<![\w/.])etc/[\w./-]*\w", DOCUMENT))
         assert len(named) >= 4
         assert [name for name in named if not (TREE / name).is_file()] == []
 
@@ -165,5 +164,4 @@ class TestFiles:
             "nodetracker/tmpfiles.d/nodetracker.conf",
         }
         assert all(source.is_file() for source in shipped.values())
-        assert "`/opt/nodetracker/share/nodetracker`" in README
-        assert "`share/nodetracker/prometheus/nodetracker.rules.yml`" in README
+        assert "`/opt/nodetracker/share/nodetracker`" in DOCUMENT

@@ -95,9 +95,9 @@ CLIENT = "127.0.0.9"
 
 
 def read_location(port: int) -> str:
-    """Return nginx's block of the README, with a service's own port."""
-    readme = Path(__file__).parents[2] / "README.md"
-    block = readme.read_text().partition("```nginx\n")[2].partition("```")[0]
+    """Return nginx's block of docs/api.md, with a service's own port."""
+    described = Path(__file__).parents[2] / "docs" / "api.md"
+    block = described.read_text().partition("```nginx\n")[2].partition("```")[0]
     assert "http://127.0.0.1:8774;" in block
     return block.replace("8774", str(port))
 
