@@ -3,31 +3,35 @@
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from nodetracker.compute.audit_history import AuditHistory
-from nodetracker.compute.audit_queue import AuditQueue
-from nodetracker.compute.events import EventBatch
-from nodetracker.compute.heartbeat import Heartbeat
+from nodetracker.compute.audit_queue import AuditQueue, EventBatch
+from nodetracker.compute.heartbeat import AuditHistory, Heartbeat
 from nodetracker.compute.identity import list_state_warnings
-from nodetracker.compute.observers import ReportQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
-from nodetracker.compute.service_mark import ServiceMark
 from nodetracker.compute.takeover import Takeover
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConflictError, FencedError, NodetrackerError, StoreError
 from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
-from nodetracker.model.service import SCHEMA_REVISION, AuditState, Incarnation, LoadAverage
+from nodetracker.model.service import (
+    AUTO_PREFIX,
+    SCHEMA_REVISION,
+    AuditState,
+    Incarnation,
+    LoadAverage,
+)
 from nodetracker.model.settings import AgentSettings
 from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import (
     AdmissionPolicy,
     AgentKey,
+    AgentStore,
     AuditObserver,
     Driver,
     DriverCapability,
@@ -38,6 +42,57 @@ from nodetracker.process.loops import Progress, Wakeup
 from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
+
+
+class ReportQueue:
+    """Reports that observers have not seen yet; safe for several threads.
+
+    Reports are added while no other audit can run, and observers notified
+    afterwards, so that a slow observer does not delay the next audit.
+    """
+
+    def __init__(self, observers: Sequence[AuditObserver]) -> None:
+        self._observers = tuple(observers)
+        self._reports: deque[AuditReport] = deque()
+        self._notifying = threading.Lock()
+
+    def add(self, report: AuditReport) -> None:
+        """Add the report of an audit that ended."""
+        self._reports.append(report)
+
+    def notify(self) -> None:
+        """Notify the observers of all reports, the oldest first."""
+        with self._notifying:
+            while self._reports:
+                self._notify_of(self._reports.popleft())
+
+    def _notify_of(self, report: AuditReport) -> None:
+        for observer in self._observers:
+            try:
+                observer.audited(report)
+            except Exception:  # a faulty observer must not affect the audit
+                LOG.exception("Audit observer %s failed", type(observer).__name__)
+
+
+class ServiceMark:
+    """The reason for which the agent itself disables its service, written when it changes."""
+
+    def __init__(self, store: AgentStore) -> None:
+        self._store = store
+        # An earlier run of the agent, or a restored backup, may have left another reason.
+        self._written: tuple[int, str | None] | None = None
+
+    def update(self, agent: AgentKey, report: AuditReport) -> None:
+        """Disable the service if no source answered the audit, else remove that reason.
+
+        Raises:
+            StoreError: it is not written; the next call writes it.
+        """
+        reason = None if report.is_driver_ready else f"{AUTO_PREFIX}{report.listing_error}"
+        if self._written == (agent.epoch, reason):
+            return
+        self._store.mark_service(agent, reason)
+        self._written = agent.epoch, reason
 
 
 class ComputeManager:

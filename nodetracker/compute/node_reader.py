@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
-from nodetracker.compute.audit_queue import AuditQueue
-from nodetracker.compute.reading import NodeReading
+from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.model.node import failed_snapshot
 from nodetracker.ports import Driver

@@ -1,22 +1,134 @@
 """Write the rows of nodes that were read: load, account, plan, apply."""
 
 import uuid as uuid_module
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import datetime
 
 from nodetracker.accounting.audit.planner import plan, plan_delete
+from nodetracker.accounting.audit.unseen import LISTING
 from nodetracker.accounting.audit.view import account
-from nodetracker.compute.audit_run import AuditRun
+from nodetracker.accounting.ledger.moves import list_moving
+from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences
+from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.compute.host_rows import HostRows
-from nodetracker.compute.missing_guests import MissingGuestTracker
-from nodetracker.compute.reading import NodeReading
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
-from nodetracker.model.node import NodeView, failed_snapshot
+from nodetracker.model.fact import FactState
+from nodetracker.model.node import FACT_NAMES, NodeRecord, NodeView, failed_snapshot
 from nodetracker.model.settings import AgentSettings, Policy
-from nodetracker.model.warning import WarningKind
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore
 from nodetracker.process.loops import Progress
+
+
+class AuditRun:
+    """One running audit.
+
+    Args:
+        started_at: moment of the tracker's monotonic clock.
+
+    Attributes:
+        errors: nodename -> the error of a node that is not fine.
+        unread: nodename -> names of the facts that were not read, of each node that was read.
+    """
+
+    def __init__(self, agent: AgentKey, started_at: float) -> None:
+        self.agent = agent
+        self.started_at = started_at
+        self.errors: dict[str, str] = {}
+        self.warnings: list[HostWarning] = []
+        self.unread: dict[str, frozenset[str]] = {}
+        self.has_driver_uuids = False
+
+    @property
+    def read(self) -> Set[str]:
+        """Names of the nodes that were read."""
+        return self.unread.keys()
+
+    def start_nodes(self, readings: Collection[NodeReading]) -> None:
+        """Add nodes that were read, and forget the errors and warnings of earlier readings."""
+        names = {reading.nodename for reading in readings}
+        self.unread |= dict.fromkeys(names, frozenset(FACT_NAMES))  # until their views are known
+        self.warnings = [w for w in self.warnings if w.nodename not in names]
+        for name in names:
+            self.errors.pop(name, None)
+
+    def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
+        """Add the reason why a node's row was not written."""
+        self.warnings.append(HostWarning(kind, nodename, NO_ITEM, reason))
+        self.errors[nodename] = reason
+
+    def note(self, view: NodeView) -> None:
+        """Add the warnings and failed facts of a node."""
+        self.warnings.extend(view.warnings)
+        self.has_driver_uuids |= view.uuid is not None
+        self.unread[view.nodename] = view.unread
+        names_by_error: dict[str, list[str]] = {}
+        for name, entry in sorted(view.values.facts.items()):
+            if entry.state is not FactState.FRESH:
+                names_by_error.setdefault(f"{entry.source}: {entry.error}", []).append(name)
+        if names_by_error:
+            errors = (f"{', '.join(names)}: {error}" for error, names in names_by_error.items())
+            self.errors.setdefault(view.nodename, "; ".join(errors))
+
+    def note_unlisted(self) -> None:
+        """Add that the list of nodes could not be read either."""
+        self.unread = {name: facts | {LISTING} for name, facts in self.unread.items()}
+
+
+class MissingGuestTracker:
+    """Counts listings that lacked guests, and decides which deletions a listing confirms.
+
+    Args:
+        queue: gets the events that report deletions.
+    """
+
+    def __init__(self, queue: AuditQueue) -> None:
+        self._queue = queue
+        self._counts: dict[str, dict[str, int]] = {}
+
+    def count(self, reading: NodeReading, record: NodeRecord | None) -> None:
+        """Count a listing that lacks guests of claims that were known before it."""
+        known = [] if record is None else [c for c in record.claims.values() if c.is_active]
+        before = self._counts.pop(reading.nodename, {})
+        counts = count_absences(known, reading.snapshot.guests, before)
+        if counts:
+            self._counts[reading.nodename] = counts
+
+    def listing_time(
+        self, reading: NodeReading, started_at: datetime, time_at: Callable[[float], datetime]
+    ) -> ListingTime:
+        """Return the times and counts by which a listing that started then is evaluated.
+
+        A guest that was defined or deleted again since the reading started is
+        left to the next one.
+
+        Args:
+            time_at: the database's time at a moment.
+        """
+        counts = self._counts.get(reading.nodename, {})
+        now = self._queue.list_deleted(reading.nodename)
+        unchanged = reading.deleted_before.items() & now.items()
+        return ListingTime(started_at, counts, {uuid: time_at(at) for uuid, at in unchanged})
+
+    def update(self, reading: NodeReading, record: NodeRecord | None) -> None:
+        """Forget the deletions that an accounted reading has decided on.
+
+        One remains known while the row has a claim of the guest: the listing may
+        have failed, and a held claim may be confirmed by command later.
+
+        Args:
+            record: the row as written.
+        """
+        guests = reading.snapshot.guests.value
+        awaited: set[str] = set()
+        if record is not None:
+            awaited = {c.workload.uuid for c in record.claims.values() if c.is_active}
+            awaited -= list_moving(record.moves)
+            awaited -= guests.uuids if guests is not None else set()
+        decided = {u: at for u, at in reading.deleted_before.items() if u not in awaited}
+        self._queue.forget_deleted(reading.nodename, decided)
+
 
 BATCH_SIZE = 100
 """Limit of nodes that one transaction writes."""

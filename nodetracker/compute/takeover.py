@@ -6,10 +6,10 @@ two of its heartbeats.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from nodetracker.accounting.liveness import has_ended
-from nodetracker.compute.heartbeat_watch import HeartbeatWatch, Wait, get_watch_seconds
 from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
 from nodetracker.model.change import is_removed
 from nodetracker.model.errors import (
@@ -23,7 +23,68 @@ from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
 from nodetracker.model.settings import AgentSettings
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
-from nodetracker.ports import AgentKey, WatchStore
+from nodetracker.ports import AgentKey, FleetStore, WatchStore
+
+WATCHED_HEARTBEATS = 2
+_POLLS_PER_HEARTBEAT = 5
+
+Wait = Callable[[float], bool]
+"""Waits for some seconds; returns True when the process is to end instead."""
+
+
+def get_watch_seconds(report_interval: int) -> int:
+    """Return how long an agent that does not run is watched.
+
+    >>> get_watch_seconds(10)
+    20
+    """
+    return WATCHED_HEARTBEATS * report_interval
+
+
+class HeartbeatWatch:
+    """Finds out whether an agent is alive by its services row.
+
+    Only the count of heartbeats and the holder in the row are compared, so no
+    two clocks are. Waits are counted, not the time that passes: while the
+    database does not answer or the machine is paused, the other agent cannot
+    send heartbeats either.
+
+    Args:
+        wait: waits between two readings of the row.
+    """
+
+    def __init__(self, store: FleetStore, wait: Wait) -> None:
+        self._store = store
+        self._wait = wait
+
+    def find_alive(self, record: ServiceRecord, report_interval: int) -> ServiceRecord | None:
+        """Watch a row for two heartbeats.
+
+        Args:
+            record: the row as it was read last.
+            report_interval: seconds between two heartbeats.
+
+        Returns:
+            The row as soon as it has changed; None when it does not change, is deleted
+            or its agent reports its end.
+
+        Raises:
+            StoppingError: the process ends meanwhile.
+        """
+        for _ in range(WATCHED_HEARTBEATS * _POLLS_PER_HEARTBEAT):
+            if self._wait(report_interval / _POLLS_PER_HEARTBEAT):
+                raise StoppingError("stopped while another agent's heartbeats were watched")
+            found = self._store.list_services(record.host, record.binary)
+            if not found or has_ended(found[0]):
+                return None
+            if _version(found[0]) != _version(record):
+                return found[0]
+        return None
+
+
+def _version(record: ServiceRecord) -> tuple[str, int, int]:
+    return record.incarnation.agent_id, record.epoch, record.report_count
+
 
 LOG = logging.getLogger(__name__)
 

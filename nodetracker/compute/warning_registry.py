@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from nodetracker.accounting.audit.unseen import list_unseen
 from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
-from nodetracker.compute.audit_run import AuditRun
 from nodetracker.compute.host_rows import HostRows
+from nodetracker.compute.row_writer import AuditRun
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore

@@ -24,7 +24,7 @@ from nodetracker.cmd.commands.base import (
 from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
-from nodetracker.compute.heartbeat_watch import HeartbeatWatch, get_watch_seconds
+from nodetracker.compute.takeover import HeartbeatWatch, get_watch_seconds
 from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.model.errors import ConfigError, ConflictError, RefusedError
 from nodetracker.model.rendering import count_noun

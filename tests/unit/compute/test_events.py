@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.compute.events import (
+from nodetracker.compute.audit_queue import (
     LONGEST_SECONDS,
     QUIET_SECONDS,
     STOP_SECONDS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.compute.heartbeat_watch import HeartbeatWatch
+from nodetracker.compute.takeover import HeartbeatWatch
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import StoppingError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState

@@ -2,9 +2,8 @@
 
 import pytest
 
-from nodetracker.compute.audit_queue import AuditQueue
-from nodetracker.compute.missing_guests import MissingGuestTracker
-from nodetracker.compute.reading import NodeReading
+from nodetracker.compute.audit_queue import AuditQueue, NodeReading
+from nodetracker.compute.row_writer import MissingGuestTracker
 from nodetracker.model.event import EventKind, NodeEvent
 from tests.builders import NOW, make_snapshot
 from tests.unit.compute.manual_timer import ManualTimer

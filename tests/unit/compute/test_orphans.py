@@ -1,6 +1,6 @@
 """Rows of nodes that listings lack."""
 
-from nodetracker.compute.orphans import OrphanTracker
+from nodetracker.compute.resource_tracker import OrphanTracker
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.node import NodeListing
 from tests.builders import make_record

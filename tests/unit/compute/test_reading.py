@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.compute.reading import (
+from nodetracker.compute.audit_queue import (
     LINGER_SECONDS,
     URGENT_LINGER_SECONDS,
     NodeReading,
