@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
+from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest
 from nodetracker.model.fleet import LedgerNode

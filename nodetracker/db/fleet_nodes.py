@@ -6,7 +6,7 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, service_codec
+from nodetracker.db import codec
 from nodetracker.db.liveness import is_live
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
@@ -111,7 +111,7 @@ def _decode(
     service = None
     if row[_SERVICE + "id"] is not None:
         own = {name: row[label] for label, name in service_labels.items()}
-        service = service_codec.decode_service({_AUDIT: {}, **own})
+        service = codec.decode_service({_AUDIT: {}, **own})
     node = NodeRecord(
         id=row["id"],
         uuid=row["uuid"],

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import has_ended
-from nodetracker.db import checks, history, provider_removals, service_codec
+from nodetracker.db import checks, codec, history, provider_removals
 from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.nodes import delete_rows
@@ -35,7 +35,7 @@ def delete_service(
     )
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
-    service = service_codec.decode_service(row)
+    service = codec.decode_service(row)
     checks.check_deletion(service, row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(is_service))
     if binary != COMPUTE_BINARY:
@@ -67,7 +67,7 @@ def rename_host(
         .order_by(_services.id)
         .with_for_update()
     ).mappings()
-    services = [service_codec.decode_service(row) for row in rows]
+    services = [codec.decode_service(row) for row in rows]
     nodes = connection.execute(
         sa.select(_nodes.id, _nodes.host, _nodes.hypervisor_hostname, _nodes.epoch)
         .where(_nodes.host.in_([old, new]))

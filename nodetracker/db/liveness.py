@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from nodetracker.db import service_codec
+from nodetracker.db import codec
 from nodetracker.db.connection.dialect import milliseconds_ahead
 from nodetracker.db.schema import tables
 from nodetracker.model.fleet import LivenessFilter
@@ -34,5 +34,5 @@ def list_outage_services(
     if host is not None:
         wanted = sa.and_(wanted, _services.host == host)
     query = sa.select(tables.services).where(sa.or_(sa.not_(is_agent), wanted))
-    records = [service_codec.decode_service(row) for row in connection.execute(query).mappings()]
+    records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))

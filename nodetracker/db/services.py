@@ -7,10 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, service_codec
+from nodetracker.db import checks, codec
 from nodetracker.db.checks import Holder
-from nodetracker.db.column_types import UtcDateTime
-from nodetracker.db.connection.dialect import milliseconds_ahead, utc_now
+from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
 from nodetracker.db.hosts import lock_nodes
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
@@ -47,7 +46,7 @@ def list_services(
         query = query.where(_services.host == host)
     if binary is not None:
         query = query.where(_services.binary == binary)
-    records = [service_codec.decode_service(row) for row in connection.execute(query).mappings()]
+    records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
 
 
@@ -72,7 +71,7 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
         conditions=conditions,
         filtered=tables.services,
     )
-    return select_page(connection, query, listing, service_codec.decode_service)
+    return select_page(connection, query, listing, codec.decode_service)
 
 
 def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord:
@@ -83,7 +82,7 @@ def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord
     row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"no such service: {service}")
-    return service_codec.decode_service(row)
+    return codec.decode_service(row)
 
 
 def register_agent(
@@ -103,7 +102,7 @@ def register_agent(
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
     epoch = max(node_epoch, 0 if expected is None else expected.epoch, held_epoch) + 1
-    columns = service_codec.encode_incarnation(incarnation) | {
+    columns = codec.encode_incarnation(incarnation) | {
         "topic": topic,
         "version": version,
         "epoch": epoch,
@@ -117,7 +116,7 @@ def register_agent(
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)
         )
-    return service_codec.decode_service(
+    return codec.decode_service(
         connection.execute(select_service().where(is_service)).mappings().one()
     )
 
@@ -198,7 +197,7 @@ def set_service(
 ) -> ServiceRecord:
     """See `Store.set_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
-    columns = service_codec.encode_service_change(change) | {"updated_at": utc_now()}
+    columns = codec.encode_service_change(change) | {"updated_at": utc_now()}
     if change.disabled:
         is_kept = sa.and_(_services.disabled, sa.not_(sa.func.coalesce(_is_marked(), sa.false())))
         columns = _disable(is_kept, change.disabled_by) | columns
@@ -208,14 +207,14 @@ def set_service(
     row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
-    return service_codec.decode_service(row)
+    return codec.decode_service(row)
 
 
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
     """See `Store.mark_service`."""
     is_own = _is_marked()
     columns: dict[str, Any] = {
-        **(service_codec.NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
+        **(codec.NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
         "disabled": reason is not None,
         "disabled_reason": reason,
         "updated_at": utc_now(),
@@ -246,7 +245,7 @@ def _disable(is_kept: "sa.ColumnElement[bool]", disabled_by: str | None) -> dict
     """
     return {
         name: sa.case((is_kept, _services[name]), else_=value)
-        for name, value in service_codec.encode_disabling(disabled_by, utc_now()).items()
+        for name, value in codec.encode_disabling(disabled_by, utc_now()).items()
     }
 
 
@@ -275,7 +274,7 @@ def report_state(
             last_seen_up=utc_now(),
             updated_at=utc_now(),
             clock_skew_ms=milliseconds_ahead(sa.literal(host_time, UtcDateTime())),
-            last_audit=service_codec.encode_audit_state(state),
+            last_audit=codec.encode_audit_state(state),
             **ended,
         )
     )

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec, limits
-from nodetracker.db.column_types import UtcDateTime
-from nodetracker.db.json_text import parse_json, render_json
+from nodetracker.db.codec import parse_json, render_json
+from nodetracker.db.connection.dialect import UtcDateTime
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.memory.copying import copy_row
 from nodetracker.db.memory.tables import Tables

@@ -10,7 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import checks, service_codec
+from nodetracker.db import checks, codec
 from nodetracker.db.audit import decisions
 from nodetracker.db.audit.decisions import LockedRow
 from nodetracker.db.audit.node_writer import NodeWriter
@@ -128,7 +128,7 @@ def _find_hosts_up(
     if not hosts:
         return frozenset()
     services = map(
-        service_codec.decode_service,
+        codec.decode_service,
         connection.execute(
             select_service().where(_services.host.in_(hosts), _services.binary == binary)
         ).mappings(),

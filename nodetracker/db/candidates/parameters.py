@@ -10,7 +10,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.screening import AmountScreen, list_amounts, refusing_flags
 from nodetracker.accounting.weights import WEIGHED, best_weight, node_hash, step_height
-from nodetracker.db.json_text import render_json
+from nodetracker.db.codec import render_json
 from nodetracker.model.candidate import CandidateCursor, CandidateOrder
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind

@@ -11,10 +11,9 @@ from nodetracker.db.candidates.parameters import (
     amount_name,
     room_name,
 )
-from nodetracker.db.column_types import MYSQL_NAMES
-from nodetracker.db.connection.dialect import has_text, json_number, utc_ago
+from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number, utc_ago
 from nodetracker.db.schema import tables
-from nodetracker.db.schema.columns import CANDIDATE_INDEX
+from nodetracker.db.schema.tables import CANDIDATE_INDEX
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.units import MIB_PER_GIB, MILLI

@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.candidates.screens import Amount, Condition, double
+from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import has_text, json_number
-from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES
 

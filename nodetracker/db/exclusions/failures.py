@@ -28,9 +28,9 @@ from nodetracker.db.candidates.screens import (
     Condition,
     double,
 )
+from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import has_text, utc_ago
 from nodetracker.db.exclusions.classes import ClaimedClasses, fails_class, has_class
-from nodetracker.db.json_text import render_json
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.guest import WorkloadKind

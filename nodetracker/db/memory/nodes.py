@@ -9,7 +9,7 @@ from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import checks
 from nodetracker.db.audit import decisions, records
 from nodetracker.db.audit.decisions import Decision, LockedRow
-from nodetracker.db.json_text import parse_json, render_json
+from nodetracker.db.codec import parse_json, render_json
 from nodetracker.db.memory.tables import (
     MemoryRows,
     Tables,

@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime
 
 from nodetracker.accounting.liveness import has_ended, is_service_up
-from nodetracker.db import checks, service_codec
+from nodetracker.db import checks, codec
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.provider_removals import rename_removals
 from nodetracker.db.memory.tables import (
@@ -81,9 +81,9 @@ class MemoryServices(MemoryRows):
         with self._writing() as tables:
             record = _find_service(tables, host, binary)
             now = self._clock()
-            columns = service_codec.encode_service_change(change)
+            columns = codec.encode_service_change(change)
             if change.disabled and not record.is_disabled_by_administrator:
-                columns |= service_codec.encode_disabling(change.disabled_by, now)
+                columns |= codec.encode_disabling(change.disabled_by, now)
             record = dataclasses.replace(record, updated_at=now, **columns)
             tables.services[host, binary] = record
             return copy.deepcopy(record)
@@ -200,7 +200,7 @@ class MemoryServices(MemoryRows):
                 last_seen_up=now,
                 updated_at=now,
                 clock_skew_ms=round(skew * 1000),
-                last_audit=service_codec.encode_audit_state(state),
+                last_audit=codec.encode_audit_state(state),
                 ended_epoch=agent.epoch if is_last else record.ended_epoch,
             )
 

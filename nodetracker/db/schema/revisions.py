@@ -17,14 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
-from nodetracker.db.column_types import MYSQL_NAMES, JsonText, UtcDateTime
-from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.connection.failures import (
-    is_deadlock,
-    is_lock_wait,
-    is_unsupported,
-    translated,
-)
+from nodetracker.db.connection.dialect import MYSQL_NAMES, JsonText, UtcDateTime, utc_now
+from nodetracker.db.connection.failures import is_deadlock, is_lock_wait, is_unsupported, translated
 from nodetracker.db.connection.sessions import LOCK_WAIT_SECONDS, WRITES
 from nodetracker.db.connection.url import describe, sqlite_path
 from nodetracker.db.schema import tables

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nodetracker.accounting.sanitize import DEVICE_TEXTS, GUEST_TEXTS
 from nodetracker.db import codec
-from nodetracker.db.column_types import JsonText
-from nodetracker.db.json_text import parse_json, render_json
+from nodetracker.db.codec import parse_json, render_json
+from nodetracker.db.connection.dialect import JsonText
 from nodetracker.db.schema import tables
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, WorkloadKind

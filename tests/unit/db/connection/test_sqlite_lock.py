@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.db.connection.sqlite_lock import find_holder
+from nodetracker.db.connection.failures import find_holder
 
 PID = 4711
 
