@@ -15,7 +15,7 @@ from nodetracker.host.roots import MAX_TEXT_BYTES, Roots, observe_reads
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.node import HostSnapshot
-from nodetracker.virt.local.driver import LocalDriver
+from nodetracker.virt.local.plugin import LocalDriver
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
 from tests.hosts.test_captures import unpack

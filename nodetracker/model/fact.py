@@ -1,13 +1,16 @@
 """Facts: the result of one probe, or the reason of its failure."""
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import WorkloadKind
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class FactState(enum.StrEnum):
@@ -36,6 +39,15 @@ class Fact(Generic[T]):
     def is_fresh(self) -> bool:
         """True when the probe returned a complete value."""
         return self.error is None
+
+    def map(self, derive: Callable[[T], U]) -> "Fact[U]":
+        """Return a fact derived from the value; failed if there is none, or it is unusable."""
+        if self.value is None:
+            return failed(self.source, self.error or "")
+        try:
+            return Fact(self.source, derive(self.value), self.error)
+        except HostDataError as error:
+            return failed(self.source, str(error))
 
 
 def fresh(source: str, value: T) -> Fact[T]:

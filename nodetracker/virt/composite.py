@@ -1,18 +1,38 @@
-"""Combine several drivers of one host into one driver of one node."""
+"""Combine several drivers of one host into one driver of one node.
 
+Each driver is read in its own thread, and none waits for another: until a
+reading ends, the last one counts.
+"""
+
+import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import inf
+from typing import Generic, TypeVar
 
-from nodetracker.accounting.audit.merge import merge_readings
+from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.event import ALL_NODES, NodeEvent
-from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
-from nodetracker.virt.driver_part import DriverPart
+from nodetracker.process.workers import HangGuard, Task
 from nodetracker.virt.probes import ProbeRunner
 
-_KINDS = frozenset({DriverCapability.INSTANCES, DriverCapability.CONTAINERS})
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 0.3
+"""How long a reading of the host waits for one driver while the others' events are due."""
+
+_TIMEOUT_FACTOR = 1.5
+"""Budget of one driver's reading in probe timeouts; its probes are bounded themselves."""
+
+_KINDS = {
+    DriverCapability.INSTANCES: WorkloadKind.INSTANCE,
+    DriverCapability.CONTAINERS: WorkloadKind.CONTAINER,
+}
 
 
 class CompositeDriver:
@@ -30,7 +50,7 @@ class CompositeDriver:
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
         """The first driver's capabilities, and events if any driver sends them."""
-        own = self._first.driver.capabilities - _KINDS - {DriverCapability.EVENTS}
+        own = self._first.driver.capabilities - {*_KINDS, DriverCapability.EVENTS}
         has_events = any(part.has_events for part in self._parts)
         return own | ({DriverCapability.EVENTS} if has_events else set())
 
@@ -100,3 +120,240 @@ class CompositeDriver:
     def host_power_action(self, action: str) -> None:
         """Pass the action to the first driver."""
         self._first.driver.host_power_action(action)
+
+
+class DriverPart:
+    """One driver of several, read in its own thread.
+
+    Once the driver's events are listened to, nobody waits for it longer than
+    `PATIENCE_SECONDS`: until its reading ends, the last one counts, and its end
+    is an event. The driver's own events are held back until the reading that
+    runs has been used, since its listing may be older than they are.
+    """
+
+    def __init__(self, name: str, driver: Driver, probes: ProbeRunner) -> None:
+        self.name = name
+        self.driver = driver
+        self.nodename: str | None = None  # from its last listing
+        self._probes = probes
+        overdue = DriverUnavailableError(name, "does not answer")
+        self._listings = RepeatedCall(f"driver-{name}", driver.get_available_nodes, overdue)
+        self._readings = RepeatedCall(
+            f"driver-{name}", self._read, overdue, self._notify_of_reading
+        )
+        self._kinds: frozenset[WorkloadKind] | None = None
+        self._disk: int | None = None
+        self._lock = threading.Lock()
+        self._notify: Callable[[NodeEvent], None] | None = None
+        self._held_back: list[NodeEvent] = []
+
+    @property
+    def has_events(self) -> bool:
+        """Whether the driver sends events."""
+        return DriverCapability.EVENTS in self.driver.capabilities
+
+    def listen(self, notify: Callable[[NodeEvent], None]) -> None:
+        """Report the driver's events, and the ends of readings that were not waited for."""
+        self._notify = notify
+        if self.has_events:
+            self.driver.events(self._put_event)
+
+    def start_listing(self) -> None:
+        """Start to list the driver's node."""
+        self._listings.start()
+
+    def listing(self) -> NodeListing:
+        """Return the driver's last listing.
+
+        Raises:
+            DriverUnavailableError: the driver does not answer.
+            ConfigError: it does not have exactly one node.
+        """
+        outcome = self._listings.latest(self._patience, self._budget)
+        if outcome.value is None:
+            assert outcome.error is not None
+            raise outcome.error
+        listing = outcome.value
+        if listing.nodenames or not listing.unreachable:
+            self._record_node(listing)
+        return listing
+
+    def start_reading(self) -> None:
+        """Start to read the driver, unless a reading is running or was not used yet."""
+        if not self._readings.is_busy:
+            self._readings.start()
+
+    def reading(self, nodename: str) -> DriverReading:
+        """Return the driver's last reading, as one of a node of the given name."""
+        latest = self._readings.latest(self._patience, self._budget)
+        error, snapshot = latest.error, latest.value
+        if isinstance(error, DriverUnavailableError):
+            snapshot = failed_snapshot(nodename, error.source, error.reason)
+        elif snapshot is None:  # a fault of one driver fails only that driver's part
+            snapshot = failed_snapshot(nodename, self.name, f"{type(error).__name__}: {error}")
+        if not latest.is_pending:
+            self._send_held_back()
+        reading = DriverReading(
+            self.name, self._find_kinds(snapshot), snapshot, self._disk, latest.is_pending
+        )
+        self._disk = reading.disk
+        return reading
+
+    @property
+    def _patience(self) -> float:
+        return inf if self._notify is None else PATIENCE_SECONDS
+
+    @property
+    def _budget(self) -> float:
+        return _TIMEOUT_FACTOR * self._probes.timeout_seconds
+
+    def _read(self) -> HostSnapshot:
+        if self.nodename is None:
+            self._record_node(self.driver.get_available_nodes())
+        assert self.nodename is not None
+        return self.driver.get_available_resource(self.nodename)
+
+    def _record_node(self, listing: NodeListing) -> None:
+        if len(listing.nodenames) != 1:
+            raise ConfigError(
+                f"[compute] compute_driver: {self.name} has {len(listing.nodenames)} nodes; each "
+                "of several drivers must have exactly one, this machine"
+            )
+        self.nodename = listing.nodenames[0]
+
+    def _find_kinds(self, snapshot: HostSnapshot) -> frozenset[WorkloadKind]:
+        """Return the kinds that the driver's guests may be of: declared, else listed last, or any.
+
+        Also remember those listed now.
+        """
+        if snapshot.guests.value is not None:
+            self._kinds = frozenset(guest.kind for guest in snapshot.guests.value.all_guests)
+        capabilities = self.driver.capabilities
+        declared = frozenset(kind for word, kind in _KINDS.items() if word in capabilities)
+        return declared or self._kinds or frozenset(WorkloadKind)
+
+    # Called in the driver's threads.
+
+    def _put_event(self, event: NodeEvent) -> None:
+        with self._lock:
+            if self._readings.is_busy:
+                self._held_back.append(event)
+            else:
+                self._send(event)
+
+    def _send_held_back(self) -> None:
+        with self._lock:
+            events, self._held_back = self._held_back, []
+            for event in events:
+                self._send(event)
+
+    def _notify_of_reading(self) -> None:
+        self._send(NodeEvent(self.nodename or ALL_NODES, EventKind.LATE))
+
+    def _send(self, event: NodeEvent) -> None:
+        if self._notify is not None:
+            self._notify(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a call returned, or the error that it raised.
+
+    Attributes:
+        is_pending: a newer call is running.
+    """
+
+    value: T | None = None
+    error: BaseException | None = None
+    is_pending: bool = False
+
+
+class RepeatedCall(Generic[T]):
+    """A call of which at most one runs; whoever needs its outcome waits briefly.
+
+    Args:
+        name: first part of its threads' names.
+        call: the call.
+        overdue: error of a call that exceeds its budget; it is not made again
+            until the hung one returns.
+        on_late: called in the call's thread when a call ends that `latest` did not wait for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[[], T],
+        overdue: BaseException,
+        on_late: Callable[[], None] | None = None,
+    ) -> None:
+        self._call = call
+        self._overdue: Outcome[T] = Outcome(error=overdue)
+        self._on_late = on_late
+        self._guard: HangGuard[str] = HangGuard(name, 1)
+        self._changed = threading.Condition()
+        self._number = 0
+        self._task: Task[None] | None = None  # of the call that is running
+        self._started_at = 0.0
+        self._last: Outcome[T] | None = None
+        self._is_used = True
+        self._is_late = False
+
+    def start(self) -> None:
+        """Make the call in a thread, unless it is running or hangs."""
+        with self._changed:
+            if self._task is not None:
+                return
+            self._number += 1
+            number = self._number
+            self._is_late = False
+            self._started_at = time.monotonic()
+            self._task = self._guard.start("", lambda: self._run(number))
+            if self._task is None:
+                self._end(self._overdue)
+            elif self._task.is_done and self._task.error is not None:  # no thread could be started
+                self._end(Outcome(error=self._task.error))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is running, or has ended and its outcome was not used yet."""
+        with self._changed:
+            return self._task is not None or not self._is_used
+
+    def latest(self, patience_seconds: float, budget_seconds: float) -> Outcome[T]:
+        """Wait for a running call, and return the last outcome.
+
+        Args:
+            patience_seconds: duration of the call after which the outcome of the
+                previous one is returned; the first one is waited for within its budget.
+            budget_seconds: limit of the call's duration.
+        """
+        with self._changed:
+            limit = self._started_at + budget_seconds
+            patience = budget_seconds if self._last is None else patience_seconds
+            until = min(limit, self._started_at + patience)
+            self._changed.wait_for(lambda: self._task is None, max(0.0, until - time.monotonic()))
+            if self._task is not None and time.monotonic() >= limit:
+                self._guard.abandon("", self._task)
+                self._number += 1  # its outcome is ignored
+                self._end(self._overdue)
+            self._is_late = self._task is not None
+            self._is_used = self._is_used or not self._is_late
+            assert self._last is not None
+            return replace(self._last, is_pending=self._is_late)
+
+    def _run(self, number: int) -> None:
+        try:
+            outcome = Outcome(self._call())
+        except BaseException as error:  # the caller of `latest` handles it
+            outcome = Outcome(error=error)
+        with self._changed:
+            if number != self._number:
+                return
+            self._end(outcome)
+            is_late = self._is_late
+        if is_late and self._on_late is not None:
+            self._on_late()
+
+    def _end(self, outcome: Outcome[T]) -> None:
+        self._task, self._last, self._is_used = None, outcome, False
+        self._changed.notify_all()

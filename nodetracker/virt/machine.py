@@ -1,8 +1,9 @@
 """Probe the facts of this machine, for every driver whose node is this machine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,11 +14,10 @@ from nodetracker.host.gpu import read_gpus
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.numa import read_numa_topology
 from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
-from nodetracker.host.problems import Partial
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_system_info
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.fact import Fact, failed
 from nodetracker.model.host import (
     CpuInfo,
     Gpu,
@@ -70,51 +70,43 @@ class MachineProbes:
         self._nodename = nodename
         self._roots = roots
         self._probes = probes
-        self._proc, self._sys = str(roots.procfs), str(roots.sysfs)
-        self._cpu = probes.start(
-            self._key(f"{self._sys}/devices/system/cpu", "cpu"), lambda: read_cpu_info(roots)
+        proc, sys = roots.procfs, roots.sysfs
+        self._cpu = self._start(sys / "devices/system/cpu", "cpu", partial(read_cpu_info, roots))
+        self._memory = self._start(proc / "meminfo", "memory", partial(read_memory_info, roots))
+        self._pci = self._start(sys / "bus/pci", "pci", partial(read_pci_devices, roots))
+        self._netdevs = self._start(sys / "class/net", "netdevs", partial(read_netdevs, roots))
+        self._mdev_types = self._start(
+            sys / "class/mdev_bus", "mdev_types", partial(read_mdev_types, roots)
         )
-        self._memory = probes.start(
-            self._key(f"{self._proc}/meminfo", "memory"), lambda: read_memory_info(roots)
-        )
-        self._pci = probes.start(
-            self._key(f"{self._sys}/bus/pci", "pci"), lambda: read_pci_devices(roots)
-        )
-        self._netdevs = probes.start(
-            self._key(f"{self._sys}/class/net", "netdevs"), lambda: read_netdevs(roots)
-        )
-        self._mdev_types = probes.start(
-            self._key(f"{self._sys}/class/mdev_bus", "mdev_types"), lambda: read_mdev_types(roots)
-        )
-        self._system = probes.start(
-            self._key(f"{self._proc}/sys/kernel", "system"), lambda: read_system_info(roots, caches)
+        self._system = self._start(
+            proc / "sys/kernel", "system", partial(read_system_info, roots, caches)
         )
 
     def start_storage(self, path: Path) -> Pending[StorageInfo]:
         """Start measuring the filesystem of guests' disks."""
-        return self._probes.start(
-            self._key(str(path), "storage"), lambda: read_storage(path, self._roots)
-        )
+        return self._start(path, "storage", partial(read_storage, path, self._roots))
 
     def facts(self) -> MachineFacts:
         """Start the probes that depend on other facts, and wait for all probes."""
         cpu = self._cpu.fact()
-        numa = self._probes.start(
-            self._key(f"{self._sys}/devices/system/node", "numa"),
-            lambda: read_numa_topology(self._roots, cpu.value),
+        numa = self._start(
+            self._roots.sysfs / "devices/system/node",
+            "numa",
+            partial(read_numa_topology, self._roots, cpu.value),
         )
-        functions, netdevs, mdev_types = (
+        read = functions, netdevs, mdev_types = (
             self._pci.fact(),
             self._netdevs.fact(),
             self._mdev_types.fact(),
         )
-        pci = take_value(functions)
-        gpus = start_gpus(self._nodename, self._roots, self._probes, pci)
+        pci = functions.map(lambda found: found.value)
+        gpus = None
+        if pci.value is not None:
+            gpus = self._start("NVML", "gpus", partial(read_gpus, self._roots, pci.value))
         unknown_gpus: Fact[tuple[Gpu, ...]] = failed(pci.source, pci.error or "")
-        if mdev_types.value is None:
-            pci = failed(mdev_types.source, mdev_types.error or "")
-        if netdevs.value is None:  # device_spec may select devices by their interface
-            pci = failed(netdevs.source, netdevs.error or "")
+        for needed in (mdev_types, netdevs):  # device_spec may select devices by their interface
+            if needed.value is None:
+                pci = failed(needed.source, needed.error or "")
         return MachineFacts(
             cpu=cpu,
             memory=self._memory.fact(),
@@ -122,35 +114,15 @@ class MachineProbes:
             pci=pci,
             gpus=unknown_gpus if gpus is None else gpus.fact(),
             system=self._system.fact(),
-            netdevs=take_value(netdevs).value or {},
-            mdev_types=take_value(mdev_types).value or {},
+            netdevs=netdevs.value.value if netdevs.value else {},
+            mdev_types=mdev_types.value.value if mdev_types.value else {},
             pci_problems=tuple(
-                problem
-                for fact in (functions, netdevs, mdev_types)
-                if fact.value is not None
-                for problem in fact.value.problems
+                problem for fact in read if fact.value for problem in fact.value.problems
             ),
         )
 
-    def _key(self, source: str, name: str) -> ProbeKey:
-        return ProbeKey(source, self._nodename, name)
-
-
-def take_value(fact: Fact[Partial[T]]) -> Fact[T]:
-    """Return the fact of a reading without its problems."""
-    if fact.value is None:
-        return failed(fact.source, fact.error or "")
-    return fresh(fact.source, fact.value.value)
-
-
-def start_gpus(
-    nodename: str, roots: Roots, probes: ProbeRunner, pci: Fact[tuple[PciDevice, ...]]
-) -> Pending[tuple[Gpu, ...]] | None:
-    """Start the probe of GPUs; None if the PCI fact failed, which lists them."""
-    functions = pci.value
-    if functions is None:
-        return None
-    return probes.start(ProbeKey("NVML", nodename, "gpus"), lambda: read_gpus(roots, functions))
+    def _start(self, source: object, name: str, read: Callable[[], T]) -> Pending[T]:
+        return self._probes.start(ProbeKey(str(source), self._nodename, name), read)
 
 
 def read_uptime(roots: Roots) -> timedelta:

@@ -3,11 +3,9 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.event import NodeEvent
-from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.node import HostSnapshot
 from nodetracker.ports import Driver, DriverCapability, Monitor
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
@@ -42,23 +40,16 @@ class MonitoredDriver:
         self._probes = probes
         self._lock = threading.Lock()
         self._monitors: dict[tuple[str, str], Monitor] = {}  # by nodename and monitor's name
+        # All but the reading of a node is the driver's own.
+        self.init_host, self.close = driver.init_host, driver.close
+        self.get_available_nodes, self.events = driver.get_available_nodes, driver.events
+        self.get_host_uptime = driver.get_host_uptime
+        self.host_power_action = driver.host_power_action
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
         """The driver's capabilities."""
         return self._driver.capabilities
-
-    def init_host(self) -> None:
-        """Initialize the driver; raises as it does."""
-        self._driver.init_host()
-
-    def close(self) -> None:
-        """Close the driver."""
-        self._driver.close()
-
-    def get_available_nodes(self) -> NodeListing:
-        """Return the driver's nodes; raises as it does."""
-        return self._driver.get_available_nodes()
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read one node and run the monitors concurrently; raises as the driver does."""
@@ -69,18 +60,6 @@ class MonitoredDriver:
             values = probe.fact().value
             measured |= dict.fromkeys(source.metrics) if values is None else values
         return replace(snapshot, measured=measured)
-
-    def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Report the driver's events; raises as it does."""
-        self._driver.events(callback)
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return the uptime that the driver reports; raises as it does."""
-        return self._driver.get_host_uptime(nodename)
-
-    def host_power_action(self, action: str) -> None:
-        """Pass the action to the driver; raises as it does."""
-        self._driver.host_power_action(action)
 
     def _start(self, source: MonitorSource, nodename: str) -> Pending[Mapping[str, int]]:
         key = ProbeKey(f"monitor {source.name}", nodename, source.name)

@@ -14,7 +14,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey
-from nodetracker.virt.fake.driver import FakeDriver
+from nodetracker.virt.fake.plugin import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation, take_service
 from tests.statements import count_statements

@@ -22,7 +22,7 @@ from nodetracker.model.node import VOLATILE_COLUMNS, HostSnapshot
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey, Driver
-from nodetracker.virt.local.driver import LocalDriver
+from nodetracker.virt.local.plugin import LocalDriver
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner

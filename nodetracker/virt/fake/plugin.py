@@ -1,13 +1,28 @@
-"""Entry point of the ``fake`` driver and its option."""
+"""The driver of nodes in an inventory file, for tests, demonstrations and sizing.
 
-from collections.abc import Mapping
+Its nodes can fail and hang on demand.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
 
-from nodetracker.model.errors import ConfigError
-from nodetracker.ports import Driver
+from nodetracker.model.errors import (
+    ConfigError,
+    DriverFeatureError,
+    DriverUnavailableError,
+    HostDataError,
+)
+from nodetracker.model.event import NodeEvent
+from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
+from nodetracker.ports import Driver, DriverCapability
+from nodetracker.virt.fake.inventory import HANG, FakeInventory, parse_inventory
 from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
+from nodetracker.virt.probes import ProbeKey, ProbeRunner
 
 OPTIONS = (
     cfg.StrOpt(
@@ -16,11 +31,100 @@ OPTIONS = (
         "audit.",
     ),
 )
+_POLL_SECONDS = 0.1
+
+
+class FakeDriver:
+    """The nodes of an inventory file, which is read again at every audit."""
+
+    capabilities = frozenset({DriverCapability.REMOTE_NODES})
+
+    def __init__(self, inventory_file: str, probes: ProbeRunner) -> None:
+        self._path = Path(inventory_file)
+        self._source = f"fake:{inventory_file}"
+        self._probes = probes
+        self._lock = threading.Lock()
+        self._text: str | None = None
+        self._inventory = FakeInventory()
+
+    def init_host(self) -> None:
+        """Do nothing: a file that is missing now may be created later."""
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def get_available_nodes(self) -> NodeListing:
+        """Read the file again and return the nodes that it names."""
+        fact = self._probes.run(ProbeKey(self._source, "", "nodes"), self._load)
+        if fact.value is None:
+            raise DriverUnavailableError(self._source, fact.error or "is not ready")
+        if not fact.value.is_ready:
+            raise DriverUnavailableError(self._source, "is not ready")
+        return NodeListing(fact.value.nodenames, fact.value.unnamed)
+
+    def get_available_resource(self, nodename: str) -> HostSnapshot:
+        """Return the node's entry as of the last listing."""
+        key = ProbeKey(self._source, nodename, "inventory")
+        fact = self._probes.run(key, lambda: self._read(nodename))
+        if fact.value is None:
+            return failed_snapshot(nodename, self._source, fact.error or "")
+        return fact.value
+
+    def events(self, callback: Callable[[NodeEvent], None]) -> None:
+        """Reject the request: changes are seen by the next audit."""
+        raise DriverFeatureError("the fake driver does not support events")
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """Reject the request: no machine runs a fake node."""
+        raise DriverFeatureError("the fake driver does not support the host's uptime")
+
+    def host_power_action(self, action: str) -> None:
+        """Reject the request: fake nodes cannot be powered off."""
+        raise DriverFeatureError(f"the fake driver does not support the power action {action}")
+
+    def _load(self) -> FakeInventory:
+        text = self._read_text()
+        with self._lock:
+            if text != self._text:
+                self._inventory = parse_inventory(text, self._source)
+                self._text = text
+            return self._inventory
+
+    def _read_text(self) -> str:
+        try:
+            return self._path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise HostDataError(self._source, error.strerror or type(error).__name__) from error
+        except UnicodeDecodeError as error:
+            raise HostDataError(self._source, "not valid UTF-8") from error
+
+    def _read(self, nodename: str) -> HostSnapshot:
+        with self._lock:
+            inventory, text = self._inventory, self._text
+        failure = inventory.get_failure(nodename)
+        if failure == HANG:
+            self._hang(text)
+        elif failure is not None:
+            raise HostDataError(self._source, failure)
+        if nodename in inventory.errors:
+            raise HostDataError(self._source, inventory.errors[nodename])
+        if nodename not in inventory.snapshots:
+            raise HostDataError(self._source, f"no such node: {nodename}")
+        return inventory.snapshots[nodename]
+
+    def _hang(self, text: str | None) -> None:
+        """Block until the file changes, as a hung source would."""
+        pause = threading.Event()
+        while True:
+            try:
+                if self._read_text() != text:
+                    return
+            except HostDataError:
+                return
+            pause.wait(_POLL_SECONDS)
 
 
 def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
-    from nodetracker.virt.fake.driver import FakeDriver
-
     if not values["inventory_file"]:
         raise ConfigError("[fake] inventory_file: is required by the fake driver")
     return FakeDriver(values["inventory_file"], environment.probes)

@@ -26,7 +26,7 @@ from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, ServiceCh
 from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy, DriverCapability
-from nodetracker.virt.fake.driver import FakeDriver
+from nodetracker.virt.fake.plugin import FakeDriver
 from tests.builders import NOW, make_incarnation, take_service
 from tests.probes import SelectiveProbeRunner
 from tests.unit.compute.manual_timer import ManualTimer

@@ -18,7 +18,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
-from nodetracker.virt.fake.driver import FakeDriver
+from nodetracker.virt.fake.plugin import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation
 

@@ -33,7 +33,7 @@ from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, CandidatePolicy
 from nodetracker.process.clock import Timer
 from nodetracker.process.loops import Progress
-from nodetracker.virt.fake.driver import FakeDriver
+from nodetracker.virt.fake.plugin import FakeDriver
 from tests.builders import NOW, make_incarnation, read_history, take_service
 from tests.probes import SelectiveProbeRunner
 from tests.unit.compute.manual_timer import wait_for

@@ -13,8 +13,7 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.ports import DriverCapability
-from nodetracker.virt.composite import CompositeDriver
-from nodetracker.virt.driver_part import PATIENCE_SECONDS
+from nodetracker.virt.composite import PATIENCE_SECONDS, CompositeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_guest, make_snapshot
 

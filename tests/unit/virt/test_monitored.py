@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
-from nodetracker.ports import DriverCapability
+from nodetracker.ports import Driver, DriverCapability
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from tests.builders import make_snapshot
 from tests.probes import SelectiveProbeRunner
@@ -13,7 +13,7 @@ from tests.probes import SelectiveProbeRunner
 METRICS = frozenset({"fan_rpm", "fan_percent"})
 
 
-class FakeDriver:
+class FakeDriver(Driver):
     """A driver of any node, with a measurement of its own."""
 
     capabilities = frozenset({DriverCapability.UPTIME})

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from nodetracker.model.errors import DriverUnavailableError
-from nodetracker.virt.repeated_call import RepeatedCall
+from nodetracker.virt.composite import RepeatedCall
 from tests.unit.compute.manual_timer import wait_for
 
 OVERDUE = DriverUnavailableError("sock", "does not answer")
@@ -32,7 +32,7 @@ class Source:
     def ask(self, patience=0.01, budget=30.0):
         self.calls.start()
         latest = self.calls.latest(patience, budget)
-        return latest.outcome.value, latest.is_pending
+        return latest.value, latest.is_pending
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_late_call_leaves_the_outcome_before_it_until_it_ends(source):
     assert source.late.get(timeout=30) == 2
     assert source.calls.is_busy  # until somebody has used it
     latest = source.calls.latest(inf, 30.0)
-    assert (latest.outcome.value, latest.is_pending) == (2, False)
+    assert (latest.value, latest.is_pending) == (2, False)
     assert not source.calls.is_busy
     assert source.late.empty()
 
@@ -73,17 +73,17 @@ def test_a_late_call_leaves_the_outcome_before_it_until_it_ends(source):
 def test_an_error_is_the_outcome(source):
     source.number = -5
     source.calls.start()
-    assert isinstance(source.calls.latest(inf, 30.0).outcome.error, ValueError)
+    assert isinstance(source.calls.latest(inf, 30.0).error, ValueError)
 
 
 def test_a_call_beyond_its_budget_fails_and_is_not_made_again_while_it_hangs(source):
     source.gate.clear()
     source.calls.start()
-    assert source.calls.latest(inf, 0.05).outcome.error is OVERDUE
+    assert source.calls.latest(inf, 0.05).error is OVERDUE
     for _ in range(3):
         source.calls.start()
         latest = source.calls.latest(inf, 30.0)
-        assert (latest.outcome.error, latest.is_pending) == (OVERDUE, False)
+        assert (latest.error, latest.is_pending) == (OVERDUE, False)
     assert wait_for(lambda: source.number == 1)
     source.gate.set()
     while source.ask(inf) == (None, False):
@@ -98,4 +98,4 @@ def test_a_call_without_a_thread_fails(source, monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     source.calls.start()
-    assert str(source.calls.latest(inf, 30.0).outcome.error) == "can't start new thread"
+    assert str(source.calls.latest(inf, 30.0).error) == "can't start new thread"
