@@ -9,9 +9,8 @@ import logging
 import threading
 from typing import Any
 
-from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.claim import Claim, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NodetrackerError, StoreError
-from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import AdmissionPolicy, AgentDirectory, LedgerListener, Store
 from nodetracker.ports.delegated_store import DelegatedStore

@@ -16,10 +16,9 @@ from nodetracker.accounting.reports.notifications import (
     build_warning_notification,
 )
 from nodetracker.model.audit import AuditReport
-from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.change import Notification
+from nodetracker.model.claim import Claim, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, StoreError
-from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.notification import Notification
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports import (

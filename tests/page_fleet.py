@@ -16,8 +16,8 @@ from nodetracker.api.layers import request_id_layer
 from nodetracker.api.server import Server
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.settings import ApiSettings
 from nodetracker.model.warning import WarningKind

@@ -15,8 +15,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState
 from nodetracker.model.settings import Policy

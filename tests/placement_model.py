@@ -11,7 +11,17 @@ from nodetracker.accounting.placement.placed import (
     PlacedTree,
     ProviderSummary,
 )
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import (
+    Amounts,
+    Claim,
+    ClaimKind,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    MigrationType,
+    Move,
+    Workload,
+)
 from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementInUseError,
@@ -20,7 +30,6 @@ from nodetracker.model.errors import (
     PlacementRefusedError,
 )
 from nodetracker.model.guest import Guest, WorkloadKind
-from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NodeValues
 from tests.builders import NOW, later, make_record
 

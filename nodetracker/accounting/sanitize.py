@@ -17,12 +17,7 @@ from nodetracker.model.fact import FactEntry
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.text import (
-    LONG_TEXT_LENGTH,
-    PCI_ID_LENGTH,
-    TEXT_LENGTH,
-    sanitize_text,
-)
+from nodetracker.model.text import LONG_TEXT_LENGTH, PCI_ID_LENGTH, TEXT_LENGTH, sanitize_text
 
 GUEST_TEXTS = {"name": LONG_TEXT_LENGTH, "project_id": TEXT_LENGTH}
 """Columns of a guest with text from its driver -> their length."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodetracker.model.claim import Amounts, Claim
+from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
-from nodetracker.model.overview import AmountColumns
 from nodetracker.model.units import (
     MIB_PER_GIB,
     MILLI,

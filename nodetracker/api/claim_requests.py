@@ -5,7 +5,7 @@ from nodetracker.api.call import Call
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import ForbiddenError
-from nodetracker.model.numa_request import NumaLimits
+from nodetracker.model.numa import NumaLimits
 
 _LIMITS_RULE = "nodetracker:claims:limits"
 

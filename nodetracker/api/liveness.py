@@ -6,8 +6,7 @@ from datetime import datetime
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.api.call import Call
 from nodetracker.fleet.pages import read_pages
-from nodetracker.model.listing import ServiceQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page, ServiceQuery
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceRecord
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
 from nodetracker.model.errors import NotFoundError, RequestError
-from nodetracker.model.identifier import parse_uuid
+from nodetracker.model.text import parse_uuid
 
 MAX_ID = 2**63 - 1
 """The largest integer that a database compares."""

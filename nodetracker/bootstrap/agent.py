@@ -25,9 +25,9 @@ from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_load_average
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import Incarnation
 from nodetracker.model.settings import AgentSettings
-from nodetracker.model.status import AgentStatus
 from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AuditObserver, CallServer, Driver, DriverCapability, Store
 from nodetracker.process.outage import OutageLog

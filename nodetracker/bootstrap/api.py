@@ -39,10 +39,9 @@ from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.health import Health
+from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
-from nodetracker.model.status import AgentStatus, ApiStatus
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock

@@ -12,7 +12,7 @@ from nodetracker.cmd.streams import write_output
 from nodetracker.conf.opts import register_options
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import DuplicateAgentError, RefusedError
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 
 PROGRAM = "nodetracker-compute"

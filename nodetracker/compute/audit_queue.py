@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodetracker.model.event import ALL_NODES, AllNodes, EventKind, NodeEvent
+from nodetracker.model.audit import ALL_NODES, AllNodes, EventKind, NodeEvent
 from nodetracker.model.node import HostSnapshot
 from nodetracker.process.clock import Timer
 from nodetracker.process.loops import Wakeup

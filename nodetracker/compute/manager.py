@@ -15,9 +15,9 @@ from nodetracker.compute.heartbeat import AuditHistory, Heartbeat
 from nodetracker.compute.identity import list_state_warnings
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
-from nodetracker.model.audit import AuditReport
+from nodetracker.model.audit import ALL_NODES, AuditReport, EventKind, NodeEvent
 from nodetracker.model.errors import ConflictError, FencedError, NodetrackerError, StoreError
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import (
     AUTO_PREFIX,
     SCHEMA_REVISION,
@@ -26,7 +26,6 @@ from nodetracker.model.service import (
     LoadAverage,
 )
 from nodetracker.model.settings import AgentSettings
-from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import (
     AdmissionPolicy,

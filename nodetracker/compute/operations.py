@@ -12,9 +12,8 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.fleet.node_resolution import find_node, missing_node
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditOutcome
-from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.claim import Claim, ClaimRequest, Migration
 from nodetracker.model.errors import DriverFeatureError, RefusedError
-from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import Driver, HostAgent, OperatorStore

@@ -14,10 +14,9 @@ from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.row_writer import AuditRun, MissingGuestTracker, RowWriter
 from nodetracker.compute.warning_registry import WarningRegistry
-from nodetracker.model.audit import AuditReport
+from nodetracker.model.audit import AllNodes, AuditReport
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.event import AllNodes
 from nodetracker.model.node import NodeListing, NodeRecord
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind

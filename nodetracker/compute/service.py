@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.model.errors import ConfigError, IdentityError, StoppingError
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.settings import AgentSettings
-from nodetracker.model.status import AgentStatus
+from nodetracker.model.text import count_noun
 from nodetracker.ports import CallServer
 from nodetracker.process.loops import PeriodicLoop
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within

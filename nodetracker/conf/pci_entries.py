@@ -7,11 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.pci import PciDeviceType
-from nodetracker.model.pci_class import normalize_resource_class, normalize_traits
-from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy
-from nodetracker.model.pci_spec import AddressGlob, AddressPatterns, DeviceSpec
-from nodetracker.model.rendering import render_value
+from nodetracker.model.pci import (
+    AddressGlob,
+    AddressPatterns,
+    Alias,
+    AliasSpec,
+    DeviceSpec,
+    PciDeviceType,
+    PciNumaPolicy,
+    normalize_resource_class,
+    normalize_traits,
+)
+from nodetracker.model.text import render_value
 
 E = TypeVar("E", bound=enum.StrEnum)
 

@@ -11,9 +11,8 @@ from nodetracker.accounting.requests import provider_config as schemas
 from nodetracker.accounting.requests.fields import Schema
 from nodetracker.accounting.requests.validator import check
 from nodetracker.model.errors import ConfigError, RequestError
-from nodetracker.model.identifier import parse_uuid
-from nodetracker.model.provider_config import EVERY_NODE, ClassInventory, ProviderConfig
-from nodetracker.model.rendering import render_file_error
+from nodetracker.model.provider import EVERY_NODE, ClassInventory, ProviderConfig
+from nodetracker.model.text import parse_uuid, render_file_error
 
 _NAME = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 """A custom resource class or trait as placement names them."""

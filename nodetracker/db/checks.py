@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError, RefusedError
-from nodetracker.model.rendering import count_noun
 from nodetracker.model.service import AgentKey, ServiceRecord
+from nodetracker.model.text import count_noun
 
 _NAMED_CLAIMS = 10
 

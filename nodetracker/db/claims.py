@@ -8,8 +8,7 @@ from nodetracker.db import codec
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import Claim, ClaimState
-from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import ClaimQuery, Page
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c

@@ -10,13 +10,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.sanitize import sanitize_json
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import (
+    Amounts,
+    Claim,
+    ClaimKind,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    MigrationType,
+    Move,
+    Workload,
+)
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
-from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.numa_placement import decode_placement, encode_cells, encode_placement
+from nodetracker.model.numa import decode_placement, encode_cells, encode_placement
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import (
     AuditState,

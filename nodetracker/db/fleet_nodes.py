@@ -11,8 +11,8 @@ from nodetracker.db.liveness import is_live
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
+from nodetracker.model.listing import Page
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.page import Page
 from nodetracker.model.service import COMPUTE_BINARY
 
 _nodes = tables.compute_nodes.c

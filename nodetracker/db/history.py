@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, HistoryEntry
-from nodetracker.model.listing import HistoryQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import HistoryQuery, Page
 
 _history = tables.history.c
 

@@ -10,8 +10,7 @@ from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
-from nodetracker.model.listing import WarningQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey
 from nodetracker.model.warning import (
     HostWarning,

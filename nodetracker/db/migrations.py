@@ -8,10 +8,8 @@ import sqlalchemy as sa
 from nodetracker.db import codec
 from nodetracker.db.paging import Listing, select_page
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES
-from nodetracker.model.listing import MigrationQuery
-from nodetracker.model.migration import OPEN, Migration, MigrationStatus, Move
-from nodetracker.model.page import Page
+from nodetracker.model.claim import ACTIVE_STATES, OPEN, Migration, MigrationStatus, Move
+from nodetracker.model.listing import MigrationQuery, Page
 
 _migrations = tables.migrations.c
 _ACTIVE = [state.value for state in ACTIVE_STATES]

@@ -11,13 +11,11 @@ from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, ReleaseReason
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import Guest
-from nodetracker.model.listing import DeviceQuery
-from nodetracker.model.migration import Move
+from nodetracker.model.listing import DeviceQuery, Page
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
-from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AdminState
 from nodetracker.model.warning import REPORT_LIFETIME

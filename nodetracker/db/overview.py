@@ -8,14 +8,14 @@ from nodetracker.db import codec, services
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.overview import (
+from nodetracker.model.fleet import (
     OVERVIEW_COLUMNS,
     OverviewNode,
     OverviewRows,
     UnclaimedSum,
     WarningCount,
 )
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WarningKind
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.model.errors import RequestError
-from nodetracker.model.page import Page, PageQuery
+from nodetracker.model.listing import Page, PageQuery
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database
 from nodetracker.db.schema import tables
-from nodetracker.model.removal import ProviderRemoval, RemovalQuery
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 
 _removals = tables.provider_removals.c

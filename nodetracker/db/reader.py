@@ -24,23 +24,21 @@ from nodetracker.db import (
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import Claim, ClaimState
-from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
+from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatus
+from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums, OverviewRows
 from nodetracker.model.listing import (
     ClaimQuery,
     DeviceQuery,
     HistoryQuery,
     MigrationQuery,
+    Page,
     ServiceQuery,
     UsageSum,
     WarningQuery,
     WorkloadQuery,
     WorkloadRow,
 )
-from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.overview import OverviewRows
-from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord

@@ -14,8 +14,7 @@ from nodetracker.db.hosts import lock_nodes
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
-from nodetracker.model.listing import ServiceQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page, ServiceQuery
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,

@@ -18,9 +18,8 @@ from nodetracker.db.placing import SqlPlacing
 from nodetracker.db.provider_removals import SqlRemovals
 from nodetracker.db.reader import SqlReader
 from nodetracker.model.change import NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, SplitBrain
+from nodetracker.model.claim import Claim, ClaimRequest, Migration, MigrationStatus, SplitBrain
 from nodetracker.model.errors import ClaimRefusedError, ConflictError
-from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import HostVersions
 from nodetracker.model.service import AuditState, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord

@@ -10,8 +10,7 @@ from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import ACTIVE_STATES
-from nodetracker.model.listing import WorkloadQuery, WorkloadRow
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from nodetracker.model.page import Page, PageQuery
+from nodetracker.model.listing import Page, PageQuery
 
 Q = TypeVar("Q", bound=PageQuery)
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from nodetracker.metrics.nodes import render_nodes
 from nodetracker.metrics.placement import render_placement
 from nodetracker.metrics.probes import ProbeSource, render_probes
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKind
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from nodetracker.metrics.families import counters, gauge
-from nodetracker.model.status import PlacementStatus
+from nodetracker.model.health import PlacementStatus
 
 
 def render_placement(status: PlacementStatus) -> Iterator[Metric]:

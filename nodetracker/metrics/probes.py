@@ -6,7 +6,7 @@ from typing import Protocol
 from prometheus_client.metrics_core import Metric
 
 from nodetracker.metrics.families import counters, gauge
-from nodetracker.model.probe import ProbeStatistics
+from nodetracker.model.fact import ProbeStatistics
 
 
 class ProbeSource(Protocol):

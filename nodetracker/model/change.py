@@ -1,4 +1,4 @@
-"""Changes of nodes' rows that audits decide on.
+"""Changes of nodes' rows that audits decide on, their history, and notifications.
 
 One value is the source of the row, its history, notifications, metrics and the page.
 """
@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, Move
 from nodetracker.model.guest import Guest
-from nodetracker.model.migration import Move
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AgentKey, ServiceRecord
@@ -133,3 +132,23 @@ class ApplyResult:
     records: Mapping[str, NodeRecord] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+
+
+VERSION = "1.0"
+"""Version of all payloads: additions increase the minor version, changes the major version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One event.
+
+    Attributes:
+        event_type: e.g. ``claim.create``.
+        subject: identifies the object. Of two events of a subject the newer
+            one has its state; an update also needs the event that it follows.
+        payload: plain JSON; `VERSION` is added when it is sent.
+    """
+
+    event_type: str
+    subject: str
+    payload: Mapping[str, Any]

@@ -1,8 +1,8 @@
-"""Facts: the result of one probe, or the reason of its failure."""
+"""Facts: the result of one probe, or the reason of its failure; and the probes' statistics."""
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -74,3 +74,25 @@ class FactEntry:
     since: datetime
     error: str | None = None
     unseen_kinds: tuple[WorkloadKind, ...] = ()
+
+
+class ProbeOutcome(enum.StrEnum):
+    """The outcome of one call of a probe."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True)
+class ProbeStatistics:
+    """Statistics of one probe's calls since the start, over all nodes.
+
+    Attributes:
+        calls: outcome -> number of calls.
+        seconds: total duration of the calls.
+    """
+
+    calls: dict[ProbeOutcome, int] = field(default_factory=lambda: dict.fromkeys(ProbeOutcome, 0))
+    seconds: float = 0.0

@@ -1,17 +1,19 @@
-"""All nodes: listed with their services, summed, and as schedulers read them for admission."""
+"""All nodes: listed with their services, summed, and as schedulers and the overview read them."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import RequestError
-from nodetracker.model.guest import Guest
+from nodetracker.model.guest import Guest, WorkloadKind
+from nodetracker.model.listing import PageQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.page import PageQuery
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability, ServiceRecord
+from nodetracker.model.warning import WarningKind
 
 FLEET_ORDERS: Final = (
     "id", "uuid", "host", "nodename", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used",
@@ -153,3 +155,91 @@ class LedgerNode:
     unclaimed: Mapping[str, Guest] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     larger: Mapping[str, Guest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewNode:
+    """The columns of a ``compute_nodes`` row that the overview needs; see `NodeValues`.
+
+    Whole rows are too long to be read, and sent by conductors, for a whole fleet.
+    """
+
+    id: int
+    uuid: str
+    host: str
+    nodename: str
+    vcpus: int
+    pcpus: int
+    pcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    local_gb: int
+    cpu_used: float
+    disk_used: float
+    cpu_allocation_ratio: float
+    ram_allocation_ratio: float
+    disk_allocation_ratio: float
+    reserved: Mapping[str, Any]
+    overhead: Mapping[str, Any]
+    running_vms: int
+    total_containers: int
+
+
+AmountColumns = NodeValues | OverviewNode
+"""What has the columns of a row from which its capacity and usage are computed."""
+
+_IDENTITY = ("id", "uuid", "host", "nodename")
+OVERVIEW_COLUMNS = tuple(
+    item.name for item in dataclasses.fields(OverviewNode) if item.name not in _IDENTITY
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnclaimedSum:
+    """The amounts of guests without a claim, of one kind and on one node.
+
+    Several items may have the same node and kind.
+
+    Attributes:
+        guests: number of them.
+        vcpu_milli: shared CPUs in thousandths.
+        pcpus: CPUs that are pinned to a single host CPU.
+        memory_mb, disk_mb: MiB, without the driver's overhead.
+    """
+
+    node_id: int
+    kind: WorkloadKind
+    guests: int
+    vcpu_milli: int
+    pcpus: int
+    memory_mb: int
+    disk_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarningCount:
+    """The number of unresolved warnings of one kind; nodename "" = about the whole host."""
+
+    host: str
+    nodename: str
+    kind: WarningKind
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewRows:
+    """What the overview is made from, read in one transaction.
+
+    Attributes:
+        now: the database's time.
+        services: of all binaries.
+        nodes: in order of id.
+        claims: number of claims by state; a state without claims may be absent.
+    """
+
+    now: datetime
+    services: tuple[ServiceRecord, ...] = ()
+    nodes: tuple[OverviewNode, ...] = ()
+    unclaimed: tuple[UnclaimedSum, ...] = ()
+    claims: Mapping[ClaimState, int] = field(default_factory=dict)
+    warnings: tuple[WarningCount, ...] = ()

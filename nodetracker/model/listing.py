@@ -1,16 +1,58 @@
-"""Queries of lists, and the values that only lists have; None and () do not filter."""
+"""Lists: queries (None and () do not filter), pages, and items that only lists have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Generic, TypeVar
 
-from nodetracker.model.claim import ClaimState
+from nodetracker.model.claim import ClaimState, MigrationStatus
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState, WorkloadKind
-from nodetracker.model.migration import MigrationStatus
-from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.model.page import PageQuery
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.warning import WarningKind
+
+T = TypeVar("T")
+
+PAGE_LIMIT: Final = 1000
+"""Items of a page when a query names no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuery:
+    """The part of a list's query that selects a page.
+
+    Attributes:
+        after: the last item of the page before, None for the first page: the
+            row's id, which `Page.next` is, or the item's uuid. The row of an
+            id may be deleted meanwhile; a uuid must exist.
+        limit: maximum number of items, at least 1.
+
+    Raises:
+        RequestError: the limit is too small.
+    """
+
+    after: int | str | None = None
+    limit: int = PAGE_LIMIT
+
+    def __post_init__(self) -> None:
+        """Check the limit."""
+        if self.limit < 1:
+            raise RequestError("limit", f"invalid value {self.limit}: expected at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list.
+
+    Attributes:
+        items: in the order of the list, at most as many as the query's limit.
+        now: the database's time when they were read, UTC.
+        next: what `PageQuery.after` must be for the next page; None = this is the last one.
+    """
+
+    items: tuple[T, ...]
+    now: datetime
+    next: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.model.claim import Claim
-from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.claim import Claim, Move
 from nodetracker.model.fact import Fact, FactEntry, failed
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.host import (
+    ContainerEngine,
     CpuInfo,
     Gpu,
     HostProblem,
@@ -24,7 +24,6 @@ from nodetracker.model.host import (
     StorageInfo,
     SystemInfo,
 )
-from nodetracker.model.migration import Move
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice, TrackedDevice
 from nodetracker.model.service import AdminState

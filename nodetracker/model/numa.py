@@ -1,10 +1,16 @@
-"""NUMA cells and their page pools, addressed by id and never by position."""
+"""NUMA cells: those of a machine, what workloads may use and use of them, request, and get.
 
-from collections.abc import Mapping
+Cells are addressed by the kernel's id and never by position, as ids may have gaps.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import HostProblem
+from nodetracker.model.units import KIB_PER_MIB, capacity_mib_from_kib
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +65,251 @@ class NumaTopology:
     def cell(self, cell_id: int) -> NumaCell | None:
         """Return the cell with this id, or None."""
         return next((cell for cell in self.cells if cell.id == cell_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCell:
+    """The resources of one NUMA cell that workloads may use.
+
+    Attributes:
+        id: the kernel's node number; ids may have gaps.
+        shared: CPUs shared by workloads; may be empty.
+        dedicated: CPUs that may be pinned; empty without ``cpu_dedicated_set``.
+        memory_mb: MiB of the cell including its huge pages; may be 0.
+        siblings: the cell's CPUs grouped by core; a CPU without a group is a
+            separate core.
+        pages: pools in ascending page size; `reserved` includes what the
+            operator reserves. The smallest pool is ordinary memory, the others
+            are huge pages.
+        networks: names of the networks with an interface at this cell.
+    """
+
+    id: int
+    shared: CpuSet
+    dedicated: CpuSet
+    memory_mb: int
+    siblings: tuple[CpuSet, ...] = ()
+    pages: tuple[PagePool, ...] = ()
+    networks: frozenset[str] = frozenset()
+
+    @property
+    def cpus(self) -> CpuSet:
+        """All CPUs of the cell, whether workloads may use them or not."""
+        return (self.shared | self.dedicated).union(*self.siblings)
+
+    @property
+    def huge_pages(self) -> tuple[PagePool, ...]:
+        """All pools but the smallest."""
+        return self.pages[1:]
+
+    @property
+    def ordinary_memory_mb(self) -> int:
+        """MiB that are neither huge pages nor reserved."""
+        if not self.pages:
+            return self.memory_mb
+        pool = self.pages[0]
+        return capacity_mib_from_kib(max(0, pool.total - pool.reserved) * pool.size_kb)
+
+
+@dataclass(frozen=True, slots=True)
+class CellUsage:
+    """The usage of one host cell by workloads.
+
+    Attributes:
+        pinned_cpus: host CPUs that are pinned, or blocked as siblings of isolated ones.
+        shared_vcpus: virtual CPUs on the shared CPUs.
+        memory_mb: MiB of any page size.
+        pages: page size in KiB -> pages that were requested by size.
+    """
+
+    pinned_cpus: CpuSet = frozenset()
+    shared_vcpus: int = 0
+    memory_mb: int = 0
+    pages: Mapping[int, int] = field(default_factory=dict)
+
+    def ordinary_memory_mb(self, cell: HostCell) -> int:
+        """Return the used MiB that are not on huge pages of `cell`."""
+        huge_kb = sum(pool.size_kb * self.pages.get(pool.size_kb, 0) for pool in cell.huge_pages)
+        return self.memory_mb - capacity_mib_from_kib(huge_kb)
+
+    def used_pages(self, cell: HostCell, pool: PagePool) -> int:
+        """Return the number of used pages of a pool of `cell`.
+
+        Ordinary memory is accounted in MiB, so it is converted to pages,
+        whether or not it was requested by page size.
+        """
+        if pool in cell.huge_pages:
+            return self.pages.get(pool.size_kb, 0)
+        return -(-self.ordinary_memory_mb(cell) * KIB_PER_MIB // pool.size_kb)
+
+
+MAX_GUEST_CELLS = 128
+"""QEMU's limit of cells per guest."""
+
+
+class CpuPolicy(enum.StrEnum):
+    """Whether a workload's CPUs run on shared CPUs, on dedicated ones, or on both."""
+
+    SHARED = "shared"
+    DEDICATED = "dedicated"
+    MIXED = "mixed"
+
+
+class CpuThreadPolicy(enum.StrEnum):
+    """Whether pinned CPUs share a core's threads: if possible, never, or always."""
+
+    PREFER = "prefer"
+    ISOLATE = "isolate"
+    REQUIRE = "require"
+
+
+class PageSize(enum.StrEnum):
+    """A page size relative to those of a host cell."""
+
+    SMALL = "small"
+    LARGE = "large"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCell:
+    """One cell of a workload: shared CPUs, pinned CPUs and memory in MiB."""
+
+    vcpus: int
+    pcpus: int
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumaRequest:
+    """A workload's requirements on NUMA cells.
+
+    Attributes:
+        cells: at least one, each with at least one CPU.
+        page_size: a name, a size in KiB, or None for ordinary memory, which
+            guests with shared CPUs may overcommit.
+        networks: names of networks; each that the host has at some cells must
+            be at one of the chosen cells.
+    """
+
+    cells: tuple[GuestCell, ...]
+    cpu_policy: CpuPolicy = CpuPolicy.SHARED
+    cpu_thread_policy: CpuThreadPolicy = CpuThreadPolicy.PREFER
+    page_size: PageSize | int | None = None
+    networks: tuple[str, ...] = ()
+
+    @property
+    def vcpus(self) -> int:
+        """Number of shared CPUs of all cells."""
+        return sum(cell.vcpus for cell in self.cells)
+
+    @property
+    def pcpus(self) -> int:
+        """Number of pinned CPUs of all cells."""
+        return sum(cell.pcpus for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class NumaLimits:
+    """Limits of overcommitting the shared CPUs and ordinary memory of a host cell.
+
+    None = unlimited overcommit; a single guest cell is still limited to the
+    size of the host cell.
+    """
+
+    cpu_allocation_ratio: float | None = None
+    ram_allocation_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlacement:
+    """The placement of one guest cell on a host cell.
+
+    Attributes:
+        host_cell: id of the host's cell.
+        vcpus: guest CPUs that run on the cell's shared CPUs.
+        memory_mb: MiB of any page size.
+        page_size_kb: page size in KiB, None for memory that was not requested
+            by page size.
+        pages: number of pages, 0 without a page size.
+        pins: guest CPU -> host CPU. Guest CPUs are numbered from 0 across all
+            cells; in each cell the shared ones come first.
+        isolated: host CPUs that must remain unused as siblings of a pinned one.
+    """
+
+    host_cell: int
+    vcpus: int = 0
+    memory_mb: int = 0
+    page_size_kb: int | None = None
+    pages: int = 0
+    pins: Mapping[int, int] = field(default_factory=dict)
+    isolated: CpuSet = frozenset()
+
+    @property
+    def uses_resources(self) -> bool:
+        """Whether the placement uses any resource of the host cell."""
+        return bool(self.vcpus or self.memory_mb or self.pages or self.exclusive_cpus)
+
+    @property
+    def exclusive_cpus(self) -> CpuSet:
+        """Host CPUs that no other guest may be pinned to."""
+        return frozenset(self.pins.values()) | self.isolated
+
+
+@dataclass(frozen=True, slots=True)
+class NumaPlacement:
+    """The placement of a workload; its cells are in the order of the request."""
+
+    cells: tuple[CellPlacement, ...]
+
+
+def encode_placement(placement: NumaPlacement) -> dict[str, Any]:
+    """Return a placement as plain JSON data.
+
+    >>> encode_placement(NumaPlacement((CellPlacement(1, 0, 512, None, 0, {0: 4}),)))["cells"][0]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'host_cell': 1, 'vcpus': 0, 'memory_mb': 512, 'page_size_kb': None, 'pages': 0,
+     'pins': {'0': 4}, 'isolated': []}
+    """
+    return {"cells": encode_cells(placement.cells)}
+
+
+def encode_cells(cells: Iterable[CellPlacement]) -> list[dict[str, Any]]:
+    """Return cells as plain JSON data."""
+    return [
+        {
+            "host_cell": cell.host_cell,
+            "vcpus": cell.vcpus,
+            "memory_mb": cell.memory_mb,
+            "page_size_kb": cell.page_size_kb,
+            "pages": cell.pages,
+            "pins": {str(guest): host for guest, host in sorted(cell.pins.items())},
+            "isolated": sorted(cell.isolated),
+        }
+        for cell in cells
+    ]
+
+
+def decode_placement(data: Mapping[str, Any]) -> NumaPlacement:
+    """Decode the result of `encode_placement`.
+
+    Raises:
+        ValueError: the data is not a placement; the node's other data remains valid.
+    """
+    try:
+        return NumaPlacement(tuple(_decode_cell(cell) for cell in data["cells"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{data!r} is not a NUMA placement") from error
+
+
+def _decode_cell(cell: Mapping[str, Any]) -> CellPlacement:
+    size = cell["page_size_kb"]
+    return CellPlacement(
+        host_cell=int(cell["host_cell"]),
+        vcpus=int(cell["vcpus"]),
+        memory_mb=int(cell["memory_mb"]),
+        page_size_kb=None if size is None else int(size),
+        pages=int(cell["pages"]),
+        pins={int(guest): int(host) for guest, host in cell["pins"].items()},
+        isolated=frozenset(int(cpu) for cpu in cell["isolated"]),
+    )

@@ -1,10 +1,10 @@
-"""PCI functions, their parents, and their assignment to claims and guests."""
+"""PCI functions: as observed and assigned, offered by device specs, requested by aliases."""
 
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -133,3 +133,313 @@ def track_device(
     """Return an observed device with its status, assignment and tags."""
     observed = {name: getattr(device, name) for name in _OBSERVED}
     return TrackedDevice(**observed, status=status, claim_uuid=claim_uuid, tags=tags)
+
+
+_ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+REMOTE_MANAGED_TAG = "remote_managed"
+
+
+def split_address(address: str) -> tuple[str, str, str, str]:
+    """Return domain, bus, slot and function of a full address.
+
+    >>> split_address("10000:e1:00.0")
+    ('10000', 'e1', '00', '0')
+    """
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    return domain, bus, slot, function
+
+
+@dataclass(frozen=True, slots=True)
+class AddressGlob:
+    """An address with optional wildcards; None = any.
+
+    Attributes:
+        domain: lower-case hex, at least four digits.
+        bus, slot: two digits.
+        function: one digit.
+    """
+
+    domain: str | None = None
+    bus: str | None = None
+    slot: str | None = None
+    function: str | None = None
+
+    def __str__(self) -> str:
+        """Return the address with its wildcards, ``*`` for any."""
+        parts = [part or "*" for part in (self.domain, self.bus, self.slot, self.function)]
+        return "*" if parts == ["*"] * 4 else "{}:{}:{}.{}".format(*parts)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is the full address of one function."""
+        return None not in (self.domain, self.bus, self.slot, self.function)
+
+    def matches(self, address: str) -> bool:
+        """Return whether a full address matches."""
+        wanted = (self.domain, self.bus, self.slot, self.function)
+        return all(
+            part is None or part == found
+            for part, found in zip(wanted, split_address(address), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPatterns:
+    """A regular expression for each part, matched only at its start, as in Nova.
+
+    So ``1000`` also matches VMD's domain 10000, and ``1000$`` does not.
+    """
+
+    domain: re.Pattern[str]
+    bus: re.Pattern[str]
+    slot: re.Pattern[str]
+    function: re.Pattern[str]
+
+    def __str__(self) -> str:
+        """Return the patterns of the four parts."""
+        parts = (self.domain, self.bus, self.slot, self.function)
+        return "{}:{}:{}.{}".format(*(part.pattern for part in parts))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether its parts are the full address of one function, without any pattern."""
+        parts = (self.domain, self.bus, self.slot, self.function)
+        return (
+            _ADDRESS.fullmatch("{}:{}:{}.{}".format(*(part.pattern for part in parts))) is not None
+        )
+
+    def matches(self, address: str) -> bool:
+        """Return whether every part of a full address matches."""
+        patterns = (self.domain, self.bus, self.slot, self.function)
+        return all(
+            pattern.match(part)
+            for pattern, part in zip(patterns, split_address(address), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """One entry of ``[pci] device_spec``.
+
+    Attributes:
+        vendor_id, product_id: four lower-case hex digits, None = any.
+        address: of the devices; the full address of a PF also matches its virtual functions.
+        devname: network interface of the device, instead of an address.
+        tags: all other keys; booleans are ``true`` and ``false``.
+    """
+
+    vendor_id: str | None = None
+    product_id: str | None = None
+    address: AddressGlob | AddressPatterns = AddressGlob()
+    devname: str | None = None
+    tags: Tags = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return what the spec has, as operators write it."""
+        named = {"vendor_id": self.vendor_id, "product_id": self.product_id}
+        named |= {"address": str(self.address), "devname": self.devname, **self.tags}
+        found = (f'"{key}": "{value}"' for key, value in named.items() if value not in (None, "*"))
+        return "{" + ", ".join(found) + "}"
+
+    def matches(self, device: PciDevice, netdevs: Mapping[str, str]) -> bool:
+        """Return whether the spec matches a device.
+
+        Args:
+            netdevs: name of a network interface -> address of its function; a
+                missing interface matches nothing.
+        """
+        return (
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
+            and self._is_at(device, netdevs)
+        )
+
+    def _is_at(self, device: PciDevice, netdevs: Mapping[str, str]) -> bool:
+        if self.devname is not None:
+            address = netdevs.get(self.devname)
+            return address is not None and address in (device.address, device.parent_addr)
+        if self.address.matches(device.address):
+            return True
+        return (
+            self.address.is_single
+            and device.parent_addr is not None
+            and self.address.matches(device.parent_addr)
+        )
+
+
+def find_spec(
+    device: PciDevice, specs: Sequence[DeviceSpec], netdevs: Mapping[str, str]
+) -> DeviceSpec | None:
+    """Return the first spec that matches a device, None when none does."""
+    return next((spec for spec in specs if spec.matches(device, netdevs)), None)
+
+
+def find_tags(
+    device: PciDevice, specs: Sequence[DeviceSpec], netdevs: Mapping[str, str]
+) -> Tags | None:
+    """Return the tags of the first spec that matches a device, None when none does.
+
+    A PF cannot be managed remotely: a PF whose first matching spec has
+    ``remote_managed`` is not managed at all.
+    """
+    spec = find_spec(device, specs, netdevs)
+    if spec is None:
+        return None
+    is_remote = spec.tags.get(REMOTE_MANAGED_TAG) == "true"
+    return None if is_remote and device.dev_type is PciDeviceType.PF else spec.tags
+
+
+_CUSTOM = "CUSTOM_"
+_STANDARD_CLASSES = frozenset(
+    {
+        "FPGA", "IPV4_ADDRESS", "MEM_ENCRYPTION_CONTEXT", "PCI_DEVICE", "PGPU", "SRIOV_NET_VF",
+        "VGPU", "VGPU_DISPLAY_HEAD",
+    }
+)  # fmt: skip
+_STANDARD_TRAITS = ("COMPUTE_", "HW_", "MISC_", "OWNER_", "STORAGE_")
+_FORBIDDEN = re.compile(r"[^0-9A-Z]+")
+
+
+def normalize_resource_class(name: str) -> str:
+    """Return a class in capitals; one that is not standard begins with CUSTOM_.
+
+    >>> normalize_resource_class("fast-nic"), normalize_resource_class("pgpu")
+    ('CUSTOM_FAST_NIC', 'PGPU')
+    """
+    upper = name.strip().upper()
+    return upper if upper in _STANDARD_CLASSES else _custom(upper)
+
+
+def normalize_traits(text: str) -> tuple[str, ...]:
+    """Return the traits of a list with commas, sorted, named as placement names them.
+
+    >>> normalize_traits("gold, HW_GPU_API_VULKAN")
+    ('CUSTOM_GOLD', 'HW_GPU_API_VULKAN')
+    """
+    names = {name.strip().upper() for name in text.split(",")} - {""}
+    return tuple(
+        sorted(name if name.startswith(_STANDARD_TRAITS) else _custom(name) for name in names)
+    )
+
+
+def resource_class_of(device: TrackedDevice) -> str:
+    """Return the class of a managed device: its tag's, else one made of its ids."""
+    name = (device.tags or {}).get("resource_class")
+    return normalize_resource_class(name or f"{_CUSTOM}PCI_{device.vendor_id}_{device.product_id}")
+
+
+def list_traits_of(device: TrackedDevice) -> tuple[str, ...]:
+    """Return the traits of a managed device by its tags, sorted."""
+    tags = device.tags or {}
+    found = {"COMPUTE_MANAGED_PCI_DEVICE", *normalize_traits(tags.get("traits") or "")}
+    if tags.get("live_migratable") == "true":
+        found.add("HW_PCI_LIVE_MIGRATABLE")
+    if is_one_time(device):
+        found.add("HW_PCI_ONE_TIME_USE")
+    return tuple(sorted(found))
+
+
+def has_physical_network(device: TrackedDevice) -> bool:
+    """Return whether a managed device is for networks, by its tags, and so not in placement."""
+    return bool((device.tags or {}).get("physical_network"))
+
+
+def is_one_time(device: TrackedDevice) -> bool:
+    """Return whether a managed device is to be used once only, by its tags."""
+    return (device.tags or {}).get("one_time_use") == "true"
+
+
+def has_traits(device: TrackedDevice, traits: Iterable[str]) -> bool:
+    """Return whether a managed device has all of these traits, by its tags."""
+    return set(list_traits_of(device)).issuperset(traits)
+
+
+def _custom(upper: str) -> str:
+    return _CUSTOM + _FORBIDDEN.sub("_", upper.removeprefix(_CUSTOM))
+
+
+class PciNumaPolicy(enum.StrEnum):
+    """The allowed location of a device relative to the guest's host cells.
+
+    A guest without cells gets devices from anywhere.
+    """
+
+    REQUIRED = "required"
+    """On one of these cells."""
+
+    LEGACY = "legacy"
+    """On one of these cells, or on an unknown cell."""
+
+    PREFERRED = "preferred"
+    """Anywhere, preferably on these cells."""
+
+    SOCKET = "socket"
+    """On any cell of the same sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class AliasSpec:
+    """One kind of device that an alias matches.
+
+    Attributes:
+        vendor_id, product_id: four lower-case hex digits, None = any.
+        live_migratable: required value of the device's tag; None = any.
+        resource_class: normalized class of the device, None = any.
+        traits: normalized traits that the device must have.
+    """
+
+    vendor_id: str | None
+    product_id: str | None
+    live_migratable: bool | None = None
+    resource_class: str | None = None
+    traits: tuple[str, ...] = ()
+
+    def matches(self, device: TrackedDevice) -> bool:
+        """Return whether a device is of this kind."""
+        is_live_migratable = (device.tags or {}).get("live_migratable") == "true"
+        return (
+            self.vendor_id in (None, device.vendor_id)
+            and self.product_id in (None, device.product_id)
+            and self.live_migratable in (None, is_live_migratable)
+            and self.resource_class in (None, resource_class_of(device))
+            and has_traits(device, self.traits)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """The entries of ``[pci] alias`` with one name.
+
+    Attributes:
+        device_type: None = any type except PFs, which must be requested explicitly.
+        numa_policy: for requests without a policy.
+        specs: alternatives, at least one.
+    """
+
+    name: str
+    specs: tuple[AliasSpec, ...]
+    device_type: PciDeviceType | None = None
+    numa_policy: PciNumaPolicy = PciNumaPolicy.LEGACY
+
+    def matches(self, device: TrackedDevice) -> bool:
+        """Return whether the alias matches a managed device, independent of its status."""
+        if self.device_type is None:
+            is_type = device.dev_type is not PciDeviceType.PF
+        else:
+            is_type = device.dev_type is self.device_type
+        return (
+            is_type
+            and device.tags is not None
+            and device.tags.get(REMOTE_MANAGED_TAG) != "true"
+            and any(spec.matches(device) for spec in self.specs)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PciRequest:
+    """A request for devices of one alias; `numa_policy` None = that of the alias."""
+
+    alias: str
+    count: int = 1
+    numa_policy: PciNumaPolicy | None = None

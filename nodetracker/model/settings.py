@@ -9,9 +9,8 @@ from typing import Final
 
 from nodetracker.model.candidate import CandidateOrder
 from nodetracker.model.cpuset import CpuSet
-from nodetracker.model.pci_request import Alias
-from nodetracker.model.pci_spec import DeviceSpec
-from nodetracker.model.provider_config import ProviderConfig
+from nodetracker.model.pci import Alias, DeviceSpec
+from nodetracker.model.provider import ProviderConfig
 
 DEFAULT_AUDIT_INTERVAL = 60
 """Seconds between audits unless configured."""

@@ -3,7 +3,7 @@
 import math
 from decimal import Decimal
 
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 KIB_PER_MIB = 1024
 MIB_PER_GIB = 1024

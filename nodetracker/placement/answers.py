@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodetracker.model.errors import PlacementUnavailableError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 MICROVERSION = "1.38"
 """Of all requests: the first one with types of consumers."""

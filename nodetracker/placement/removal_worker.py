@@ -6,7 +6,7 @@ from nodetracker.accounting.placement.removal import explain_removals
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import NodetrackerError
-from nodetracker.model.removal import RemovalQuery
+from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.placement.remover import ProviderRemover
 from nodetracker.ports import HostStore

@@ -14,7 +14,7 @@ from nodetracker.model.errors import (
     PlacementTimeoutError,
     PlacementUnavailableError,
 )
-from nodetracker.model.removal import ProviderRemoval, RemovalQuery
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.tree_reader import read_tree
 from nodetracker.ports import RemovalStore

@@ -25,10 +25,10 @@ from nodetracker.model.errors import (
     PlacementUnavailableError,
     StoreError,
 )
+from nodetracker.model.health import PlacementStatus
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.rendering import count_noun
 from nodetracker.model.settings import PlacementSettings
-from nodetracker.model.status import PlacementStatus
+from nodetracker.model.text import count_noun
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.exchange import exchange_moves

@@ -5,10 +5,9 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from nodetracker.model.audit import AuditOutcome, AuditReport
-from nodetracker.model.claim import Claim
-from nodetracker.model.migration import Migration
+from nodetracker.model.change import Notification
+from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.notification import Notification
 from nodetracker.model.service import ServiceRecord
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from nodetracker.model.event import NodeEvent
+from nodetracker.model.audit import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing
 
 

@@ -3,22 +3,20 @@
 from typing import Protocol
 
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import Claim
-from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
+from nodetracker.model.claim import Claim, Migration
+from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums, OverviewRows
 from nodetracker.model.listing import (
     ClaimQuery,
     DeviceQuery,
     HistoryQuery,
     MigrationQuery,
+    Page,
     ServiceQuery,
     UsageSum,
     WarningQuery,
     WorkloadQuery,
     WorkloadRow,
 )
-from nodetracker.model.migration import Migration
-from nodetracker.model.overview import OverviewRows
-from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord

@@ -3,8 +3,7 @@
 from typing import Protocol
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
-from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, Migration, MigrationStatus
 from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.ports.methods import repeatable
 

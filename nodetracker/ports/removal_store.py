@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from nodetracker.model.removal import ProviderRemoval, RemovalQuery
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.ports.methods import repeatable
 
 

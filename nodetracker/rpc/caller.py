@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.model.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import HangGuard
 from nodetracker.rpc.answers import decode_error

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from nodetracker.accounting.reports.notification_merge import merge_waiting
-from nodetracker.model.notification import VERSION, Notification
+from nodetracker.model.change import VERSION, Notification
 from nodetracker.process.workers import start_thread
 
 LOG = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from nodetracker.model.errors import RequestError, RpcVersionError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 Reader = Callable[[Any, str], Any]
 """Converts plain JSON to a value; the second argument is the path for errors."""

@@ -11,14 +11,13 @@ from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.accounting.ledger.grants import find_existing_grant, require_amounts
 from nodetracker.accounting.ledger.moves import complete_move, move_of
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
-from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.claim import SAME_NODE_REQUIRED, Claim, ClaimRequest, Migration
 from nodetracker.model.errors import (
     ClaimRefusedError,
     MoveSourceError,
     NodeBusyError,
     NotFoundError,
 )
-from nodetracker.model.migration import SAME_NODE_REQUIRED, Migration
 from nodetracker.model.settings import SchedulerSettings
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
 from nodetracker.scheduler.host_manager import HostManager

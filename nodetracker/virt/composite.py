@@ -13,8 +13,8 @@ from math import inf
 from typing import Generic, TypeVar
 
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
+from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability

@@ -18,14 +18,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_system_info
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
-from nodetracker.model.host import (
-    CpuInfo,
-    Gpu,
-    HostProblem,
-    MemoryInfo,
-    StorageInfo,
-    SystemInfo,
-)
+from nodetracker.model.host import CpuInfo, Gpu, HostProblem, MemoryInfo, StorageInfo, SystemInfo
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner

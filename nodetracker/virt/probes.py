@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
-from nodetracker.model.fact import Fact, failed, fresh
-from nodetracker.model.probe import ProbeOutcome, ProbeStatistics
+from nodetracker.model.fact import Fact, ProbeOutcome, ProbeStatistics, failed, fresh
 from nodetracker.process.workers import HangGuard, Task
 
 LOG = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from nodetracker.host.roots import Roots
-from nodetracker.model.event import NodeEvent
+from nodetracker.model.audit import NodeEvent
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.driver import DockerDriver
 from nodetracker.virt.plugin import DriverEnvironment

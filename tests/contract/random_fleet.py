@@ -13,9 +13,8 @@ from nodetracker.model.errors import ClaimRefusedError, RequestError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa_placement import CellPlacement
-from nodetracker.model.pci import PciDeviceType, PciStatus
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.numa import CellPlacement
+from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
 from tests.builders import take_service

@@ -15,14 +15,12 @@ from typing import Any
 from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.change import ItemDiff, NodeChange
-from nodetracker.model.claim import ClaimRequest, ClaimState
+from nodetracker.model.claim import ClaimRequest, ClaimState, MigrationStatus
 from nodetracker.model.guest import Guest, GuestPins
-from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa_placement import CellPlacement
-from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
-from nodetracker.model.pci_request import Alias, AliasSpec
-from nodetracker.model.removal import RemovalQuery
+from nodetracker.model.numa import CellPlacement
+from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus, TrackedDevice
+from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,

@@ -12,7 +12,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.store import SqlStore
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.bench.api import LISTS, make_counter

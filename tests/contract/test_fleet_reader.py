@@ -11,9 +11,8 @@ from nodetracker.fleet.pages import read_pages
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, FleetSums, LivenessFilter
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.listing import ServiceQuery, UsageSum
+from nodetracker.model.listing import Page, ServiceQuery, UsageSum
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
-from nodetracker.model.page import Page
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
 from tests.builders import take_service

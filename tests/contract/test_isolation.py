@@ -17,8 +17,8 @@ from unittest.mock import ANY
 import pytest
 
 from nodetracker.model.change import ItemDiff
-from nodetracker.model.migration import MigrationStatus
-from nodetracker.model.removal import RemovalQuery
+from nodetracker.model.claim import MigrationStatus
+from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,

@@ -10,7 +10,7 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.fleet.pages import read_pages
 from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatus
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import (
@@ -22,8 +22,7 @@ from nodetracker.model.listing import (
     WorkloadQuery,
     WorkloadRow,
 )
-from nodetracker.model.migration import Migration, MigrationStatus
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellPlacement, NumaPlacement
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store

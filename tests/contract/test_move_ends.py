@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import NodeChange
-from nodetracker.model.claim import ClaimState, ReleaseReason
-from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, ReleaseReason
 from nodetracker.model.node import NodeRecord
 from nodetracker.ports import AgentKey, Store
 from tests.contract.stores import SQL_BACKENDS

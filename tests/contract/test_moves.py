@@ -15,7 +15,14 @@ from nodetracker.accounting.usage import Charge
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, SplitBrain
+from nodetracker.model.claim import (
+    Claim,
+    ClaimKind,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    SplitBrain,
+)
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -25,10 +32,8 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.guest import Guest, PowerState
-from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.pci import PciDeviceType
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import AdmissionPolicy, Store
 from tests.contract.stores import SQL_BACKENDS, StoreMaker

@@ -13,9 +13,9 @@ from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
+from nodetracker.model.fleet import OVERVIEW_COLUMNS, OverviewRows, WarningCount
 from nodetracker.model.guest import GuestPins, WorkloadKind
-from nodetracker.model.numa_placement import CellPlacement
-from nodetracker.model.overview import OVERVIEW_COLUMNS, OverviewRows, WarningCount
+from nodetracker.model.numa import CellPlacement
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.model.removal import ProviderRemoval, RemovalQuery
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import AgentKey, Store
 from tests.contract.test_ledger import ask, claim

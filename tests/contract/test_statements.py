@@ -18,7 +18,7 @@ from nodetracker.model.listing import (
     WorkloadQuery,
 )
 from nodetracker.model.node import NODE_COLUMNS
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy

@@ -13,8 +13,8 @@ import pytest
 
 from nodetracker.accounting.audit.view import account
 from nodetracker.host.roots import Roots
+from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import ConfigError, DriverUnavailableError, HostDataError
-from nodetracker.model.event import EventKind
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.virt.docker.client import EngineClient

@@ -26,7 +26,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.bench.hypervisor import define_domains, measure_hypervisor
 from tests.builders import read_history

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodetracker.model.errors import ClaimRefusedError
-from nodetracker.model.pci import PciDeviceType
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from tests.functional.read_back import Card, ReadBack
 from tests.hosts.test_captures import HERE, unpack
 from tests.programs import Programs

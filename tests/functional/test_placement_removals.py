@@ -12,7 +12,7 @@ from nodetracker.conf.placement import GROUP, OPTIONS
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.node import NodeValues
-from nodetracker.model.removal import RemovalQuery
+from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.removal_worker import HostRemovals, UnservedRemovals

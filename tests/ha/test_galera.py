@@ -15,11 +15,10 @@ from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.claim import Claim, ClaimState, Migration
 from nodetracker.model.errors import NodetrackerError, NotFoundError, StoreUnavailableError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import ClaimQuery, MigrationQuery
-from nodetracker.model.migration import Migration
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
 from tests.contract.test_ledger import make_node

@@ -7,8 +7,8 @@ import pytest
 
 from nodetracker.db.memory import MemoryStore
 from nodetracker.ledger_announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
+from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, RpcUnavailableError
-from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from tests.builders import make_incarnation, take_service
 from tests.programs import wait_until

@@ -5,8 +5,8 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
-from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.notifying_store import AuditNotifier, notifying_store

@@ -9,8 +9,8 @@ from typing import Any
 
 from nodetracker.accounting.audit.topology import cpu_topology
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
-from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.host import (
+    ContainerEngine,
     CpuInfo,
     Gpu,
     HypervisorInfo,

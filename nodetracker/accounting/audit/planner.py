@@ -16,7 +16,7 @@ from nodetracker.model.node import (
     NodeView,
 )
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.rendering import to_plain
+from nodetracker.model.text import to_plain
 
 MEASURE_INTERVAL_SECONDS = 300
 """Minimum interval between writes of only volatile columns."""

@@ -6,7 +6,7 @@ from typing import Any
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.provider_config import ProviderConfig
+from nodetracker.model.provider import ProviderConfig
 from nodetracker.model.warning import (
     WARNING_ITEM_LENGTH,
     WHOLE_HOST,

@@ -20,7 +20,7 @@ from nodetracker.accounting.usage import Charge
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
 
 

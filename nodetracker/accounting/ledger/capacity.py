@@ -11,8 +11,8 @@ from typing import Any
 from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.node import NodeValues
-from nodetracker.model.overview import AmountColumns
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 FACTS: Mapping[str, str] = {

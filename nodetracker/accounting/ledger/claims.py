@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 from nodetracker.accounting.ledger.locked import LockedClaim
 from nodetracker.accounting.ledger.node_claims import confirm_devices, diff_node, remove_claim
 from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
-from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimState, MigrationStatus, ReleaseReason
 from nodetracker.model.errors import RefusedError
-from nodetracker.model.migration import MigrationStatus
 
 
 def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:

@@ -15,7 +15,7 @@ from nodetracker.accounting.usage import charge_of_ledger, usage_columns
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount
 
 MOST_EVALUATED = 1000

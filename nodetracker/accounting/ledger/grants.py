@@ -27,7 +27,7 @@ from nodetracker.model.errors import (
     RefusedError,
     RequestError,
 )
-from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.settings import AdmissionPolicy
 
 

@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.usage import Charge, charge_of_claims, charge_of_workload
-from nodetracker.model.claim import Claim, Workload
+from nodetracker.model.claim import Claim, Migration, Workload
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
-from nodetracker.model.migration import Migration
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability
 

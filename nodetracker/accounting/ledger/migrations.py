@@ -9,17 +9,19 @@ from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
 from nodetracker.accounting.ledger.moves import complete_move, list_contradictions, move_of
 from nodetracker.accounting.ledger.node_claims import confirm_devices, diff_node, remove_claim
 from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
-from nodetracker.model.claim import Claim, ClaimRequest, ReleaseReason
-from nodetracker.model.errors import MoveSourceError, RefusedError
-from nodetracker.model.migration import (
+from nodetracker.model.claim import (
     SAME_NODE_ALLOWED,
     SAME_NODE_REQUIRED,
+    Claim,
+    ClaimRequest,
     Migration,
     MigrationStatus,
     MoveRequest,
+    ReleaseReason,
     can_transition,
     confirmed_status,
 )
+from nodetracker.model.errors import MoveSourceError, RefusedError
 from nodetracker.model.settings import AdmissionPolicy
 
 

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nodetracker.model.claim import Claim, ClaimRequest, Workload
-from nodetracker.model.errors import RefusedError, RequestError
-from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.migration import (
+from nodetracker.model.claim import (
+    Claim,
+    ClaimRequest,
     Migration,
     MigrationStatus,
     Move,
     MoveRequest,
+    Workload,
 )
-from nodetracker.model.rendering import render_value
+from nodetracker.model.errors import RefusedError, RequestError
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, whole_units
 from nodetracker.model.warning import HostWarning, WarningKind
 

@@ -19,7 +19,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
-from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
 
 T = TypeVar("T")

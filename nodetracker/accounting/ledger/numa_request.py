@@ -6,7 +6,7 @@ from typing import Any
 from nodetracker.accounting.requests.numa import MAX_PAGE_KB
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError
-from nodetracker.model.numa_request import (
+from nodetracker.model.numa import (
     CpuPolicy,
     CpuThreadPolicy,
     GuestCell,
@@ -14,7 +14,7 @@ from nodetracker.model.numa_request import (
     NumaRequest,
     PageSize,
 )
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, parse_page_size_kb, render_amount
 
 _CELL_KEYS = ("vcpus", "pcpus", "memory_mb")

@@ -19,7 +19,7 @@ from nodetracker.accounting.numa.usage import find_conflicts
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.fact import Fact
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind
-from nodetracker.model.numa_host import HostCell
+from nodetracker.model.numa import HostCell
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
 

@@ -10,13 +10,21 @@ from typing import Any, cast
 from nodetracker.accounting.ledger.numa_request import parse_numa_limits, parse_numa_request
 from nodetracker.accounting.requests.claim import CLAIM_REQUEST
 from nodetracker.accounting.requests.validator import check
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest, Workload
+from nodetracker.model.claim import (
+    DISK,
+    MEMORY,
+    PCPU,
+    VCPU,
+    Amounts,
+    ClaimRequest,
+    MigrationType,
+    MoveRequest,
+    Workload,
+)
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.identifier import parse_uuid
-from nodetracker.model.migration import MigrationType, MoveRequest
-from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
-from nodetracker.model.rendering import render_value
+from nodetracker.model.pci import PciNumaPolicy, PciRequest
+from nodetracker.model.text import parse_uuid, render_value
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 _MAX_DECIMALS = 3

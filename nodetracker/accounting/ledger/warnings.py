@@ -6,9 +6,8 @@ from datetime import datetime
 
 from nodetracker.accounting.ledger.moves import list_moving
 from nodetracker.accounting.ledger.overcommit import find_capacity_warnings
-from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.guest import Guest, GuestListing
-from nodetracker.model.migration import Move
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.units import MILLI, whole_units

@@ -19,9 +19,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, Migration, MigrationStatus
 from nodetracker.model.guest import Guest
-from nodetracker.model.migration import Migration, MigrationStatus
 from nodetracker.model.pci import TrackedDevice
 
 T = TypeVar("T")

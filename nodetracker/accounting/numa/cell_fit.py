@@ -4,14 +4,15 @@ import math
 from dataclasses import dataclass
 
 from nodetracker.accounting.numa.pinning import count_pinnable, usable_cores
-from nodetracker.model.numa import PagePool
-from nodetracker.model.numa_host import CellUsage, HostCell
-from nodetracker.model.numa_request import (
+from nodetracker.model.numa import (
+    CellUsage,
     CpuPolicy,
     CpuThreadPolicy,
     GuestCell,
+    HostCell,
     NumaLimits,
     NumaRequest,
+    PagePool,
     PageSize,
 )
 from nodetracker.model.units import KIB_PER_MIB, render_amount

@@ -9,9 +9,15 @@ from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell
 from nodetracker.accounting.numa.pinning import pick_cpus, usable_cores
 from nodetracker.accounting.numa.usage import NO_USAGE
 from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.numa_host import CellUsage, HostCell
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
-from nodetracker.model.numa_request import GuestCell, NumaLimits, NumaRequest
+from nodetracker.model.numa import (
+    CellPlacement,
+    CellUsage,
+    GuestCell,
+    HostCell,
+    NumaLimits,
+    NumaPlacement,
+    NumaRequest,
+)
 from nodetracker.model.units import KIB_PER_MIB
 
 CANNOT_FIT = "Requested instance NUMA topology cannot fit the given host NUMA topology"

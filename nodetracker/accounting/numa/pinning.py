@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodetracker.model.cpuset import CpuSet
-from nodetracker.model.numa_host import HostCell
-from nodetracker.model.numa_request import CpuThreadPolicy
+from nodetracker.model.numa import CpuThreadPolicy, HostCell
 
 Core = tuple[int, ...]
 

@@ -8,9 +8,7 @@ from typing import Any
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.guest import Guest, GuestPins
-from nodetracker.model.numa import PagePool
-from nodetracker.model.numa_host import CellUsage, HostCell
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellPlacement, CellUsage, HostCell, NumaPlacement, PagePool
 from nodetracker.model.settings import Policy
 
 NO_USAGE = CellUsage()

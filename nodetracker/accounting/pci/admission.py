@@ -16,8 +16,7 @@ from nodetracker.accounting.pci.pools import PciPool, count_pools, pool_of
 from nodetracker.accounting.pci.state import Devices
 from nodetracker.accounting.pci.verdict import PciVerdict, PoolFinding, RequestFinding
 from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.pci import PciStatus, TrackedDevice
-from nodetracker.model.pci_request import Alias, PciNumaPolicy, PciRequest
+from nodetracker.model.pci import Alias, PciNumaPolicy, PciRequest, PciStatus, TrackedDevice
 
 
 @dataclass(frozen=True, slots=True)

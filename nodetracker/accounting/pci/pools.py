@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.model.pci import PciDeviceType, TrackedDevice
-from nodetracker.model.pci_spec import REMOTE_MANAGED_TAG
+from nodetracker.model.pci import REMOTE_MANAGED_TAG, PciDeviceType, TrackedDevice
 
 _TAGS_OF_PLACEMENT = frozenset({"resource_class", "traits"})
 

@@ -7,9 +7,16 @@ a physical network are not reported, so they contradict nothing.
 from collections.abc import Iterable, Sequence
 
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.pci import PciDeviceType, TrackedDevice, track_device
-from nodetracker.model.pci_class import has_physical_network, list_traits_of, resource_class_of
-from nodetracker.model.pci_spec import DeviceSpec, find_spec
+from nodetracker.model.pci import (
+    DeviceSpec,
+    PciDeviceType,
+    TrackedDevice,
+    find_spec,
+    has_physical_network,
+    list_traits_of,
+    resource_class_of,
+    track_device,
+)
 
 _OPTION = "[pci] device_spec"
 

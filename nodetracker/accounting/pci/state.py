@@ -17,8 +17,14 @@ from dataclasses import replace
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import Guest
-from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice, track_device
-from nodetracker.model.pci_spec import DeviceSpec, find_tags
+from nodetracker.model.pci import (
+    DeviceSpec,
+    PciDevice,
+    PciStatus,
+    TrackedDevice,
+    find_tags,
+    track_device,
+)
 
 _ASSIGNED = frozenset({PciStatus.CLAIMED, PciStatus.ALLOCATED, PciStatus.REMOVED})
 

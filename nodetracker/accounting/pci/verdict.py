@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodetracker.accounting.pci.pools import PciPool
-from nodetracker.model.pci import PciStatus
-from nodetracker.model.pci_request import PciRequest
+from nodetracker.model.pci import PciRequest, PciStatus
 
 
 @dataclass(frozen=True, slots=True)

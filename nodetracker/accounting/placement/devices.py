@@ -9,8 +9,8 @@ from nodetracker.accounting.placement.placed import PlacedProvider
 from nodetracker.accounting.placement.tree import LedgerClass, Provider
 from nodetracker.model.claim import Claim
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.pci_class import (
+from nodetracker.model.pci import (
+    TrackedDevice,
     has_physical_network,
     is_one_time,
     list_traits_of,

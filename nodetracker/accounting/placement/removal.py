@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedTree
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import NOVA_TRAIT
-from nodetracker.model.removal import ProviderRemoval
+from nodetracker.model.provider import ProviderRemoval
 from nodetracker.model.warning import WARNING_ITEM_LENGTH, HostWarning, WarningKind
 
 _MOST_NAMED = 3

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
 from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 
 _NODE_KINDS = frozenset(

@@ -5,7 +5,7 @@ from typing import Any
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
 from nodetracker.model.candidate import CandidateNode
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 _WEIGHT_DECIMALS = 6

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nodetracker.accounting.reports.values import render_gib, render_mib, render_plain
 from nodetracker.model.change import ChangeKind, HistoryEntry
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import MILLI
 
 _KEYS = ("id", "size_kb", "uuid", "address", "name")  # by which items of lists are matched

@@ -7,8 +7,8 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.model.claim import Claim
-from nodetracker.model.numa_placement import encode_placement
-from nodetracker.model.rendering import render_time
+from nodetracker.model.numa import encode_placement
+from nodetracker.model.text import render_time
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 

@@ -7,7 +7,7 @@ from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.services import render_disabling
 from nodetracker.accounting.reports.summary import status_of
 from nodetracker.accounting.reports.warnings import render_warning
-from nodetracker.model.rendering import render_time, to_plain
+from nodetracker.model.text import render_time, to_plain
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 

@@ -15,9 +15,9 @@ from nodetracker.accounting.reports.node_hardware import (
 from nodetracker.accounting.reports.values import render_mib
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa_placement import NumaPlacement
+from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB
 
 _USES = {

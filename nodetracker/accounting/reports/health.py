@@ -3,9 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from nodetracker.model.health import Health, HealthCheck, HealthState
-from nodetracker.model.rendering import count_noun
-from nodetracker.model.status import AgentStatus, ApiStatus, PlacementStatus
+from nodetracker.model.health import (
+    AgentStatus,
+    ApiStatus,
+    Health,
+    HealthCheck,
+    HealthState,
+    PlacementStatus,
+)
+from nodetracker.model.text import count_noun
 
 MISSED_INTERVALS = 3
 """Audits that may be missed before the rows count as outdated."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from nodetracker.accounting.reports.changes import collect_names, describe_entry
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.rendering import render_time
+from nodetracker.model.text import render_time
 
 
 def render_history_entry(entry: HistoryEntry) -> dict[str, Any]:

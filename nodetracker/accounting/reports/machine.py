@@ -5,7 +5,7 @@ from typing import Any
 
 from nodetracker.accounting.reports.values import render_mib, render_speed
 from nodetracker.model.node import NodeValues
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB
 
 _MOST_DISKS = 6

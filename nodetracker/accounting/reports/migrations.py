@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nodetracker.model.migration import Migration
-from nodetracker.model.rendering import render_time
+from nodetracker.model.claim import Migration
+from nodetracker.model.text import render_time
 
 
 def render_migration(migration: Migration) -> dict[str, Any]:

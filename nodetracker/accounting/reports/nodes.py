@@ -6,8 +6,8 @@ from typing import Any
 from nodetracker.accounting.reports.services import render_disabling
 from nodetracker.accounting.reports.summary import count_running_vms, state_of, status_of
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
-from nodetracker.model.rendering import render_time, to_plain
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.text import render_time, to_plain
 
 
 def render_node_state(

@@ -7,7 +7,7 @@ enough. An update contains only changes and is merged with its predecessor.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodetracker.model.notification import Notification
+from nodetracker.model.change import Notification
 
 _ITEM_KEYS = {"guests": "uuid", "devices": "address"}
 """Fields of an update for items of a node -> the key that identifies an item."""

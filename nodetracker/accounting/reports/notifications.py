@@ -5,13 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.reports.migrations import render_migration
-from nodetracker.model.change import ChangeKind, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
-from nodetracker.model.migration import Migration
+from nodetracker.model.change import ChangeKind, NodeChange, Notification
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, Migration
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
-from nodetracker.model.notification import Notification
-from nodetracker.model.rendering import to_plain
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.text import to_plain
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.model.warning import HostWarning
 

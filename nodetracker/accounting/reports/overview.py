@@ -12,8 +12,8 @@ from nodetracker.accounting.reports.host_down import find_hosts_down
 from nodetracker.accounting.reports.summary import audit_age_seconds, state_of, status_of
 from nodetracker.accounting.usage import Charge, sum_charges
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
+from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 from nodetracker.model.warning import WHOLE_HOST, WarningKind

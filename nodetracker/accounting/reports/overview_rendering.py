@@ -11,7 +11,7 @@ from nodetracker.accounting.reports.summary import STATES, STATUSES
 from nodetracker.accounting.reports.values import count_many
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.rendering import render_time
+from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
 
 AMOUNT_NAMES = ("total", "reserved", "claimed", "unclaimed", "free", "limit")

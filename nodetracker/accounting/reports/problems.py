@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from nodetracker.accounting.reports.freshness import Freshness
 from nodetracker.accounting.reports.overview import NodeLine, Overview, ServiceLine
 from nodetracker.model.errors import NotFoundError
-from nodetracker.model.overview import OverviewRows
+from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 

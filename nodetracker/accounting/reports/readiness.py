@@ -15,9 +15,9 @@ from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.numa import NumaTopology
-from nodetracker.model.rendering import name_some
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
 from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.text import name_some
 from nodetracker.model.units import MIB_PER_GIB, capacity_gib_from_mib
 
 _OLD_CLAIMS = timedelta(days=90)

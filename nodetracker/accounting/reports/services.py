@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.reports.summary import state_of, status_of
-from nodetracker.model.rendering import render_time
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.text import render_time
 
 COMPUTE_ZONE = "nova"
 """Nova's name for the zone of hosts without one."""

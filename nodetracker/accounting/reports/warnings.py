@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodetracker.model.rendering import render_time
+from nodetracker.model.text import render_time
 from nodetracker.model.warning import WarningRecord
 
 

@@ -8,8 +8,8 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa_placement import encode_placement
-from nodetracker.model.rendering import render_time
+from nodetracker.model.numa import encode_placement
+from nodetracker.model.text import render_time
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 

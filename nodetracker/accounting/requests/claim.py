@@ -15,7 +15,7 @@ from nodetracker.accounting.requests.migration import MIGRATION
 from nodetracker.accounting.requests.numa import NUMA, NUMA_LIMITS
 from nodetracker.model.claim import VCPU
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.pci_request import PciNumaPolicy
+from nodetracker.model.pci import PciNumaPolicy
 
 _MAX_PCI_REQUESTS = 32
 _MAX_PCI_COUNT = 256

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from nodetracker.model.errors import RequestError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 _MOST_DIGITS = 1000
 

@@ -9,7 +9,7 @@ from nodetracker.accounting.requests.fields import (
     one_of,
     record,
 )
-from nodetracker.model.numa_request import MAX_GUEST_CELLS, CpuPolicy, CpuThreadPolicy
+from nodetracker.model.numa import MAX_GUEST_CELLS, CpuPolicy, CpuThreadPolicy
 
 MAX_PAGE_KB = 2**31 - 1
 

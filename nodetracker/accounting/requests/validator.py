@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodetracker.accounting.requests.fields import Schema
 from nodetracker.model.errors import RequestError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError

@@ -19,7 +19,7 @@ from nodetracker.api.auth.user_file import read_user_file
 from nodetracker.api.auth.users import UserFile, parse_user_file
 from nodetracker.api.context import CLIENT_ADDRESS, Identity
 from nodetracker.model.errors import AuthenticationError
-from nodetracker.model.rendering import render_file_error
+from nodetracker.model.text import render_file_error
 
 LOG = logging.getLogger(__name__)
 

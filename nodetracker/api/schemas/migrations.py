@@ -3,7 +3,7 @@
 from nodetracker.accounting.requests.fields import UUID, list_of, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import ANY_TEXT, HIDEABLE, TIME, answer, answered_list
-from nodetracker.model.migration import OPEN, MigrationStatus, MigrationType
+from nodetracker.model.claim import OPEN, MigrationStatus, MigrationType
 
 LIST_QUERY = record(
     {

@@ -14,9 +14,8 @@ from nodetracker.cmd.screen.columns import Column
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.model.errors import ConfigError, NotFoundError, RefusedError, RpcError
-from nodetracker.model.identifier import parse_uuid
-from nodetracker.model.rendering import render_value
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.text import parse_uuid, render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
     from nodetracker.ports import (

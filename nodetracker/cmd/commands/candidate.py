@@ -15,7 +15,7 @@ from nodetracker.cmd.commands.base import (
 from nodetracker.cmd.screen.candidates import draw_candidates
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 from nodetracker.scheduler.refusals import refuse
 
 COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")

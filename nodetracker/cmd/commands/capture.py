@@ -11,7 +11,7 @@ from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
 from nodetracker.host.capture import capture_machine
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 
 
 class CaptureHost(StoreCommand, Command):

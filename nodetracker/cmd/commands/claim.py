@@ -24,7 +24,7 @@ from nodetracker.fleet.pages import read_items
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.rendering import render_file_error
+from nodetracker.model.text import render_file_error
 from nodetracker.process.daemon import EXIT_FAILED
 
 COLUMNS = (

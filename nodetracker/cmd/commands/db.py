@@ -14,8 +14,8 @@ from nodetracker.cmd.commands.base import ListCommand, StoreCommand
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
-from nodetracker.model.rendering import count_noun, name_some
 from nodetracker.model.service import SCHEMA_REVISION
+from nodetracker.model.text import count_noun, name_some
 
 if TYPE_CHECKING:
     from nodetracker.db.store import SqlStore

@@ -27,8 +27,8 @@ from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.compute.takeover import HeartbeatWatch, get_watch_seconds
 from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.model.errors import ConfigError, ConflictError, RefusedError
-from nodetracker.model.rendering import count_noun
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
+from nodetracker.model.text import count_noun
 from nodetracker.ports import POWER_ACTIONS
 
 

@@ -16,9 +16,9 @@ from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.fleet.pages import read_items
+from nodetracker.model.claim import OPEN, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
-from nodetracker.model.migration import OPEN, Migration, MigrationStatus
 
 COLUMNS = (
     "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",

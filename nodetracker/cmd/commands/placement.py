@@ -28,8 +28,8 @@ from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.fleet.node_resolution import find_node
 from nodetracker.model.errors import PlacementError, RefusedError
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.removal import RemovalQuery
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.provider import RemovalQuery
+from nodetracker.model.text import count_noun
 
 _AUDIT_COLUMNS = ("host", "nodename", "provider", "what", "expected", "found")
 _HEAL_COLUMNS = ("host", "nodename", "provider", "what", "result")

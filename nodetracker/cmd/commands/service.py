@@ -20,8 +20,8 @@ from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.model.errors import NotFoundError, RefusedError
-from nodetracker.model.rendering import count_noun, render_time
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.model.text import count_noun, render_time
 
 _COLUMNS = (
     "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",

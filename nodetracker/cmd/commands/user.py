@@ -25,7 +25,7 @@ from nodetracker.cmd.commands.base import (
     columns_of,
 )
 from nodetracker.model.errors import NotFoundError, RefusedError
-from nodetracker.model.rendering import render_file_error
+from nodetracker.model.text import render_file_error
 
 
 class UserCommand(StoreCommand):

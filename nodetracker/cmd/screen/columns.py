@@ -19,7 +19,7 @@ from nodetracker.cmd.screen.lines import Piece, Style
 from nodetracker.cmd.screen.states import draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 
 _NEARLY_FULL = 0.9
 

@@ -29,7 +29,7 @@ from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, safe_text, wrap_text
 from nodetracker.model.claim import DISK, MEMORY
-from nodetracker.model.rendering import to_plain
+from nodetracker.model.text import to_plain
 from nodetracker.model.units import MILLI
 
 MOST_WORKLOADS = 10

@@ -12,7 +12,7 @@ from nodetracker.cmd.screen.describe_state import draw_labeled
 from nodetracker.cmd.screen.lines import Line, Piece, Style, line_width, make_line
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB
 
 _WORDS = {CpuUse.HOST: "of the host"}

@@ -15,7 +15,7 @@ from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.states import style_of
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 
 MOST_LINES = 3
 """Lines that a complex value may take before it is summed up."""

@@ -8,7 +8,7 @@ from nodetracker.accounting.reports.values import age_of, render_age
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 
 Facts = Mapping[str, Mapping[str, Any]]
 """Name of a fact -> its entry in ``node show``."""

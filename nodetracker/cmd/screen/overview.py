@@ -26,7 +26,7 @@ from nodetracker.cmd.screen.node_lines import TITLES, FleetView, draw_nodes, dra
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 
 _LABEL = 8
 _BEYOND = 6

@@ -13,9 +13,8 @@ from nodetracker.accounting.pci.state import reassign_devices
 from nodetracker.db.audit.decisions import LockedRow
 from nodetracker.db.codec import merge_values
 from nodetracker.model.change import ItemDiff, NodeChange
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, Move
 from nodetracker.model.guest import Guest
-from nodetracker.model.migration import Move
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.ports import AgentKey

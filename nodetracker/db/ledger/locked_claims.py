@@ -20,8 +20,8 @@ from nodetracker.db.ledger.locked_nodes import (
     read_placements,
 )
 from nodetracker.db.schema import tables
+from nodetracker.model.claim import OPEN, RUNNING, MigrationStatus
 from nodetracker.model.errors import NotFoundError
-from nodetracker.model.migration import OPEN, RUNNING, MigrationStatus
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c

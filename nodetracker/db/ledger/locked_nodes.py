@@ -22,7 +22,7 @@ from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
-from nodetracker.model.numa_placement import NumaPlacement, decode_placement
+from nodetracker.model.numa import NumaPlacement, decode_placement
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 

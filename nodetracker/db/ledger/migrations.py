@@ -23,8 +23,7 @@ from nodetracker.db.ledger.locked_migrations import lock_migration, lock_move
 from nodetracker.db.ledger.writes import apply_write
 from nodetracker.db.migrations import list_migrations
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ClaimRequest
-from nodetracker.model.migration import OPEN, RUNNING, Migration, MigrationStatus
+from nodetracker.model.claim import OPEN, RUNNING, ClaimRequest, Migration, MigrationStatus
 from nodetracker.ports import AdmissionPolicy
 
 _migrations = tables.migrations.c

@@ -5,9 +5,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES, SplitBrain
+from nodetracker.model.claim import ACTIVE_STATES, OPEN, SplitBrain
 from nodetracker.model.guest import PowerState
-from nodetracker.model.migration import OPEN
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c

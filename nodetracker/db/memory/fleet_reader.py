@@ -10,9 +10,8 @@ from nodetracker.db.memory.paging import cut_page, has_part
 from nodetracker.db.memory.tables import MemoryRows, Tables
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery, FleetSums
-from nodetracker.model.listing import ServiceQuery, UsageSum
+from nodetracker.model.listing import Page, ServiceQuery, UsageSum
 from nodetracker.model.node import NodeRecord, NodeValues
-from nodetracker.model.page import Page
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 
 _ROW_COLUMNS = ("uuid", "host", "nodename", "created_at")  # of a node's row, not of its values

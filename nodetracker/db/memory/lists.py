@@ -7,18 +7,17 @@ from nodetracker.accounting.reports.workloads import list_workloads
 from nodetracker.db.memory.paging import cut_page, has_part
 from nodetracker.db.memory.tables import MemoryRows, place_migration, with_claims
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.listing import (
     ClaimQuery,
     DeviceQuery,
     HistoryQuery,
     MigrationQuery,
+    Page,
     WarningQuery,
     WorkloadQuery,
     WorkloadRow,
 )
-from nodetracker.model.migration import Migration
-from nodetracker.model.page import Page
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import WarningRecord
 

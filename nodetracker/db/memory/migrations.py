@@ -12,8 +12,7 @@ from nodetracker.db.memory.claims import MemoryClaims, find_existing_grant
 from nodetracker.db.memory.locked import lock_migration, lock_move
 from nodetracker.db.memory.tables import place_migration
 from nodetracker.db.memory.writes import apply_write
-from nodetracker.model.claim import ClaimRequest
-from nodetracker.model.migration import Migration, MigrationStatus
+from nodetracker.model.claim import ClaimRequest, Migration, MigrationStatus
 from nodetracker.ports import AdmissionPolicy
 
 

@@ -4,14 +4,14 @@ from collections import Counter
 
 from nodetracker.accounting.usage import charge_of_guest
 from nodetracker.db.memory.tables import MemoryRows
-from nodetracker.model.node import NodeRecord
-from nodetracker.model.overview import (
+from nodetracker.model.fleet import (
     OVERVIEW_COLUMNS,
     OverviewNode,
     OverviewRows,
     UnclaimedSum,
     WarningCount,
 )
+from nodetracker.model.node import NodeRecord
 
 
 class MemoryOverview(MemoryRows):

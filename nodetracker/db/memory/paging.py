@@ -6,7 +6,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any, TypeVar
 
 from nodetracker.model.errors import RequestError
-from nodetracker.model.page import Page, PageQuery
+from nodetracker.model.listing import Page, PageQuery
 
 T = TypeVar("T")
 

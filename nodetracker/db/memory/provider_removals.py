@@ -4,7 +4,7 @@ import dataclasses
 from datetime import datetime, timedelta
 
 from nodetracker.db.memory.tables import MemoryRows, Tables
-from nodetracker.model.removal import ProviderRemoval, RemovalQuery
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 
 

@@ -10,10 +10,9 @@ from datetime import datetime
 from nodetracker.db.checks import Holder
 from nodetracker.db.memory.copying import copy_row
 from nodetracker.model.change import ChangeKind, HistoryEntry
-from nodetracker.model.claim import Claim, ReleaseReason
-from nodetracker.model.migration import Migration, Move
+from nodetracker.model.claim import Claim, Migration, Move, ReleaseReason
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.removal import ProviderRemoval
+from nodetracker.model.provider import ProviderRemoval
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import REPORT_LIFETIME, WarningRecord
 from nodetracker.process.clock import utc_clock

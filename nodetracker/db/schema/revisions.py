@@ -23,7 +23,7 @@ from nodetracker.db.connection.sessions import LOCK_WAIT_SECONDS, WRITES
 from nodetracker.db.connection.url import describe, sqlite_path
 from nodetracker.db.schema import tables
 from nodetracker.model.errors import RefusedError, SchemaError
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun
 
 if TYPE_CHECKING:
     from alembic.migration import MigrationContext

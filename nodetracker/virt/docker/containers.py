@@ -8,7 +8,7 @@ from typing import Any
 
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.docker.devices import (
     ALL_GPUS,

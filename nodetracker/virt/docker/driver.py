@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from nodetracker.host.cache import CacheReader
 from nodetracker.host.filesystem import read_mount
-from nodetracker.model.engine import ContainerEngine
+from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.guest import GuestListing, PartialGuest
-from nodetracker.model.host import StorageInfo
+from nodetracker.model.host import ContainerEngine, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.model.event import EventKind
+from nodetracker.model.audit import EventKind
 
 _KINDS = {
     "create": EventKind.CHANGED,

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.host import HypervisorInfo
+from nodetracker.model.host import ContainerEngine, HypervisorInfo
 
 _NUMBERS = re.compile(r"[0-9]{1,6}")
 _PROJECT_QUOTA_DRIVERS = frozenset({"overlay2", "overlay", "vfs"})

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.host import Gpu
-from nodetracker.model.numa import NumaTopology
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement, NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.units import usage_units_from_milli
 from nodetracker.virt.docker.containers import Container

@@ -22,11 +22,10 @@ from nodetracker.model.host import (
     StorageInfo,
     SystemInfo,
 )
-from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import ADDRESS_PATTERN, PciDevice, PciDeviceType
-from nodetracker.model.rendering import count_noun
+from nodetracker.model.text import count_noun, parse_uuid
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 HANG = "hang"

@@ -11,13 +11,13 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nodetracker.model.audit import NodeEvent
 from nodetracker.model.errors import (
     ConfigError,
     DriverFeatureError,
     DriverUnavailableError,
     HostDataError,
 )
-from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
 from nodetracker.virt.fake.inventory import HANG, FakeInventory, parse_inventory

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import DriverUnavailableError
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.process.workers import Task, WorkerPool
 from nodetracker.virt.libvirt.bulk import BulkClients
 from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint

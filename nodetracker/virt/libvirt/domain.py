@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.identifier import parse_uuid
+from nodetracker.model.text import parse_uuid
 from nodetracker.virt.libvirt.memory import MemoryPart, parse_memory
 from nodetracker.virt.libvirt.xml import (
     parse_bytes,

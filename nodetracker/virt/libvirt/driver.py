@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from nodetracker.model.audit import NodeEvent
 from nodetracker.model.errors import ConfigError, DriverFeatureError, DriverUnavailableError
-from nodetracker.model.event import NodeEvent
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection

@@ -7,8 +7,8 @@ from typing import Any
 
 import libvirt
 
+from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.event import EventKind
 from nodetracker.virt.libvirt.serialized import SerializedConnection
 from nodetracker.virt.libvirt.types import EventHandlers
 

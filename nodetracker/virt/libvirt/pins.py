@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa import NumaTopology
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement, NumaTopology
 from nodetracker.model.units import usage_mib_from_bytes
 from nodetracker.virt.libvirt.domain import Domain
 from nodetracker.virt.libvirt.memory import MemoryPart

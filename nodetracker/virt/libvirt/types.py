@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.event import EventKind
+from nodetracker.model.audit import EventKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 MAX_NUMBER = 2**63 - 1
 """The largest number that databases store."""

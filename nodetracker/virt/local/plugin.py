@@ -5,8 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from nodetracker.host.cache import CacheReader
+from nodetracker.model.audit import NodeEvent
 from nodetracker.model.errors import DriverFeatureError
-from nodetracker.model.event import NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import HypervisorInfo

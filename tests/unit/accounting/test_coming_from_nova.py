@@ -9,10 +9,7 @@ from nodetracker.accounting.usage import count_columns
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState
-from nodetracker.model.numa import PagePool
-from nodetracker.model.numa_host import CellUsage, HostCell
-from nodetracker.model.numa_placement import NumaPlacement
-from nodetracker.model.numa_request import NumaLimits
+from nodetracker.model.numa import CellUsage, HostCell, NumaLimits, NumaPlacement, PagePool
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from tests.builders import make_guest
 

@@ -26,8 +26,8 @@ from nodetracker.db.memory import MemoryStore
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import RpcUnavailableError
+from nodetracker.model.health import ApiStatus
 from nodetracker.model.settings import AdmissionPolicy, ApiSettings
-from nodetracker.model.status import ApiStatus
 from nodetracker.ports import Store
 from nodetracker.scheduler.scheduler import Scheduler
 from tests.builders import make_incarnation, take_service

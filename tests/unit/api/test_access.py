@@ -25,7 +25,7 @@ from nodetracker.api.schemas.fields import ANY_TEXT
 from nodetracker.bootstrap.access import accepts_insecure_power_actions, build_access
 from nodetracker.conf import api as api_options
 from nodetracker.model.errors import ConfigError, RefusedError
-from nodetracker.model.status import ApiStatus
+from nodetracker.model.health import ApiStatus
 
 SECRET = "s3cret-of-a-user"
 HASH = hash_password(SECRET, rounds=4)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.scheduler.scheduler import Scheduler

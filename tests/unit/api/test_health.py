@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.reports.health import evaluate_api_health
-from nodetracker.model.status import ApiStatus
+from nodetracker.model.health import ApiStatus
 from tests.unit.api.conftest import Api
 
 FINE = ApiStatus(heartbeat_age_seconds=4.0, overview_age_seconds=1.5)

@@ -10,7 +10,7 @@ import pytest
 
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.model.errors import StoreUnavailableError
-from nodetracker.model.overview import OverviewRows
+from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import ApiSettings
 from tests.builders import NOW

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.api.context import Identity
-from nodetracker.model.rendering import render_time
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
     AuditState,
     ServiceChange,
 )
+from nodetracker.model.text import render_time
 from tests.builders import take_service
 from tests.contract.values import key_of, make_incarnation
 from tests.unit.api.conftest import add_service

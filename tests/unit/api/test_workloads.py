@@ -9,7 +9,7 @@ from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.guest import GuestPins, PowerState
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement, encode_placement
+from nodetracker.model.numa import CellPlacement, NumaPlacement, encode_placement
 from tests.builders import make_guest
 from tests.contract.test_ledger import ask, claim, make_node
 from tests.contract.values import key_of, update

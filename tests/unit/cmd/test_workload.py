@@ -9,7 +9,7 @@ from nodetracker.accounting.reports.workloads import (
 )
 from nodetracker.cmd.commands.workload import render_place_line
 from nodetracker.model.claim import Amounts, ClaimState, Workload
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellPlacement, NumaPlacement
 from tests.builders import NOW, make_guest, make_record
 from tests.unit.accounting.ledger.fakes import make_claim
 

@@ -5,9 +5,9 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.db.memory import MemoryStore
+from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import ClaimRefusedError
-from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind

@@ -10,7 +10,7 @@ from nodetracker.compute.audit_queue import (
     EventBatch,
     PendingEvents,
 )
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
+from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 
 
 class Events:

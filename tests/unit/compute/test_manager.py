@@ -15,13 +15,13 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.memory.copying import copy_row
 from nodetracker.db.memory.tables import Tables
+from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import (
     DuplicateAgentError,
     FencedError,
     IdentityError,
     StoreUnavailableError,
 )
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, ServiceChange
 from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.model.warning import WarningKind

@@ -4,7 +4,7 @@ import pytest
 
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.compute.row_writer import MissingGuestTracker
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.audit import EventKind, NodeEvent
 from tests.builders import NOW, make_snapshot
 from tests.unit.compute.manual_timer import ManualTimer
 

@@ -8,9 +8,8 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.db.memory import MemoryStore
-from nodetracker.model.claim import ClaimState
-from nodetracker.model.event import EventKind, NodeEvent
-from nodetracker.model.migration import MigrationStatus
+from nodetracker.model.audit import EventKind, NodeEvent
+from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy

@@ -8,7 +8,7 @@ from nodetracker.compute.operations import HostOperations
 from nodetracker.conf.pci_entries import parse_aliases
 from nodetracker.db.memory import MemoryStore
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.model.claim import ClaimState
+from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import (
     ClaimRefusedError,
     DriverFeatureError,
@@ -16,7 +16,6 @@ from nodetracker.model.errors import (
     RefusedError,
     RequestError,
 )
-from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.plugin import FakeDriver
 from nodetracker.virt.probes import ProbeRunner

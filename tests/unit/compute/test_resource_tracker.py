@@ -14,6 +14,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
+from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import (
     ClaimRefusedError,
@@ -24,9 +25,8 @@ from nodetracker.model.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from nodetracker.model.event import EventKind, NodeEvent
 from nodetracker.model.fact import FactState
-from nodetracker.model.provider_config import ClassInventory, ProviderConfig
+from nodetracker.model.provider import ClassInventory, ProviderConfig
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import HostWarning, WarningKind

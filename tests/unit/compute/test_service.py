@@ -9,11 +9,11 @@ from nodetracker.accounting.liveness import is_service_up
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.service import ComputeService, describe_status
 from nodetracker.db.memory import MemoryStore
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.audit import EventKind, NodeEvent
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import AuditState
 from nodetracker.model.settings import AgentSettings, Policy
-from nodetracker.model.status import AgentStatus
 from nodetracker.ports import DriverCapability
 from tests.builders import make_guest, make_incarnation, make_snapshot
 from tests.unit.compute.manual_timer import ManualTimer, wait_for

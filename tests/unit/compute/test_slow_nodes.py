@@ -8,8 +8,8 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore
+from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.node import NodeListing
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, DriverCapability

@@ -4,7 +4,7 @@ import time
 from unittest.mock import Mock
 
 from nodetracker.conductor.service import ConductorService
-from nodetracker.model.notification import Notification
+from nodetracker.model.change import Notification
 from nodetracker.rpc.notify import NotificationSender
 
 TOLD = Notification("claim.create", "claim c", {})

@@ -5,9 +5,17 @@ import pytest
 
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.pci import PciDevice, PciDeviceType, track_device
-from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy
-from nodetracker.model.pci_spec import AddressGlob, DeviceSpec, find_tags
+from nodetracker.model.pci import (
+    AddressGlob,
+    Alias,
+    AliasSpec,
+    DeviceSpec,
+    PciDevice,
+    PciDeviceType,
+    PciNumaPolicy,
+    find_tags,
+    track_device,
+)
 
 VF = PciDevice(
     "0000:81:10.2", "8086", "10ed", dev_type=PciDeviceType.VF, parent_addr="0000:81:00.0"

@@ -4,7 +4,7 @@ from oslo_config import cfg
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.pci_spec import AddressPatterns
+from nodetracker.model.pci import AddressPatterns
 from nodetracker.model.settings import PciPolicy
 
 SPEC = r'{"vendor_id": "8086", "address": {"domain": "1000$", "bus": "8[0-9]"}, "trusted": true}'

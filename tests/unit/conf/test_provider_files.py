@@ -4,7 +4,7 @@ import pytest
 
 from nodetracker.conf.provider_files import parse_provider_file, read_provider_files
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.provider_config import ClassInventory, ProviderConfig
+from nodetracker.model.provider import ClassInventory, ProviderConfig
 
 UUID = "5213b75d-9260-42a6-b236-f39b0fd10561"
 # As in Nova's documentation.

@@ -10,7 +10,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
-from nodetracker.model.event import EventKind, NodeEvent
+from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.node import NodeListing

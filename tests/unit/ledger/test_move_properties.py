@@ -11,11 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.memory import MemoryStore
+from nodetracker.model.claim import MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
-from nodetracker.model.migration import MigrationStatus, MigrationType
 from nodetracker.model.node import NodeListing
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy

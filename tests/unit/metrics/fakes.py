@@ -7,12 +7,11 @@ from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.fact import FactEntry, FactState, ProbeOutcome, ProbeStatistics
 from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.model.health import AgentStatus, PlacementStatus
 from nodetracker.model.node import NodeValues
-from nodetracker.model.probe import ProbeOutcome, ProbeStatistics
 from nodetracker.model.service import AuditState
-from nodetracker.model.status import AgentStatus, PlacementStatus
 from nodetracker.model.warning import HostWarning, WarningKind
 from tests.builders import NOW, make_guest, make_record
 

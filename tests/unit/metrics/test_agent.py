@@ -9,6 +9,7 @@ from prometheus_client import generate_latest
 
 from nodetracker.metrics.agent import AgentMetrics
 from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import Notification
 from nodetracker.model.errors import (
     ClaimRefusedError,
     ConflictError,
@@ -16,9 +17,8 @@ from nodetracker.model.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from nodetracker.model.notification import Notification
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import AuditState
-from nodetracker.model.status import AgentStatus
 from nodetracker.model.warning import REPORTED_BY_OTHERS, WarningKind
 from nodetracker.rpc.notify import NotificationQueue, NotificationSender
 from tests.unit.metrics.fakes import NODE_1, NODE_2, REPORT, STATUS, FakeAgentMetrics

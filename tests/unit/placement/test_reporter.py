@@ -9,7 +9,7 @@ import pytest
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.model.audit import AuditReport
-from nodetracker.model.claim import ClaimState
+from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import (
     PlacementNameError,
     PlacementRefusedError,
@@ -17,7 +17,6 @@ from nodetracker.model.errors import (
     PlacementUnavailableError,
     StoreUnavailableError,
 )
-from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.service import AdminState
 from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.warning import WarningKind

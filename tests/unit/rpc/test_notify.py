@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nodetracker.model.notification import Notification
+from nodetracker.model.change import Notification
 from nodetracker.rpc.notify import NotificationQueue, NotificationSender
 from tests.programs import wait_until
 from tests.threads import no_threads

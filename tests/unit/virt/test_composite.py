@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.event import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.host import Filesystem, StorageInfo

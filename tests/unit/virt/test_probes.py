@@ -6,8 +6,7 @@ import pytest
 
 from nodetracker.bootstrap.agent import build_probes
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
-from nodetracker.model.fact import failed, fresh
-from nodetracker.model.probe import ProbeOutcome
+from nodetracker.model.fact import ProbeOutcome, failed, fresh
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.virt.probes import MAX_STUCK_CALLS, ProbeKey, ProbeRunner
 

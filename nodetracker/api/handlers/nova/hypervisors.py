@@ -17,11 +17,9 @@ from nodetracker.fleet.pages import read_pages
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.identifier import parse_uuid
-from nodetracker.model.listing import WorkloadQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page, WorkloadQuery
 from nodetracker.model.service import LoadAverage, ServiceRecord
-from nodetracker.model.text import TEXT_LENGTH
+from nodetracker.model.text import TEXT_LENGTH, parse_uuid
 
 _OBJECT_CPU_INFO = Version(2, 28)
 _PAGES = Version(2, 33)

@@ -12,9 +12,9 @@ from nodetracker.api.microversions import Version
 from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
 from nodetracker.api.texts import parse_row_id
 from nodetracker.model.errors import NotFoundError, RequestError
-from nodetracker.model.identifier import parse_uuid
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
+from nodetracker.model.text import parse_uuid
 
 _FORCED_DOWN = Version(2, 11)
 _UUIDS = Version(2, 53)

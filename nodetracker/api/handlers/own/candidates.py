@@ -10,7 +10,7 @@ from nodetracker.api.claim_requests import read_claim_request
 from nodetracker.api.paging import page_of
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
-from nodetracker.model.rendering import render_value
+from nodetracker.model.text import render_value
 
 _MOST_DIGITS = 20
 

@@ -6,7 +6,7 @@ from nodetracker.api.paging import next_links, page_of
 from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.pci import ADDRESS_PATTERN
-from nodetracker.model.rendering import to_plain
+from nodetracker.model.text import to_plain
 
 
 def list_devices(call: Call) -> Answer:

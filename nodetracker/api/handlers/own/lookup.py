@@ -4,7 +4,7 @@ from nodetracker.api.call import Call
 from nodetracker.api.texts import parse_path_uuid
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page
 
 
 def find_node(call: Call, columns: tuple[str, ...] = (), reads_audits: bool = False) -> FleetNode:

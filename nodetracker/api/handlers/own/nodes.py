@@ -24,7 +24,7 @@ from nodetracker.api.schemas.nodes import LIST_COLUMNS
 from nodetracker.fleet.consistent_read import read_consistently
 from nodetracker.model.fleet import FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS
-from nodetracker.model.rendering import render_time, to_plain
+from nodetracker.model.text import render_time, to_plain
 
 _CAPACITY_COLUMNS = (
     "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",

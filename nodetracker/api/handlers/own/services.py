@@ -10,8 +10,8 @@ from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_path_uuid
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
-from nodetracker.model.rendering import render_time
 from nodetracker.model.service import ServiceChange, ServiceRecord
+from nodetracker.model.text import render_time
 
 
 def list_services(call: Call) -> Answer:

@@ -8,9 +8,8 @@ from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
 from nodetracker.model.errors import NotFoundError
-from nodetracker.model.listing import WorkloadQuery, WorkloadRow
-from nodetracker.model.numa_placement import encode_placement
-from nodetracker.model.page import Page
+from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
+from nodetracker.model.numa import encode_placement
 
 _LIST = "nodetracker:workloads:list"
 _SHOW = "nodetracker:workloads:show"

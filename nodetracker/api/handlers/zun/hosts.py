@@ -9,7 +9,7 @@ from nodetracker.api.paging import next_url, page_of
 from nodetracker.api.schemas.hosts import ZUN_SORT_KEYS
 from nodetracker.model.errors import ConflictError, NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
-from nodetracker.model.identifier import parse_uuid
+from nodetracker.model.text import parse_uuid
 
 _SAME_NAME = {
     "cpus": "vcpus",

@@ -6,10 +6,9 @@ from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
-from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
-from nodetracker.model.host import Filesystem, MemoryInfo, StorageInfo
+from nodetracker.model.host import ContainerEngine, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind

@@ -10,8 +10,8 @@ from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import PowerState
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.pci import PciDevice, track_device
-from nodetracker.model.rendering import to_plain
 from nodetracker.model.settings import Policy
+from nodetracker.model.text import to_plain
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 
 UUIDS = {"node-1": "11111111-1111-4111-8111-111111111111"}

@@ -13,7 +13,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.fact import failed
 from nodetracker.model.host import Gpu
-from nodetracker.model.provider_config import ClassInventory, ProviderConfig
+from nodetracker.model.provider import ClassInventory, ProviderConfig
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, SOURCE, make_record, make_snapshot

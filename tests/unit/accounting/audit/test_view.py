@@ -5,10 +5,17 @@ from typing import ClassVar
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.model.engine import ContainerEngine
 from nodetracker.model.fact import Fact, FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
-from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, Nic, StorageInfo, SystemInfo
+from nodetracker.model.host import (
+    ContainerEngine,
+    CpuInfo,
+    Filesystem,
+    MemoryInfo,
+    Nic,
+    StorageInfo,
+    SystemInfo,
+)
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import MdevType, PciDevice, track_device

@@ -6,11 +6,19 @@ from nodetracker.accounting.ledger.columns import ledger_columns
 from nodetracker.accounting.ledger.locked import LockedNode
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests
 from nodetracker.accounting.usage import charge_of_claims
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import (
+    Amounts,
+    Claim,
+    ClaimKind,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    MigrationType,
+    Workload,
+)
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
 from nodetracker.model.node import NodeValues, admission_values
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellPlacement, NumaPlacement
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.service import ServiceAvailability
 from nodetracker.model.settings import AdmissionPolicy

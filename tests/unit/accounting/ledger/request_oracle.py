@@ -11,10 +11,9 @@ import unicodedata
 import uuid
 from dataclasses import replace
 
-from nodetracker.model.claim import Amounts, ClaimRequest, Workload
+from nodetracker.model.claim import Amounts, ClaimRequest, MigrationType, MoveRequest, Workload
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.migration import MigrationType, MoveRequest
-from nodetracker.model.numa_request import (
+from nodetracker.model.numa import (
     CpuPolicy,
     CpuThreadPolicy,
     GuestCell,
@@ -22,7 +21,7 @@ from nodetracker.model.numa_request import (
     NumaRequest,
     PageSize,
 )
-from nodetracker.model.pci_request import PciNumaPolicy, PciRequest
+from nodetracker.model.pci import PciNumaPolicy, PciRequest
 from nodetracker.model.units import parse_page_size_kb
 
 MAX_AMOUNT = 2**31 - 1

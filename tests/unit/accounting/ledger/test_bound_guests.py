@@ -12,8 +12,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.settings import Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot

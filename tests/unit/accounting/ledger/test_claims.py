@@ -7,9 +7,8 @@ import pytest
 from nodetracker.accounting.ledger.claims import decide_abort, decide_confirm, decide_renew
 from nodetracker.accounting.ledger.locked import LockedClaim
 from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
-from nodetracker.model.claim import Amounts, ClaimState
+from nodetracker.model.claim import Amounts, ClaimState, MigrationStatus
 from nodetracker.model.errors import RefusedError
-from nodetracker.model.migration import MigrationStatus
 from nodetracker.model.pci import PciStatus
 from tests.builders import NOW, later
 from tests.unit.accounting.ledger.fakes import (

@@ -6,11 +6,9 @@ import pytest
 
 from nodetracker.accounting.ledger.grants import decide_grant, evaluate_claim
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.model.claim import ClaimKind, ClaimState
+from nodetracker.model.claim import ClaimKind, ClaimState, MigrationType, MoveRequest
 from nodetracker.model.errors import ClaimRefusedError
-from nodetracker.model.migration import MigrationType, MoveRequest
-from nodetracker.model.pci import PciStatus
-from nodetracker.model.pci_request import Alias, AliasSpec
+from nodetracker.model.pci import Alias, AliasSpec, PciStatus
 from tests.builders import NOW, later
 from tests.unit.accounting.ledger.fakes import (
     ADDRESS,

@@ -13,9 +13,8 @@ from nodetracker.accounting.ledger.migrations import (
 )
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
-from nodetracker.model.claim import ClaimState
+from nodetracker.model.claim import ClaimState, MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
-from nodetracker.model.migration import MigrationStatus, MigrationType
 from nodetracker.model.pci import PciStatus
 from tests.builders import later
 from tests.unit.accounting.ledger.fakes import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nodetracker.accounting.ledger.node_claims import add_claim, remove_claim
 from nodetracker.model.claim import Amounts
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement
 from tests.builders import NOW, make_record
 from tests.oracle import expected_usage
 from tests.unit.accounting.ledger.fakes import BASE, GUEST, make_claim, make_node

@@ -4,7 +4,7 @@ from nodetracker.accounting.ledger.numa_request import parse_numa_limits, parse_
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError
-from nodetracker.model.numa_request import (
+from nodetracker.model.numa import (
     CpuPolicy,
     CpuThreadPolicy,
     GuestCell,

@@ -8,9 +8,7 @@ from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences,
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins, PartialGuest, WorkloadKind
-from nodetracker.model.numa import PagePool
-from nodetracker.model.numa_host import HostCell
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellPlacement, HostCell, NumaPlacement, PagePool
 from nodetracker.model.pci import PciStatus
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, later, make_guest

@@ -8,11 +8,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.model.claim import MigrationType
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.migration import MigrationType
-from nodetracker.model.numa_request import CpuPolicy, CpuThreadPolicy
-from nodetracker.model.pci_request import PciNumaPolicy
+from nodetracker.model.numa import CpuPolicy, CpuThreadPolicy
+from nodetracker.model.pci import PciNumaPolicy
 from tests.unit.accounting.ledger.request_oracle import RefusedError, read_claim_request
 
 UUID = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"

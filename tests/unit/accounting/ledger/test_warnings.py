@@ -6,9 +6,18 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import (
+    Amounts,
+    Claim,
+    ClaimKind,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    MigrationType,
+    Move,
+    Workload,
+)
 from nodetracker.model.guest import GuestListing, WorkloadKind
-from nodetracker.model.migration import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.warning import WarningKind

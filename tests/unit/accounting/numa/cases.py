@@ -1,9 +1,14 @@
 """Builders of NUMA hosts and requests for tests."""
 
 from nodetracker.model.cpuset import parse_cpu_set
-from nodetracker.model.numa import PagePool
-from nodetracker.model.numa_host import HostCell
-from nodetracker.model.numa_request import CpuPolicy, CpuThreadPolicy, GuestCell, NumaRequest
+from nodetracker.model.numa import (
+    CpuPolicy,
+    CpuThreadPolicy,
+    GuestCell,
+    HostCell,
+    NumaRequest,
+    PagePool,
+)
 
 
 def make_cell(

@@ -7,7 +7,7 @@ recomputed from the placements in each call.
 import itertools
 from collections import Counter
 
-from nodetracker.model.numa_request import CpuPolicy, CpuThreadPolicy, PageSize
+from nodetracker.model.numa import CpuPolicy, CpuThreadPolicy, PageSize
 
 
 def can_fit(request, cells, placements, limits, accepts):

@@ -13,12 +13,13 @@ from nodetracker.accounting.numa.fit import (
 )
 from nodetracker.accounting.numa.usage import sum_usage
 from nodetracker.model.claim import Amounts
-from nodetracker.model.numa_host import CellUsage
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
-from nodetracker.model.numa_request import (
+from nodetracker.model.numa import (
+    CellPlacement,
+    CellUsage,
     CpuPolicy,
     CpuThreadPolicy,
     NumaLimits,
+    NumaPlacement,
     PageSize,
 )
 from tests.unit.accounting.numa.cases import make_cell, make_request

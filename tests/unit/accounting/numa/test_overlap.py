@@ -4,9 +4,14 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.numa.overlap import merge_overlapping_cells
 from nodetracker.accounting.numa.usage import sum_usage
 from nodetracker.model.fact import failed, fresh
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.numa_host import HostCell
-from nodetracker.model.numa_placement import CellPlacement, NumaPlacement
+from nodetracker.model.numa import (
+    CellPlacement,
+    HostCell,
+    NumaCell,
+    NumaPlacement,
+    NumaTopology,
+    PagePool,
+)
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.settings import Policy
 from tests.builders import NOW, SOURCE, make_record, make_snapshot

@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 
 from nodetracker.accounting.numa.fit import fit_numa
 from nodetracker.accounting.numa.usage import find_conflicts, sum_usage
-from nodetracker.model.numa import PagePool
-from nodetracker.model.numa_host import HostCell
-from nodetracker.model.numa_placement import NumaPlacement, decode_placement, encode_placement
-from nodetracker.model.numa_request import CpuThreadPolicy, NumaLimits, PageSize
+from nodetracker.model.numa import (
+    CpuThreadPolicy,
+    HostCell,
+    NumaLimits,
+    NumaPlacement,
+    PagePool,
+    PageSize,
+    decode_placement,
+    encode_placement,
+)
 from tests.unit.accounting.numa.cases import make_request
 from tests.unit.accounting.numa.oracle import can_fit, faults_of
 

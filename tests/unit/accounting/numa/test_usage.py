@@ -7,11 +7,14 @@ from nodetracker.accounting.numa.usage import (
     sum_usage,
     topology_with_usage,
 )
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.numa_host import CellUsage, HostCell
-from nodetracker.model.numa_placement import (
+from nodetracker.model.numa import (
     CellPlacement,
+    CellUsage,
+    HostCell,
+    NumaCell,
     NumaPlacement,
+    NumaTopology,
+    PagePool,
     decode_placement,
     encode_placement,
 )

@@ -3,8 +3,7 @@
 from hypothesis import strategies as st
 
 from nodetracker.accounting.pci.state import sync_devices
-from nodetracker.model.pci import PciDevice, PciDeviceType
-from nodetracker.model.pci_spec import DeviceSpec
+from nodetracker.model.pci import DeviceSpec, PciDevice, PciDeviceType
 
 ALL = (DeviceSpec(tags={}),)
 CLAIM = "44444444-4444-4444-8444-444444444444"

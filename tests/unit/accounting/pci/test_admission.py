@@ -6,9 +6,14 @@ from hypothesis import strategies as st
 
 from nodetracker.accounting.pci.admission import PciAdmission, rank_affinity
 from nodetracker.accounting.pci.state import claim_devices
-from nodetracker.model.pci import PciDeviceType
-from nodetracker.model.pci_request import Alias, AliasSpec, PciNumaPolicy, PciRequest
-from nodetracker.model.pci_spec import DeviceSpec
+from nodetracker.model.pci import (
+    Alias,
+    AliasSpec,
+    DeviceSpec,
+    PciDeviceType,
+    PciNumaPolicy,
+    PciRequest,
+)
 from tests.unit.accounting.pci.cases import (
     CLAIM,
     HOSTS,

@@ -10,8 +10,7 @@ from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workl
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.host import Gpu
-from nodetracker.model.pci import PciDevice, PciDeviceType
-from nodetracker.model.pci_spec import DeviceSpec
+from nodetracker.model.pci import DeviceSpec, PciDevice, PciDeviceType
 from nodetracker.model.settings import PciPolicy, Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
 

@@ -18,8 +18,7 @@ from nodetracker.accounting.pci.state import (
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.pci import PciDeviceType, PciStatus
-from nodetracker.model.pci_spec import AddressGlob, DeviceSpec
+from nodetracker.model.pci import AddressGlob, DeviceSpec, PciDeviceType, PciStatus
 from tests.builders import NOW, make_guest
 from tests.unit.accounting.pci.cases import (
     ALL,

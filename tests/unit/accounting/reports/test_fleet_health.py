@@ -4,7 +4,7 @@ import dataclasses
 from datetime import timedelta
 
 from nodetracker.accounting.reports.fleet_health import HealthLevel, summarize_health
-from nodetracker.model.overview import WarningCount
+from nodetracker.model.fleet import WarningCount
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW
 from tests.unit.accounting.reports.test_overview import NODE, SERVICE, build

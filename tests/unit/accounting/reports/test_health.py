@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.reports.health import evaluate_health
+from nodetracker.model.health import AgentStatus, PlacementStatus
 from nodetracker.model.service import AuditState
-from nodetracker.model.status import AgentStatus, PlacementStatus
 
 FINE = AgentStatus(
     host="host-1",

@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.accounting.reports.notification_merge import merge_waiting
-from nodetracker.model.notification import Notification
+from nodetracker.model.change import Notification
 
 NODE = {"host": "h", "nodename": "n", "uuid": "u"}
 ROW = {"vcpus": 8, "memory_mb": 1024, "memory_mb_used": 0}

@@ -12,12 +12,19 @@ from nodetracker.accounting.audit.planner import plan, plan_delete
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports import notifications
-from nodetracker.model.change import NodeChange
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.change import NodeChange, Notification
+from nodetracker.model.claim import (
+    Amounts,
+    Claim,
+    ClaimKind,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    MigrationType,
+    Workload,
+)
 from nodetracker.model.fact import fresh
 from nodetracker.model.host import MemoryInfo
-from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
-from nodetracker.model.notification import Notification
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot

@@ -9,13 +9,8 @@ from nodetracker.accounting.reports.freshness import Freshness, freshness_of
 from nodetracker.accounting.reports.overview import ResourceUse, build_overview
 from nodetracker.accounting.reports.overview_rendering import render_overview
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.overview import (
-    OverviewNode,
-    OverviewRows,
-    UnclaimedSum,
-    WarningCount,
-)
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, make_service

@@ -7,8 +7,8 @@ from nodetracker.accounting.reports.overview import build_overview
 from nodetracker.accounting.reports.problems import find_problems
 from nodetracker.cmd.screen.node_lines import FleetView
 from nodetracker.model.claim import ClaimState
+from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.overview import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, make_service

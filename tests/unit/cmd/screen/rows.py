@@ -6,10 +6,9 @@ from datetime import timedelta
 from nodetracker.accounting.reports.migrations import render_migration
 from nodetracker.accounting.reports.services import render_service
 from nodetracker.accounting.reports.workloads import render_workload
-from nodetracker.model.claim import ClaimState
+from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, MigrationType
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
-from nodetracker.model.migration import Migration, MigrationStatus, MigrationType
 from nodetracker.model.service import CONDUCTOR_BINARY
 from tests.builders import NOW
 from tests.unit.cmd.screen.fleets import agent

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.model.event import EventKind
+from nodetracker.model.audit import EventKind
 from nodetracker.virt.docker.events import EventDecoder, parse_event
 
 START = {

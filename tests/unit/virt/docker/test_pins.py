@@ -4,8 +4,7 @@ import pytest
 
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.host import Gpu
-from nodetracker.model.numa import NumaCell, NumaTopology
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.virt.docker.containers import parse_container
 from nodetracker.virt.docker.guests import build_guest

@@ -3,8 +3,7 @@
 import pytest
 
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa import NumaCell, NumaTopology
-from nodetracker.model.numa_placement import CellPlacement
+from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology
 from nodetracker.virt.libvirt.domain import Domain
 from nodetracker.virt.libvirt.memory import MemoryPart
 from nodetracker.virt.libvirt.pins import derive_pins
