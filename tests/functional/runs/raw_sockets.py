@@ -70,9 +70,12 @@ BODIES = [b"", b"hello", b"{}", b"[" * 100_000, b'{"a":' * 9000, b'"\xed\xa0\x80
 class Run:
     """One run against a service."""
 
-    def __init__(self, process: psutil.Process, port: int, seconds: float, seed: int) -> None:
+    def __init__(
+        self, process: psutil.Process, port: int, seconds: float, seed: int, pause: float = 0
+    ) -> None:
         self.process = process
         self.port = port
+        self.pause = pause
         self.began = time.monotonic()
         self.seconds = seconds
         self.random = random.Random(seed)
@@ -125,6 +128,7 @@ class Run:
         return client
 
     def send_broken(self) -> None:
+        time.sleep(self.pause)
         choice = self.random.choice
         head = [choice(LINES), *(choice(HEADERS) for _ in range(self.random.randrange(8)))]
         request = "\r\n".join([*head, "", ""]).encode("latin-1") + choice(BODIES)
@@ -208,6 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.functional.runs.raw_sockets")
     parser.add_argument("--auth", choices=["noauth", "http_basic", "keystone"], default="noauth")
     parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--pause", type=float, default=0, help="of each fuzzer, in seconds")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     arguments = parser.parse_args()
     port = find_free_port()
@@ -221,7 +226,8 @@ def main() -> int:
         limit = ("prlimit", f"--nofile={DESCRIPTORS}", "--")
         with programs.start("nodetracker-api", before=limit) as served:
             served.wait_for("Serving on")
-            run = Run(psutil.Process(served.process.pid), port, arguments.seconds, arguments.seed)
+            process, seconds = psutil.Process(served.process.pid), arguments.seconds
+            run = Run(process, port, seconds, arguments.seed, arguments.pause)
             run.run()
             if served.stop() != 0:
                 run.failures.append("the service did not end well")
