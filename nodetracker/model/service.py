@@ -18,7 +18,7 @@ BROKER = "broker"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0012"
+SCHEMA_REVISION = "0013"
 """The revision of the database's schema that this version is written for."""
 
 OLDEST_REVISION = "0012"

@@ -1,5 +1,6 @@
 """Workloads, claims, migrations, devices, history and warnings are listed in pages by every store."""
 
+import dataclasses
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
@@ -27,7 +28,7 @@ from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
 from tests.builders import read_history
-from tests.contract.test_ledger import ADMISSION_POLICY, make_node
+from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
 from tests.contract.values import create, make_device, make_guest, register, update
 
 HELD = HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "held")
@@ -146,6 +147,9 @@ class TestClaims:
             (ClaimQuery(), "abcd"),
             (ClaimQuery(host="beta"), "bc"),
             (ClaimQuery(host="beta", nodename="node-2"), ""),
+            (ClaimQuery(host="alpha", node_id=claims["c"].node_id), ""),
+            (ClaimQuery(host="alpha", states=(ClaimState.RELEASED,)), "d"),
+            (ClaimQuery(host="beta", states=(ClaimState.RELEASED,)), ""),
             (ClaimQuery(nodename="node-1"), "abcd"),
             (ClaimQuery(states=(ClaimState.HELD,)), "bc"),
             (ClaimQuery(states=(ClaimState.CONFIRMED, ClaimState.RELEASED)), "ad"),
@@ -168,6 +172,24 @@ class TestClaims:
         for limit in (1, 3, 4):
             query = ClaimQuery(limit=limit, is_descending=True)
             assert read_all(store.list_claim_page, query) == list(claims.values())[::-1]
+
+    @pytest.mark.parametrize("nodes", [3, 101])
+    def test_those_of_a_host_are_in_order_whatever_its_nodes(
+        self, store: Store, agents: Mapping[str, AgentKey], nodes: int
+    ) -> None:
+        agent = agents["alpha"]
+        names = [f"n{number}" for number in range(nodes)]
+        store.apply_changes(agent, [create(agent, name) for name in names], 60)
+        made = [
+            store.create_claim(ask(MEMORY_MB=1), "alpha", name, ADMISSION_POLICY)
+            for name in [*names[:3], *names[2::-1]]
+        ]
+        made[1] = store.abort_claim(made[1].uuid)
+        for limit in (2, 5, 6):
+            query = ClaimQuery(host="alpha", limit=limit)
+            assert read_all(store.list_claim_page, query) == made
+            newest = dataclasses.replace(query, is_descending=True)
+            assert read_all(store.list_claim_page, newest) == made[::-1]
 
     def test_the_marker_is_a_uuid_or_the_id_of_a_row_which_may_be_deleted(
         self, store: Store, claims: Mapping[str, Claim]

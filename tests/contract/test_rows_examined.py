@@ -1,6 +1,8 @@
 """The rows that a database examines for a load follow what is active, not a node's past."""
 
 import dataclasses
+import functools
+import itertools
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -94,6 +96,33 @@ def test_a_list_of_active_claims_examines_as_many_rows_whatever_was_released(
     assert [found.uuid for found in store.list_claim_page(query).items] == [
         found.uuid for found in claims[:5]
     ]
+
+
+def test_a_list_of_all_claims_of_a_host_examines_as_many_rows_whatever_was_released(
+    store: SqlStore,
+) -> None:
+    make_node(store)
+    make_node(store, host="beta")
+    claims = [claim(store, ask(MEMORY_MB=1)) for _ in range(10)]
+    (other,) = store.load_nodes("beta")
+    add_released(store, claims[0], (), 1000)
+    add_released(store, dataclasses.replace(claims[0], node_id=other.id), (), 3000)
+    add_released(store, claims[0], (), 3000)
+    places: list[dict[str, Any]] = [
+        {"host": "alpha"},
+        {"host": "alpha", "nodename": "node-1"},
+        {"node_id": claims[0].node_id},
+    ]
+    for place, states, is_descending in itertools.product(
+        places, [(), (ClaimState.RELEASED,)], [False, True]
+    ):
+        query = ClaimQuery(states=states, limit=5, is_descending=is_descending, **place)
+        far = store.list_claim_page(dataclasses.replace(query, limit=2900)).items[-1].uuid
+        for after in (None, store.list_claim_page(query).next, far):
+            page = dataclasses.replace(query, after=after)
+            examined = count_examined(store, functools.partial(list_claim_page, query=page))
+            assert examined < 200, page
+            assert len(store.list_claim_page(page).items) == 5
 
 
 def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> None:

@@ -7,6 +7,7 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ItemDiff
+from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.fleet import FleetQuery, LivenessFilter
 from nodetracker.model.listing import (
     ClaimQuery,
@@ -239,7 +240,7 @@ def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
         (store.list_workloads, WorkloadQuery(), 2 * count),
         (store.list_workloads, WorkloadQuery(host="alpha", project_id="prøject"), count),
         (store.list_workloads, WorkloadQuery(name_part="no such"), 0),
-        (store.list_claim_page, ClaimQuery(host="alpha"), count),
+        (store.list_claim_page, ClaimQuery(host="alpha", states=ACTIVE_STATES), count),
         (store.list_migration_page, MigrationQuery(host="alpha"), 0),
         (store.list_device_page, DeviceQuery(node_id=node.id), 1),
         (store.list_history_page, HistoryQuery(host="alpha"), count),
@@ -248,6 +249,9 @@ def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
         with count_statements(store) as seen:
             assert len(list_page(query).items) == expected
         assert len(seen) == 1
+    with count_statements(store) as seen:  # the host's nodes, then released claims too
+        assert len(store.list_claim_page(ClaimQuery(host="alpha")).items) == count
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("count", [10, 1000])

@@ -307,6 +307,7 @@ claims = sa.Table(
     time("created_at"),
     time("updated_at"),
     sa.UniqueConstraint("uuid"),
+    sa.Index(None, "compute_node_id", "id"),
     sa.Index(None, "compute_node_id", "state", "reason", "updated_at"),
     sa.Index(None, "workload_uuid", "state"),
     sa.Index(None, "project_id", "workload_uuid"),
