@@ -19,9 +19,9 @@ from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.driver import DockerDriver
-from nodetracker.virt.docker.event_listener import EventListener
+from nodetracker.virt.docker.events import EventListener
+from nodetracker.virt.docker.guests import WORKLOAD_LABEL
 from nodetracker.virt.docker.plugin import PLUGIN
-from nodetracker.virt.docker.workloads import WORKLOAD_LABEL
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW

@@ -2,16 +2,56 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 
 import docker
 import requests
 import urllib3
+from docker.types import CancellableStream
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
-from nodetracker.virt.docker.event_stream import EventStream
+
+
+class EventStream:
+    """Stream of the engine's events, in pieces of JSON text.
+
+    Iteration ends when the engine closes the stream or when no event arrives
+    for a while; `was_idle` is True in the latter case.
+
+    Attributes:
+        opened_at: time at which it was opened, by the engine's clock in whole
+            seconds since 1970, rounded down; None if the engine does not send it.
+    """
+
+    def __init__(self, response: requests.Response) -> None:
+        self._response = response
+        self._cancellable = CancellableStream(iter(()), response)
+        self.was_idle = False
+        date = parsedate_tz(response.headers.get("Date") or "")
+        self.opened_at = None if date is None else int(mktime_tz(date))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield pieces until the stream ends."""
+        try:
+            yield from self._response.iter_content(chunk_size=None)
+        except requests.exceptions.ConnectionError as error:
+            cause = error.args[0] if error.args else None
+            self.was_idle = isinstance(cause, urllib3.exceptions.ReadTimeoutError)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
+            pass  # the daemon went away; the caller reconnects
+        except AttributeError:
+            pass  # closed from another thread while a piece was read
+        finally:
+            self._response.close()
+
+    def close(self) -> None:
+        """Close the stream, from any thread; a waiting reader returns immediately."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._cancellable.close()
+
 
 MIN_API_VERSION = (1, 40)
 _NEGOTIATION_API_VERSION = "1.40"  # of the connection that only reads the engine's version
@@ -30,11 +70,6 @@ class TlsFiles:
     cert: str | None = None
     key: str | None = None
     verify: bool = True
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether any file is configured."""
-        return bool(self.ca_cert or self.cert)
 
 
 class EngineClient:
@@ -247,30 +282,30 @@ class EngineClient:
 
     def _tls_config(self) -> Any:
         files = self._tls
-        if not files.is_configured and not self.source.startswith("https:"):
+        if not (files.ca_cert or files.cert or self.source.startswith("https:")):
             return None
         pair = (files.cert, files.key) if files.cert else None
         return docker.tls.TLSConfig(client_cert=pair, ca_cert=files.ca_cert, verify=files.verify)
 
     def _describe(self, error: BaseException) -> str:
         """Return why the engine did not answer; the same cause always has the same text."""
-        seen: BaseException | None = error
-        while seen is not None:
-            if _is_timeout(seen):
-                return f"no answer within {self._timeout:g} s"
-            seen = seen.__cause__ or seen.__context__
-        seen = error
-        while seen is not None:
-            if (
-                isinstance(seen, OSError)
-                and not isinstance(seen, requests.RequestException)
-                and seen.strerror
-            ):
-                return seen.strerror
-            if isinstance(seen, docker.errors.TLSParameterError):
-                return " ".join(str(seen).split())
-            seen = seen.__cause__ or seen.__context__
+        causes = list(_list_causes(error))
+        if any(map(_is_timeout, causes)):
+            return f"no answer within {self._timeout:g} s"
+        for cause in causes:
+            is_library_error = isinstance(cause, requests.RequestException)
+            if isinstance(cause, OSError) and cause.strerror and not is_library_error:
+                return cause.strerror
+            if isinstance(cause, docker.errors.TLSParameterError):
+                return " ".join(str(cause).split())
         return _CONNECTION_LOST
+
+
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _is_timeout(error: BaseException) -> bool:

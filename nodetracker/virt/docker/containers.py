@@ -10,12 +10,12 @@ from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
 from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
-from nodetracker.virt.docker.devices import (
-    ALL_GPUS,
-    parse_devices,
-    parse_gpu_names,
-    parse_visible_gpus,
-)
+
+_CDI_GPU = re.compile(r"[^/=]+/gpu=(.+)")
+_MAX_GPUS = 1024
+_NO_GPU = frozenset({"", "none", "void"})
+ALL_GPUS = "all"
+"""Name for all GPUs of the host."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -26,22 +26,17 @@ _MAX_NUMBER = 2**63 - 1
 _NO_LIMIT_BYTES = 2**63 - 2**16
 """Limits of at least this value mean no limit: the kernel shows its maximum number of pages."""
 
-_POWER_STATES = {
-    "running": PowerState.RUNNING,
-    "stopping": PowerState.RUNNING,
-    "paused": PowerState.PAUSED,
-    "restarting": PowerState.CRASHED,
-    "dead": PowerState.CRASHED,
-    "created": PowerState.SHUTDOWN,
-    "configured": PowerState.SHUTDOWN,
-    "initialized": PowerState.SHUTDOWN,
-    "exited": PowerState.SHUTDOWN,
-    "stopped": PowerState.SHUTDOWN,
-    "removing": PowerState.SHUTDOWN,
-}
+_STATES = {
+    PowerState.RUNNING: ("running", "stopping"),
+    PowerState.PAUSED: ("paused",),
+    PowerState.CRASHED: ("restarting", "dead"),
+    PowerState.SHUTDOWN: (
+        "created", "configured", "initialized", "exited", "stopped", "removing",
+    ),
+}  # fmt: skip
+_POWER_STATES = {name: state for state, names in _STATES.items() for name in names}
 _ALIVE = frozenset({"running", "stopping", "paused"})
 _ENDED = frozenset({"exited", "stopped"})  # the latter is Podman's, until it has cleaned up
-_RESTARTED_POLICIES = frozenset({"always"})
 
 
 class ContainerError(Exception):
@@ -107,7 +102,7 @@ class Container:
         return (
             self.is_alive
             or self.state == "restarting"
-            or (self.state in _ENDED and self.restart_policy in _RESTARTED_POLICIES)
+            or (self.state in _ENDED and self.restart_policy == "always")
         )
 
 
@@ -202,6 +197,65 @@ def parse_size(text: str) -> int:
     if size > _MAX_NUMBER:
         raise ContainerError(f"{render_value(text)} is not a valid size")
     return int(size)
+
+
+def parse_gpu_names(requests: Any) -> tuple[str, ...]:
+    """Return the GPUs that a container requested, by number or uuid, or `ALL_GPUS`.
+
+    If a number of GPUs is requested, the engine assigns the first ones.
+
+    >>> parse_gpu_names([{"Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]]}])
+    ('0', '1')
+    """
+    found: list[str] = []
+    for request in requests if isinstance(requests, list) else []:
+        if not isinstance(request, Mapping):
+            continue
+        ids, count = request.get("DeviceIDs"), request.get("Count")
+        names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
+        if request.get("Driver") == "cdi":
+            matches = filter(None, map(_CDI_GPU.fullmatch, names))
+            found += [match[1] for match in matches]
+        elif not _requests_gpus(request):
+            continue
+        elif names:
+            found += names
+        elif isinstance(count, int):
+            found += [ALL_GPUS] if count < 0 else map(str, range(min(count, _MAX_GPUS)))
+    return tuple(found)
+
+
+def _requests_gpus(request: Mapping[str, Any]) -> bool:
+    if request.get("Driver") == "nvidia":
+        return True
+    alternatives = request.get("Capabilities")
+    if not isinstance(alternatives, list):
+        return False
+    return any("gpu" in names for names in alternatives if isinstance(names, list))
+
+
+def parse_visible_gpus(runtime: Any, environment: Any) -> tuple[str, ...]:
+    """Return the GPUs that NVIDIA's runtime assigns by the container's environment.
+
+    >>> parse_visible_gpus("nvidia", ["A=b", "NVIDIA_VISIBLE_DEVICES=0,GPU-1"])
+    ('0', 'GPU-1')
+    """
+    if runtime != "nvidia" or not isinstance(environment, list):
+        return ()
+    found = [
+        item.partition("=")[2]
+        for item in environment
+        if isinstance(item, str) and item.startswith("NVIDIA_VISIBLE_DEVICES=")
+    ]
+    names = (name.strip() for name in found[-1].split(",")) if found else ()
+    return tuple(name for name in names if name not in _NO_GPU)
+
+
+def parse_devices(devices: Any) -> tuple[str, ...]:
+    """Return the host paths of a container's devices, in ascending order."""
+    found = devices if isinstance(devices, list) else []
+    paths = [device.get("PathOnHost") for device in found if isinstance(device, Mapping)]
+    return tuple(sorted({path for path in paths if isinstance(path, str) and path}))
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:

@@ -6,13 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
 
 from nodetracker.host.cache import CacheReader
 from nodetracker.host.filesystem import read_mount
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.fact import Fact, failed
 from nodetracker.model.guest import GuestListing, PartialGuest
 from nodetracker.model.host import ContainerEngine, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
@@ -20,24 +19,14 @@ from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import ContainerError
-from nodetracker.virt.docker.event_listener import EventListener
-from nodetracker.virt.docker.events import EngineEvent
-from nodetracker.virt.docker.guest_builder import BuiltGuests, GuestBuilder
-from nodetracker.virt.docker.info import (
-    EngineReport,
-    has_disk_quotas,
-    is_same_host,
-)
+from nodetracker.virt.docker.events import EngineEvent, EventListener
+from nodetracker.virt.docker.guests import HostTopology, derive_pins, parse_workload_uuid
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
-from nodetracker.virt.docker.pins import HostTopology, derive_pins
-from nodetracker.virt.docker.report import ReportReader
-from nodetracker.virt.docker.workloads import parse_workload_uuid
+from nodetracker.virt.docker.measure import BuiltGuests, GuestBuilder
+from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host
 from nodetracker.virt.machine import MachineProbes, read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 class DockerDriver:
@@ -72,13 +61,7 @@ class DockerDriver:
         self._reader = ContainerReader(client, monotonic)
         self._listener: EventListener | None = None
         self._guest_builder = GuestBuilder(
-            client,
-            self._host,
-            self._roots,
-            self._probes,
-            measures_containers,
-            monotonic,
-            trusts_labels,
+            client, environment, measures_containers, trusts_labels, monotonic
         )
         self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
@@ -88,14 +71,8 @@ class DockerDriver:
     def capabilities(self) -> frozenset[DriverCapability]:
         """Capabilities of this driver; power actions only if they are allowed."""
         allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
-        return frozenset(
-            {
-                DriverCapability.UPTIME,
-                DriverCapability.EVENTS,
-                DriverCapability.CONTAINERS,
-                *allowed,
-            }
-        )
+        own = {DriverCapability.UPTIME, DriverCapability.EVENTS, DriverCapability.CONTAINERS}
+        return frozenset(own | allowed)
 
     def init_host(self) -> None:
         """Do nothing: an engine that is down now may start later."""
@@ -138,10 +115,10 @@ class DockerDriver:
             self._host_topology.gpus if machine.gpus.value is None else machine.gpus.value,
             self._host_topology.pci if machine.pci.value is None else machine.pci.value,
         )
-        guests = _map_fact(listing, lambda value: self._list_guests(value, built))
+        guests = listing.map(lambda value: self._list_guests(value, built))
         return HostSnapshot(
             nodename=nodename,
-            hypervisor=_map_fact(report, lambda value: value.hypervisor),
+            hypervisor=report.map(lambda value: value.hypervisor),
             cpu=machine.cpu,
             memory=machine.memory,
             numa=machine.numa,
@@ -153,7 +130,7 @@ class DockerDriver:
             mdev_types=machine.mdev_types,
             pci_problems=machine.pci_problems,
             guests=guests,
-            engine=_map_fact(report, lambda value: value.engine),
+            engine=report.map(lambda value: value.engine),
             measured=built.measured,
             warnings=(
                 *self._evaluate_report(nodename, report.value),
@@ -220,11 +197,12 @@ class DockerDriver:
             self._root_dir = report.value.engine.root_dir or self._root_dir
         if not self._root_dir:
             return failed(self._source, report.error or "does not report its root directory")
-        fact = probes.start_storage(self._below_root(self._root_dir)).fact()
-        if fact.value is None or not self._image_share:
-            return fact
-        reserved = int(fact.value.instances.total_mb * self._image_share)
-        return fresh(fact.source, replace(fact.value, reserved_mb=reserved))
+        return probes.start_storage(self._below_root(self._root_dir)).fact().map(self._reserve)
+
+    def _reserve(self, storage: StorageInfo) -> StorageInfo:
+        if not self._image_share:
+            return storage
+        return replace(storage, reserved_mb=int(storage.instances.total_mb * self._image_share))
 
     def _list_guests(self, listing: ContainerListing, built: BuiltGuests) -> GuestListing:
         """Return the containers as guests, with their pins; those as last read are partial."""
@@ -279,10 +257,3 @@ class DockerDriver:
 
     def _key(self, name: str) -> ProbeKey:
         return ProbeKey(self._source, self._host, name)
-
-
-def _map_fact(fact: Fact[S], derive: Callable[[S], T]) -> Fact[T]:
-    """Return a fact derived from another; failed if that one failed."""
-    if fact.value is None:
-        return failed(fact.source, fact.error or "")
-    return fresh(fact.source, derive(fact.value))

@@ -1,30 +1,26 @@
-"""Decode the engine's event stream."""
+"""Listen to an engine's events: decode the stream, and reopen it when it ends."""
 
 import codecs
 import json
-from collections.abc import Iterator, Mapping
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nodetracker.model.audit import EventKind
+from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
+from nodetracker.virt.docker.client import EngineClient, EventStream
 
-_KINDS = {
-    "create": EventKind.CHANGED,
-    "init": EventKind.CHANGED,
-    "start": EventKind.CHANGED,
-    "restart": EventKind.CHANGED,
-    "restore": EventKind.CHANGED,
-    "pause": EventKind.CHANGED,
-    "unpause": EventKind.CHANGED,
-    "update": EventKind.CHANGED,
-    "rename": EventKind.CHANGED,
-    "oom": EventKind.CHANGED,
-    "die": EventKind.STOPPED,
-    "died": EventKind.STOPPED,
-    "stop": EventKind.STOPPED,
-    "destroy": EventKind.GONE,
-    "remove": EventKind.GONE,
-}
+_ACTIONS = {
+    EventKind.CHANGED: (
+        "create", "init", "start", "restart", "restore", "pause", "unpause", "update", "rename",
+        "oom",
+    ),
+    EventKind.STOPPED: ("die", "died", "stop"),
+    EventKind.GONE: ("destroy", "remove"),
+}  # fmt: skip
+_KINDS = {action: kind for kind, actions in _ACTIONS.items() for action in actions}
 _RELOAD = "reload"
 
 FILTERS = {"event": [*_KINDS, _RELOAD]}
@@ -108,3 +104,110 @@ def parse_event(raw: Any) -> EngineEvent | None:
         name=str(attributes.get("name") or ""),
         labels={str(key): str(value) for key, value in attributes.items()},
     )
+
+
+LOG = logging.getLogger(__name__)
+
+IDLE_SECONDS = 15.0
+"""The stream is reopened after this long without an event, to detect a frozen engine."""
+
+_FIRST_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 5.0
+
+
+class EventListener:
+    """Reports an engine's events, and when its event stream is lost and restored.
+
+    Args:
+        client: a separate client, so that waiting does not block other calls.
+        on_event: called once for each event.
+        on_source: called when the stream was lost, and when it is restored;
+            events may have been missed in between.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        on_event: Callable[[EngineEvent], None],
+        on_source: Callable[[], None],
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._client = client
+        self._on_event = on_event
+        self._on_source = on_source
+        self._quiet = idle_seconds
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: EventStream | None = None
+        self._since: str | None = None
+        self._notified_until_ns = 0
+        self._is_live = False
+        self._thread = threading.Thread(target=self._run, name="docker-events", daemon=True)
+
+    def start(self) -> None:
+        """Start listening."""
+        self._thread.start()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream is open, so that every change is reported."""
+        return self._is_live
+
+    def stop(self) -> None:
+        """Stop listening; a thread that waits for the engine ends when the engine answers."""
+        self._stopping.set()
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+        self._client.close()
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set():
+            try:
+                was_idle = self._listen()
+            except (DriverUnavailableError, HostDataError, NotFoundError, ValueError) as error:
+                LOG.debug("%s: cannot read events: %s", self._client.source, error)
+                was_idle = False
+            if was_idle:
+                continue
+            if self._is_live:
+                pause = _FIRST_PAUSE_SECONDS
+                self._handle_loss()
+            self._stopping.wait(pause)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+        self._client.close()
+
+    def _listen(self) -> bool:
+        """Listen until the stream ends; return whether it ended because it was idle."""
+        stream = self._client.open_events(self._since, FILTERS, self._quiet)
+        with self._lock:
+            self._stream = stream
+        if self._stopping.is_set():
+            stream.close()
+            return False
+        if stream.opened_at is not None:
+            self._since = str(stream.opened_at)
+        if not self._is_live:
+            self._is_live = True
+            self._on_source()
+        decoder = EventDecoder()
+        for piece in stream:
+            for event in decoder.feed(piece):
+                self._notify(event)
+        return stream.was_idle
+
+    def _notify(self, event: EngineEvent) -> None:
+        """Report an event, unless it was reported before the stream was reopened."""
+        if event.at_ns and event.at_ns <= self._notified_until_ns:
+            return
+        if event.at_ns:
+            self._notified_until_ns, self._since = event.at_ns, event.since
+        self._on_event(event)
+
+    def _handle_loss(self) -> None:
+        self._is_live = False
+        if not self._stopping.is_set():
+            LOG.warning("%s: event stream ended; reconnecting", self._client.source)
+            self._on_source()

@@ -1,11 +1,33 @@
-"""Build the guest of a container."""
+"""Build the guest of a container: whose it is, what it uses, and to what it is bound."""
 
-from collections.abc import Mapping
+import re
+import uuid as uuid_module
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.guest import Guest, WorkloadKind
-from nodetracker.virt.docker.containers import Container
-from nodetracker.virt.docker.workloads import parse_orchestrator, parse_project
+from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
+from nodetracker.model.host import Gpu
+from nodetracker.model.numa import CellPlacement, NumaTopology
+from nodetracker.model.pci import PciDevice
+from nodetracker.model.units import usage_units_from_milli
+from nodetracker.virt.docker.containers import ALL_GPUS, Container, ContainerError
+
+WORKLOAD_LABEL = "nodetracker.workload"
+PROJECT_LABEL = "nodetracker.project"
+_POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
+_POD_NAME_LABEL = "io.kubernetes.pod.name"
+_COMPOSE_PROJECT_LABEL = "com.docker.compose.project"
+_COMPOSE_SERVICE_LABEL = "com.docker.compose.service"
+_SWARM_STACK_LABEL = "com.docker.stack.namespace"
+_SWARM_SERVICE_LABEL = "com.docker.swarm.service.name"
+_NAMESPACE = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
+"""Namespace of the uuids that are derived from containers' ids; it must never change."""
+
+_ZUN_NAME = re.compile(r"zun-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
+_VFIO = "/dev/vfio/"
+_NVIDIA = "NVIDIA"
 
 
 def build_guest(container: Container, uuid: str, working_set_mb: int) -> Guest:
@@ -53,3 +75,163 @@ def _details(container: Container) -> Mapping[str, Any]:
         **parse_orchestrator(container.labels, container.name),
     }
     return {name: value for name, value in details.items() if value}
+
+
+def parse_workload_uuid(
+    container_id: str, name: str, labels: Mapping[str, str], trusts_labels: bool = True
+) -> str:
+    """Return the uuid of a container's workload.
+
+    It comes from the label, else from a name in Zun's form, else it is derived
+    from the engine's id, so that it never changes.
+
+    Args:
+        trusts_labels: False ignores the label.
+
+    Raises:
+        ContainerError: the label is not a valid UUID.
+    """
+    label = labels.get(WORKLOAD_LABEL) if trusts_labels else None
+    if label is not None:
+        try:
+            return str(uuid_module.UUID(label))
+        except ValueError as error:
+            raise ContainerError(f"label {WORKLOAD_LABEL}={label!r} is not a valid UUID") from error
+    zun = _ZUN_NAME.fullmatch(name)
+    return zun[1] if zun else str(uuid_module.uuid5(_NAMESPACE, container_id))
+
+
+def assign_uuids(
+    containers: Iterable[Container], trusts_labels: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Assign each container its workload's uuid; of several with the same, the oldest keeps it.
+
+    Args:
+        trusts_labels: as in `parse_workload_uuid`.
+
+    Returns:
+        Container id -> uuid, and container id -> what is wrong with its label.
+    """
+    uuids: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for container in sorted(containers, key=lambda item: (item.created, item.id)):
+        try:
+            uuid = parse_workload_uuid(
+                container.id, container.name, container.labels, trusts_labels
+            )
+        except ContainerError as error:
+            uuid = parse_workload_uuid(container.id, "", {})
+            errors[container.id] = str(error)
+        if uuid in owners:
+            errors[container.id] = (
+                f"duplicate workload uuid of container {owners[uuid]}, which is older"
+            )
+            uuid = parse_workload_uuid(container.id, "", {})
+        owners.setdefault(uuid, container.name)
+        uuids[container.id] = uuid
+    return uuids, errors
+
+
+def parse_project(labels: Mapping[str, str]) -> str:
+    """Return the project of a container: from our label, else from its orchestrator's labels.
+
+    An orchestrator's project is not the one for which a workload was claimed, so
+    one whose uuid is in our label has the project of our label or none.
+    """
+    if WORKLOAD_LABEL in labels:
+        return labels.get(PROJECT_LABEL, "")
+    for label in (
+        PROJECT_LABEL, _POD_NAMESPACE_LABEL, _COMPOSE_PROJECT_LABEL, _SWARM_STACK_LABEL,
+    ):  # fmt: skip
+        if labels.get(label):
+            return labels[label]
+    return ""
+
+
+def parse_orchestrator(labels: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return a container's orchestrator and its role there, empty without an orchestrator.
+
+    >>> parse_orchestrator({"com.docker.compose.project": "shop",
+    ...     "com.docker.compose.service": "db"}, "shop-db-1")
+    {'orchestrator': 'compose', 'service': 'db'}
+    """
+    if _POD_NAME_LABEL in labels or _POD_NAMESPACE_LABEL in labels:
+        return {"orchestrator": "kubernetes", "pod": labels.get(_POD_NAME_LABEL, "")}
+    if _COMPOSE_PROJECT_LABEL in labels:
+        return {"orchestrator": "compose", "service": labels.get(_COMPOSE_SERVICE_LABEL, "")}
+    if _SWARM_SERVICE_LABEL in labels:
+        return {"orchestrator": "swarm", "service": labels[_SWARM_SERVICE_LABEL]}
+    return {"orchestrator": "zun"} if _ZUN_NAME.fullmatch(name) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class HostTopology:
+    """Last known parts of the machine to which containers can be bound."""
+
+    topology: NumaTopology = field(default_factory=NumaTopology)
+    gpus: tuple[Gpu, ...] = ()
+    pci: tuple[PciDevice, ...] = ()
+
+
+def derive_pins(container: Container, guest: Guest, host: HostTopology) -> GuestPins:
+    """Return the pins of a container; one that does not hold resources has none.
+
+    A container that has as many CPUs as its CPU set is pinned to each of them.
+    One with fewer CPUs floats in the cell of its CPU set. Its memory is in the
+    only cell of its memory set, or else in the cell of its CPUs.
+
+    Args:
+        guest: the guest built for the container.
+    """
+    if not container.holds_resources:
+        return GuestPins()
+    devices = tuple(sorted(_find_devices(container, host)))
+    cell_of = {cpu: cell.id for cell in host.topology.cells for cpu in cell.cpus}
+    cells = {cell_of[cpu] for cpu in container.cpus if cpu in cell_of}
+    pins: dict[int, dict[int, int]] = defaultdict(dict)
+    floating: dict[int, int] = {}
+    vcpus = usage_units_from_milli(container.vcpu_milli)
+    if vcpus == len(container.cpus):
+        for vcpu, cpu in enumerate(sorted(container.cpus)):
+            if cpu in cell_of:
+                pins[cell_of[cpu]][vcpu] = cpu
+    elif len(cells) == 1:
+        floating = dict.fromkeys(cells, vcpus)
+    known = {cell.id for cell in host.topology.cells}
+    memory_cells = (container.cells or cells) & known
+    memory = memory_cells if len(memory_cells) == 1 else set[int]()
+    return GuestPins(
+        tuple(
+            CellPlacement(
+                host_cell=cell,
+                vcpus=floating.get(cell, 0),
+                memory_mb=guest.memory_mb if cell in memory else 0,
+                pins=pins.get(cell, {}),
+            )
+            for cell in sorted({*pins, *floating, *memory})
+        ),
+        devices,
+    )
+
+
+def _find_devices(container: Container, host: HostTopology) -> set[str]:
+    """Return the PCI addresses of a container's GPUs and VFIO groups."""
+    groups = {path.removeprefix(_VFIO) for path in container.devices if path.startswith(_VFIO)}
+    found = {function.address for function in host.pci if str(function.iommu_group) in groups}
+    return found | _find_gpus(container.gpu_names, host.gpus)
+
+
+def _find_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> set[str]:
+    """Return the addresses of GPUs that are named by uuid or number, or all.
+
+    The engine's tools number NVIDIA's GPUs in the order of their addresses, and
+    name a partition of a GPU ``NUMBER:PART``.
+    """
+    known = [gpu for gpu in gpus if gpu.vendor == _NVIDIA]
+    if ALL_GPUS in names:
+        return {gpu.address for gpu in known}
+    by_name = {str(number): gpu.address for number, gpu in enumerate(known)}
+    by_name |= {gpu.uuid: gpu.address for gpu in known if gpu.uuid}
+    requested = (name.partition(":")[0] for name in names)
+    return {by_name[name] for name in requested if name in by_name}

@@ -1,16 +1,46 @@
-"""Query an engine about itself, and only as often as its report may have changed."""
+"""Query an engine about itself, and only as often as its report may have changed.
 
-from collections.abc import Callable
+An invalid item of a report does not affect the others.
+"""
 
-from nodetracker.model.errors import DriverUnavailableError
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.host import ContainerEngine, HypervisorInfo
 from nodetracker.virt.docker.client import EngineClient
-from nodetracker.virt.docker.info import EngineReport, parse_report
 
 MAX_AGE_SECONDS = 50.0
 """Maximum age of a report; an event of the daemon expires it earlier."""
 
 PAUSE_FACTOR = 4
 """Pause after a call that failed, as a multiple of its duration."""
+
+_NUMBERS = re.compile(r"[0-9]{1,6}")
+_PROJECT_QUOTA_DRIVERS = frozenset({"overlay2", "overlay", "vfs"})
+_OWN_QUOTA_DRIVERS = frozenset({"btrfs", "devicemapper", "zfs"})
+_PROJECT_QUOTA_FILESYSTEMS = frozenset({"ext4", "xfs"})
+_PROJECT_QUOTA_OPTIONS = frozenset({"pquota", "prjquota"})
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686"}
+_PODMAN = "Podman Engine"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """An engine's report about itself.
+
+    Attributes:
+        engine: without disk quotas, which only the host's files show.
+        daemon_name: the engine's name of its host, "" without one.
+        problems: a line for each invalid item.
+    """
+
+    engine: ContainerEngine
+    hypervisor: HypervisorInfo
+    daemon_name: str
+    problems: tuple[str, ...] = ()
 
 
 class ReportReader:
@@ -70,3 +100,150 @@ class ReportReader:
             raise
         self._report, self._report_at, self._error = report, started_at, None
         return report
+
+
+def parse_report(info: Any, version: Any, source: str) -> EngineReport:
+    """Parse the answers to ``/info`` and ``/version``.
+
+    Raises:
+        HostDataError: the answer to ``/info`` is not an object.
+    """
+    if not isinstance(info, Mapping):
+        raise HostDataError(source, "invalid answer to /info: expected an object")
+    labels, problems = parse_labels(info.get("Labels"))
+    name = parse_engine_name(version)
+    server_version = _text(info.get("ServerVersion"))
+    runtimes = info.get("Runtimes")
+    api_version = version.get("ApiVersion") if isinstance(version, Mapping) else None
+    return EngineReport(
+        engine=ContainerEngine(
+            name=name,
+            version=server_version,
+            api_version=_text(api_version),
+            labels=labels,
+            runtimes=tuple(sorted(map(str, runtimes))) if isinstance(runtimes, Mapping) else (),
+            default_runtime=_text(info.get("DefaultRuntime")),
+            storage_driver=_text(info.get("Driver")),
+            root_dir=_text(info.get("DockerRootDir")),
+            cgroup_version=_text(info.get("CgroupVersion")),
+            cgroup_driver=_text(info.get("CgroupDriver")),
+        ),
+        hypervisor=HypervisorInfo(
+            type=name,
+            version=parse_version_number(server_version),
+            supported_instances=((parse_architecture(info.get("Architecture")), name, "exe"),),
+        ),
+        daemon_name=_text(info.get("Name")),
+        problems=problems,
+    )
+
+
+def parse_labels(value: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Parse a daemon's labels, each a string ``KEY=VALUE``; null means no labels.
+
+    Returns:
+        The labels, and a line for each invalid one. A label without ``=`` is
+        kept with an empty value.
+
+    >>> parse_labels(["rack=7", "url=a=b", "gpu"])
+    ({'rack': '7', 'url': 'a=b', 'gpu': ''}, ("label 'gpu' has no value",))
+    """
+    labels: dict[str, str] = {}
+    problems = []
+    if value is not None and not isinstance(value, list):
+        return {}, ("invalid labels: expected a list",)
+    for item in value or []:
+        if not isinstance(item, str):
+            problems.append(f"label {item!r} is not a string")
+            continue
+        key, equals, text = item.partition("=")
+        labels[key] = text
+        if not equals:
+            problems.append(f"label {item!r} has no value")
+    return labels, tuple(problems)
+
+
+def parse_engine_name(version: Any) -> str:
+    """Return ``podman`` or ``docker``, by the answer to ``/version``."""
+    components = version.get("Components") if isinstance(version, Mapping) else None
+    for component in components if isinstance(components, list) else []:
+        if isinstance(component, Mapping) and component.get("Name") == _PODMAN:
+            return "podman"
+    return "docker"
+
+
+def parse_architecture(value: Any) -> str:
+    """Return the name that ``uname -m`` has for an architecture; Podman uses Go's names.
+
+    >>> parse_architecture("amd64"), parse_architecture("s390x")
+    ('x86_64', 's390x')
+    """
+    text = _text(value)
+    return _ARCHITECTURES.get(text, text)
+
+
+def parse_version_number(text: str) -> int:
+    """Return 1,000,000 x major + 1,000 x minor + micro of a version, 0 without one.
+
+    >>> parse_version_number("20.10.24+dfsg1"), parse_version_number("4.3")
+    (20010024, 4003000)
+    """
+    numbers = [int(number) for number in _NUMBERS.findall(text.partition("+")[0])[:3]]
+    major, minor, micro = (*numbers, 0, 0, 0)[:3]
+    return major * 1_000_000 + minor * 1_000 + micro
+
+
+def has_disk_quotas(storage_driver: str, fs_type: str, options: tuple[str, ...]) -> bool:
+    """Return whether the disk of a container can be limited.
+
+    Args:
+        storage_driver: the engine's storage driver.
+        fs_type, options: of the filesystem of the engine's root directory.
+
+    >>> has_disk_quotas("overlay2", "xfs", ("rw", "prjquota"))
+    True
+    """
+    if storage_driver in _OWN_QUOTA_DRIVERS:
+        return True
+    return (
+        storage_driver in _PROJECT_QUOTA_DRIVERS
+        and fs_type in _PROJECT_QUOTA_FILESYSTEMS
+        and not _PROJECT_QUOTA_OPTIONS.isdisjoint(options)
+    )
+
+
+def is_same_host(daemon_name: str, host: str) -> bool:
+    """Return whether two names are of the same host; case and a missing domain are ignored.
+
+    >>> is_same_host("web1", "web1.example.com"), is_same_host("web1", "web2")
+    (True, False)
+    """
+    first, second = daemon_name.lower().rstrip("."), host.lower().rstrip(".")
+    return first == second or first.startswith(f"{second}.") or second.startswith(f"{first}.")
+
+
+def parse_image_bytes(value: Any, source: str) -> int:
+    """Return the disk usage of images from the answer to ``/system/df``.
+
+    Shared layers count once. Podman does not report the size of all layers, so
+    each image counts in full there.
+
+    Raises:
+        HostDataError: the sizes are missing or invalid.
+    """
+    if not isinstance(value, Mapping):
+        raise HostDataError(source, "invalid answer to /system/df: expected an object")
+    total = value.get("LayersSize")
+    if isinstance(total, int) and total > 0:
+        return total
+    images = value.get("Images") or []
+    try:
+        return sum(int(image["Size"]) for image in images)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise HostDataError(
+            source, "invalid answer to /system/df: an image has no valid size"
+        ) from error
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -10,10 +10,11 @@ from nodetracker.model.guest import PowerState
 from nodetracker.virt.docker.containers import (
     ContainerError,
     parse_container,
+    parse_devices,
+    parse_gpu_names,
     parse_size,
     parse_vcpu_milli,
 )
-from nodetracker.virt.docker.devices import parse_devices, parse_gpu_names
 from nodetracker.virt.docker.guests import build_guest
 from tests.engine_stub import describe_container
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.docker.info import (
+from nodetracker.virt.docker.report import (
     has_disk_quotas,
     is_same_host,
     parse_image_bytes,

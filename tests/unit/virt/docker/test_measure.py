@@ -13,7 +13,10 @@ MIB = 1 << 20
 
 def charges(*readings):
     sets = WorkingSetCharges()
-    return [sets.charge("a", None if mib is None else mib * MIB, now) for now, mib in readings]
+    return [
+        sets.charge("a", None if mib is None else CgroupUsage(0, mib * MIB), now)
+        for now, mib in readings
+    ]
 
 
 def test_a_working_set_is_charged_in_steps_of_64_mib():
@@ -54,9 +57,9 @@ def test_a_failed_reading_keeps_the_charge_and_is_never_zero():
 
 def test_the_charge_of_a_removed_container_is_dropped():
     sets = WorkingSetCharges()
-    sets.charge("a", 300 * MIB, 0)
+    sets.charge("a", CgroupUsage(0, 300 * MIB), 0)
     sets.retain(["b"])
-    assert sets.charge("a", 1, 1) == 64
+    assert sets.charge("a", CgroupUsage(0, 1), 1) == 64
 
 
 def test_cpu_usage_is_the_cpu_time_between_two_readings():

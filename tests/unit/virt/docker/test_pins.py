@@ -7,8 +7,7 @@ from nodetracker.model.host import Gpu
 from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.virt.docker.containers import parse_container
-from nodetracker.virt.docker.guests import build_guest
-from nodetracker.virt.docker.pins import HostTopology, derive_pins
+from nodetracker.virt.docker.guests import HostTopology, build_guest, derive_pins
 from tests.engine_stub import describe_container
 
 TOPOLOGY = NumaTopology(

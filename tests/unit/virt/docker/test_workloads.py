@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from nodetracker.virt.docker.containers import Container, ContainerError
-from nodetracker.virt.docker.workloads import (
+from nodetracker.virt.docker.guests import (
     WORKLOAD_LABEL,
     assign_uuids,
     parse_orchestrator,
