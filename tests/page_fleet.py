@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from nodetracker.api.application import build_application
+from nodetracker.api.auth.addresses import NoauthAuthenticator
 from nodetracker.api.auth.layer import LoginFailures, authenticate
-from nodetracker.api.auth.noauth import NoauthAuthenticator
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.server import Server

@@ -9,16 +9,15 @@ import falcon
 
 from nodetracker.api.call import Backend
 from nodetracker.api.context import REQUEST_ID
-from nodetracker.api.encoded_body import render_json
-from nodetracker.api.encoding import finish
+from nodetracker.api.encoding import finish, render_json
 from nodetracker.api.endpoint import Endpoint, name_request
 from nodetracker.api.errors import explain, render_error
 from nodetracker.api.family import NOVA_BASE, normalize_path
 from nodetracker.api.layers import Layer
 from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
+from nodetracker.api.query import decode_url_text
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
-from nodetracker.api.texts import decode_url_text
 from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
 
 LOG = logging.getLogger(__name__)

@@ -1,11 +1,217 @@
-"""Read the JSON body of a request."""
+"""Bodies of requests: read whole before a thread gets the request, then parsed as JSON.
+
+The first is ASGI in front of a2wsgi, which otherwise gives a slow body, or a client that
+does not read its answer, one of its few threads (seen with 1.10: six stopped four).
+
+A request whose client has gone before a thread has started it is not carried out: the client
+may have been answered elsewhere that the same request is refused.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
 
 from nodetracker.accounting.requests.json_reader import parse_json
-from nodetracker.api.errors import too_large
-from nodetracker.api.texts import check_document
-from nodetracker.model.errors import RequestError
+from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
+from nodetracker.api.query import check_document
+from nodetracker.model.errors import BusyError, RequestError
+
+LOG = logging.getLogger(__name__)
+
+MAX_HELD_BYTES = 16 * 1024 * 1024
+
+_MAX_DISCARDED = 64 * 1024 * 1024
+"""Bytes that are read on after too many, as clients read no answer while they send."""
+
+_GONE = "nodetracker.gone"
+"""Key of a request's scope: the `threading.Event` that is set once its client has gone."""
+
+_LOOKS = 3
+"""Rounds of the event loop in which it notices that a client closed its connection
+while this process was stopped: after the request, it reads the end, then reports it."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Any, Receive, Send], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class BodyReader:
+    """An ASGI application that calls another one with bodies that have arrived.
+
+    Attributes:
+        body_seconds: in which a body has to arrive (408 otherwise).
+        send_seconds: in which a client has to accept each part of an answer.
+        max_held_bytes: of the bodies of all requests together (503 otherwise).
+    """
+
+    application: Application
+    max_bytes: int
+    body_seconds: float
+    send_seconds: float
+    max_held_bytes: int = MAX_HELD_BYTES
+    _held_bytes: int = field(default=0, init=False)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return  # neither lifespan nor websockets
+        body = bytearray()
+        try:
+            problem = await self._read(scope, receive, body)
+            if problem is None:
+                await self._answer(scope, receive, send, bytes(body))
+            else:
+                await _refuse(scope, problem, send)
+        except ConnectionError:
+            return
+        finally:
+            self._held_bytes -= len(body)
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send, body: bytes) -> None:
+        headers = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name not in (b"transfer-encoding", b"content-length")
+        ]
+        if body or len(headers) < len(scope["headers"]):
+            headers.append((b"content-length", str(len(body)).encode()))
+        message = {"type": "http.request", "body": body, "more_body": False}
+
+        async def receive_whole() -> Message:
+            return message
+
+        sender = _PatientSender(send, self.send_seconds)
+        gone = threading.Event()
+        watcher = asyncio.create_task(_watch(receive, gone))
+        try:
+            for _ in range(_LOOKS):
+                await asyncio.sleep(0)
+            # An answer that is cut off: the server closes the connection, as it has no end.
+            with contextlib.suppress(ConnectionAbortedError):
+                whole = {**scope, "headers": headers, _GONE: gone}
+                await self.application(whole, receive_whole, sender)
+        finally:
+            watcher.cancel()
+
+    async def _read(self, scope: Any, receive: Receive, body: bytearray) -> Problem | None:
+        """Add what arrives to a body; return why it is refused.
+
+        Raises:
+            ConnectionError: the client has gone.
+        """
+        if _is_refused_unsent(scope["headers"], self.max_bytes):
+            return explain(too_large(self.max_bytes))
+        names = {name for name, _ in scope["headers"]}
+        if names >= {b"content-length", b"transfer-encoding"}:
+            return explain(RequestError("Content-Length", "contradicts Transfer-Encoding"))
+        max_held_bytes = max(self.max_held_bytes, 2 * self.max_bytes)
+        count = 0
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                while count <= _MAX_DISCARDED:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ConnectionError
+                    part = message.get("body", b"")
+                    count += len(part)
+                    if count <= self.max_bytes:
+                        body += part
+                        self._held_bytes += len(part)
+                    if self._held_bytes > max_held_bytes:
+                        return explain(BusyError("Too many bodies arrive; try again later."))
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            if count <= self.max_bytes:
+                return Problem(
+                    HTTPStatus.REQUEST_TIMEOUT,
+                    "nodetracker.http.request_timeout",
+                    f"The body did not arrive within {self.body_seconds:g} s.",
+                )
+        return explain(too_large(self.max_bytes)) if count > self.max_bytes else None
+
+
+async def _watch(receive: Receive, gone: threading.Event) -> None:
+    """Set an event once the client has gone, or the answer was sent."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+def to_wsgi(application: WSGIApplication) -> WSGIApplication:
+    """Return an application that gets paths as they were sent, and nothing of who has gone."""
+
+    def start(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        scope = environ["asgi.scope"]  # in whose path uvicorn has replaced what is not UTF-8
+        environ["PATH_INFO"] = unquote_to_bytes(scope["raw_path"]).decode("latin-1")
+        if not scope[_GONE].is_set():
+            return application(environ, start_response)
+        LOG.info(
+            "%s %s was not carried out: its client has gone",
+            environ["REQUEST_METHOD"],
+            quote(environ["PATH_INFO"], encoding="latin-1"),  # as WSGI has it
+        )
+        start_response("503 Service Unavailable", [])  # nobody reads it
+        return []
+
+    return start
+
+
+def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bool:
+    """Return whether the client waits for a decision about a body that is too long."""
+    found = dict(headers)
+    length = found.get(b"content-length", b"0")
+    return b"expect" in found and length.isdigit() and int(length) > max_bytes
+
+
+class _PatientSender:
+    """Sends messages; to a client that does not read them, none after a time.
+
+    It must not raise then: a2wsgi would wait forever for the next one to be sent.
+    """
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._is_lost = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._is_lost:
+            return
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            self._is_lost = True
+            LOG.debug("A client did not read its answer within %g s", self._seconds)
+
+
+async def _refuse(scope: Any, problem: Problem, send: Send) -> None:
+    """Answer with an error and close the connection, as the rest of the body may follow."""
+    request_id = f"req-{uuid.uuid4()}"
+    body = render_error_bytes(scope["path"], problem, request_id)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+        (b"x-openstack-request-id", request_id.encode()),
+        *((name.lower().encode(), value.encode()) for name, value in problem.headers.items()),
+    ]
+    await send({"type": "http.response.start", "status": problem.status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
 
 _JSON = "application/json"
 

@@ -7,9 +7,9 @@ from urllib.parse import quote, urlencode
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.context import Login, RequestContext
-from nodetracker.api.encoded_body import EncodedBody
+from nodetracker.api.encoding import EncodedBody
+from nodetracker.api.family import Version
 from nodetracker.api.fleet_cache import FleetCache
-from nodetracker.api.microversions import Version
 from nodetracker.metrics.api import ApiCounters, ApiMetrics
 from nodetracker.model.errors import ForbiddenError, NotFoundError
 from nodetracker.model.health import Health

@@ -1,8 +1,9 @@
-"""The identity behind a request."""
+"""Who makes a request: identities, what authentication finds out, and where it is stored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+from wsgiref.types import WSGIEnvironment
 
 IDENTITY = "nodetracker.identity"
 """Key of the WSGI environment under which the authentication layer stores an `Identity`.
@@ -83,3 +84,30 @@ def read_context(environ: Mapping[str, Any]) -> RequestContext:
         environ.get(SESSION_TOKEN),
         environ.get(CLIENT_ADDRESS, "-"),
     )
+
+
+ADMIN_ROLE = "admin"
+READER_ROLE = "reader"
+
+
+class Authenticator(Protocol):
+    """One strategy of authentication; called concurrently."""
+
+    def identify(self, environ: WSGIEnvironment) -> Identity:
+        """Return the identity behind a request.
+
+        Raises:
+            AuthenticationError: credentials are missing or wrong (401).
+            ForbiddenError: no credentials could make this request valid (403).
+            ThrottledError: too many passwords are being checked, or were wrong (429).
+        """
+
+
+def make_admin(user_id: str) -> Identity:
+    """Return a user that may do everything."""
+    return Identity(user_id, roles=frozenset((ADMIN_ROLE, READER_ROLE)), is_system=True)
+
+
+def make_reader(user_id: str) -> Identity:
+    """Return a user that may read everything."""
+    return Identity(user_id, roles=frozenset((READER_ROLE,)), is_system=True)

@@ -7,7 +7,7 @@ credentials, microversion, rule, query, body.
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import quote
@@ -15,32 +15,23 @@ from urllib.parse import quote
 import falcon
 
 from nodetracker.accounting.requests.validator import check
-from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page
-from nodetracker.api.auth.session_cookie import name_session_cookie
+from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page, name_session_cookie
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
-from nodetracker.api.change_log import logged_change
-from nodetracker.api.context import (
-    IDENTITY,
-    REQUEST_ID,
-    RequestContext,
-    read_context,
-)
-from nodetracker.api.encoded_body import render_json
-from nodetracker.api.encoding import ENCODED
-from nodetracker.api.family import Family, family_of
-from nodetracker.api.microversions import COMPUTE, CONTAINER, Microversions, Version
+from nodetracker.api.context import IDENTITY, REQUEST_ID, RequestContext, read_context
+from nodetracker.api.encoding import ENCODED, render_json
+from nodetracker.api.errors import explain
+from nodetracker.api.family import COMPUTE, CONTAINER, Family, Microversions, Version, family_of
 from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, StoreError
 
 LOG = logging.getLogger(__name__)
 
+
 _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
 _STRICT_NOVA_QUERY = Version(2, 75)
 _NO_VERSION = Version(1, 0)
-
-
 _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -148,6 +139,43 @@ class Endpoint:
 def name_request(request: falcon.Request) -> str:
     """Return id, method and path of a request on one line, for the log."""
     return f"{request.env.get(REQUEST_ID, '')} {request.method} {quote(request.path)}"
+
+
+@dataclass(slots=True)
+class Change:
+    """A change that is being carried out.
+
+    Attributes:
+        status: of its answer, None until it is known.
+    """
+
+    status: int | None = None
+
+
+@contextlib.contextmanager
+def logged_change(
+    request: falcon.Request, context: RequestContext, rule: str | None
+) -> Iterator[Change]:
+    """Log one line at the end of a change, which has no token, password or body."""
+    change = Change()
+    try:
+        yield change
+    except Exception as error:
+        change.status = explain(error).status.value
+        raise
+    finally:
+        identity = context.identity
+        LOG.info(
+            "Change %s: user %s, project %s, rule %s, target %s %s from %s: %s",
+            context.request_id or "-",
+            "-" if identity is None else identity.user_id,
+            "-" if identity is None or identity.project_id is None else identity.project_id,
+            rule,
+            request.method,
+            quote(request.path),  # without its query, and one line
+            context.address,
+            change.status,
+        )
 
 
 def _select_operation(

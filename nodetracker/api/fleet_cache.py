@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from nodetracker.accounting.reports.overview import Overview, build_overview
 from nodetracker.accounting.reports.overview_rendering import render_overview
-from nodetracker.api.encoded_body import EncodedBody, compress, make_tag, render_json
+from nodetracker.api.encoding import EncodedBody, compress, make_tag, render_json
 from nodetracker.model.errors import BusyError
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store

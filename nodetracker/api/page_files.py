@@ -14,8 +14,7 @@ from importlib.resources.abc import Traversable
 import falcon
 
 from nodetracker.api.context import IDENTITY
-from nodetracker.api.encoded_body import EncodedBody, make_tag
-from nodetracker.api.encoding import ENCODED
+from nodetracker.api.encoding import ENCODED, EncodedBody, make_tag
 from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.family import PAGE_BASE
 from nodetracker.model.errors import AuthenticationError

@@ -7,7 +7,7 @@ from typing import Any
 from nodetracker.accounting.requests.fields import Schema, record
 from nodetracker.api.auth.browser import SAFE_METHODS
 from nodetracker.api.call import Handler
-from nodetracker.api.microversions import Version, parse_version
+from nodetracker.api.family import Version, parse_version
 
 NO_QUERY = record({})
 

@@ -17,7 +17,7 @@ from wsgiref.types import WSGIApplication
 import uvicorn
 from a2wsgi import WSGIMiddleware
 
-from nodetracker.api.body_reader import BodyReader, to_wsgi
+from nodetracker.api.body import BodyReader, to_wsgi
 from nodetracker.api.connections import (
     DEADLINES,
     Connection,

@@ -8,21 +8,20 @@ from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 
-from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
-from nodetracker.api.auth.headers import drop_identity_headers
-from nodetracker.api.auth.hosts import is_loopback
-from nodetracker.api.auth.identity import Authenticator
+from nodetracker.api.auth.addresses import is_loopback
+from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import (
     Application,
     LoginFailures,
     LoginGate,
     authenticate,
+    drop_identity_headers,
     leave_open,
 )
-from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.call import Sessions
-from nodetracker.api.context import Identity
+from nodetracker.api.context import Authenticator, Identity
 from nodetracker.api.layers import Layer
+from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -130,13 +129,16 @@ def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
     """Build the configured strategy, importing only its own libraries."""
     match conf.api.auth_strategy:
         case "noauth":
-            from nodetracker.api.auth.noauth import NoauthAuthenticator
+            from nodetracker.api.auth.addresses import NoauthAuthenticator
 
             return _Strategy(NoauthAuthenticator(conf.api.public_url))
         case "keystone":
             try:
-                from nodetracker.api.auth.keystone import KeystoneAuthenticator, validate_tokens
-                from nodetracker.api.auth.keystone_sessions import KeystoneSessions
+                from nodetracker.api.auth.keystone import (
+                    KeystoneAuthenticator,
+                    KeystoneSessions,
+                    validate_tokens,
+                )
             except ImportError as error:
                 raise ConfigError(
                     "[api] auth_strategy: keystone needs the library keystonemiddleware: "

@@ -12,11 +12,10 @@ from oslo_config import cfg
 from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
-from nodetracker.api.auth.layer import note_client_address
+from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
-from nodetracker.api.layers import Layer, proxy_layer, request_id_layer
-from nodetracker.api.measuring import count_requests
+from nodetracker.api.layers import Layer, count_requests, proxy_layer, request_id_layer
 from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
@@ -283,7 +282,7 @@ def _build_application(
     )
     counting: Layer = partial(count_requests, counter=parts.counters.requests)
     # Before the library's layer, which takes whatever a client says for its address.
-    noting: Layer = partial(note_client_address, has_proxy=has_proxy)
+    noting: Layer = partial(add_client_address, has_proxy=has_proxy)
     proxies: tuple[Layer, ...] = (proxy_layer(conf),) if has_proxy else ()
     layers = (counting, noting, *proxies, request_id_layer, access.layer)
     return build_application(backend, routes, layers), access.gate

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.auth.users import hash_password
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import StoreUnavailableError
 from tests.contract.scene import build

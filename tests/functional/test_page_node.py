@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import LoginFailures, authenticate
-from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.context import Identity
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import AuthenticationError

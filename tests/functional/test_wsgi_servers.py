@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.auth.users import hash_password
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.contract.values import register

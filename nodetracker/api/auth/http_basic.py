@@ -12,12 +12,16 @@ from functools import partial
 from pathlib import Path
 from wsgiref.types import WSGIEnvironment
 
-from nodetracker.api.auth.identity import make_admin, make_reader
-from nodetracker.api.auth.passwords import get_rounds, is_password, make_wrong_hash
 from nodetracker.api.auth.turns import Attempt, Turns
-from nodetracker.api.auth.user_file import read_user_file
-from nodetracker.api.auth.users import UserFile, parse_user_file
-from nodetracker.api.context import CLIENT_ADDRESS, Identity
+from nodetracker.api.auth.users import (
+    UserFile,
+    get_rounds,
+    is_password,
+    make_wrong_hash,
+    parse_user_file,
+    read_user_file,
+)
+from nodetracker.api.context import CLIENT_ADDRESS, Identity, make_admin, make_reader
 from nodetracker.model.errors import AuthenticationError
 from nodetracker.model.text import render_file_error
 

@@ -8,11 +8,43 @@ from dataclasses import dataclass
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from nodetracker.api.auth.hosts import find_client_address
-from nodetracker.api.auth.identity import Authenticator
-from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Identity
+from nodetracker.api.auth.addresses import find_client_address
+from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Authenticator, Identity
 from nodetracker.api.family import normalize_path
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
+
+_SCOPED = (
+    "DOMAIN_ID", "DOMAIN_NAME", "PROJECT_ID", "PROJECT_NAME", "PROJECT_DOMAIN_ID",
+    "PROJECT_DOMAIN_NAME", "USER_ID", "USER_NAME", "USER_DOMAIN_ID", "USER_DOMAIN_NAME", "ROLES",
+    "IDENTITY_STATUS",
+)  # fmt: skip
+_OTHERS = (
+    "X_ROLE", "X_USER", "X_TENANT", "X_TENANT_ID", "X_TENANT_NAME", "X_IS_ADMIN_PROJECT",
+    "X_SERVICE_CATALOG",
+    "OPENSTACK_SYSTEM_SCOPE",  # not dropped by keystonemiddleware 13.0
+)  # fmt: skip
+
+IDENTITY_KEYS = frozenset(
+    f"HTTP_{name}"
+    for name in (
+        *(f"X_{name}" for name in _SCOPED),
+        *(f"X_SERVICE_{name}" for name in _SCOPED),
+        *_OTHERS,
+    )
+)
+"""WSGI names of all headers that keystonemiddleware sets for a valid token."""
+
+
+def drop_identity_headers(application: WSGIApplication) -> WSGIApplication:
+    """Return an application that never sees identity headers of a client."""
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        for key in IDENTITY_KEYS & environ.keys():
+            del environ[key]
+        return application(environ, start)
+
+    return answer
+
 
 LOG = logging.getLogger(__name__)
 
@@ -109,20 +141,6 @@ def _read_environ(scope: Any) -> WSGIEnvironment:
         text = value.decode("latin-1")
         environ[key] = f"{environ[key]},{text}" if key in environ else text
     return environ
-
-
-def note_client_address(application: WSGIApplication, has_proxy: bool) -> WSGIApplication:
-    """Return an application whose requests carry the address of their client.
-
-    Args:
-        has_proxy: whether proxies say it.
-    """
-
-    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        environ[CLIENT_ADDRESS] = find_client_address(environ, has_proxy)
-        return application(environ, start)
-
-    return answer
 
 
 def authenticate(

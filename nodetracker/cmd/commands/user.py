@@ -9,16 +9,17 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.api.auth.identity import ADMIN_ROLE, READER_ROLE
-from nodetracker.api.auth.passwords import hash_password
-from nodetracker.api.auth.user_file import edit_user_file, read_user_file
 from nodetracker.api.auth.users import (
     UserFile,
     delete_user,
+    edit_user_file,
+    hash_password,
     is_user_name,
     parse_user_file,
+    read_user_file,
     set_user,
 )
+from nodetracker.api.context import ADMIN_ROLE, READER_ROLE
 from nodetracker.cmd.commands.base import (
     ListCommand,
     StoreCommand,

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.auth.users import hash_password
 from tests.functional.servers.keystone import TOKEN, serve_keystone
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL

@@ -13,9 +13,9 @@ from oslo_config import cfg
 from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.accounting.requests.fields import record
 from nodetracker.api.application import build_application
-from nodetracker.api.auth.layer import note_client_address
-from nodetracker.api.auth.passwords import hash_password
+from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.auth.turns import FREE_FAILURES
+from nodetracker.api.auth.users import hash_password
 from nodetracker.api.call import Answer
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.policies import list_rules
@@ -105,7 +105,7 @@ def build(conf, backend):
                 read_health=lambda: evaluate_api_health(HEALTH),
             ),
             (*ROUTES, *CHANGES),
-            [request_id_layer, partial(note_client_address, has_proxy=False), access.layer],
+            [request_id_layer, partial(add_client_address, has_proxy=False), access.layer],
         )
         client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
 

@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from a2wsgi import WSGIMiddleware
 
-from nodetracker.api.body_reader import BodyReader, to_wsgi
+from nodetracker.api.body import BodyReader, to_wsgi
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
 

@@ -7,8 +7,8 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.accounting.reports.claims import render_claim
-from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity
+from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.claim import ClaimState
 from tests.contract.values import create, register
 from tests.unit.api.conftest import Api

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.call import Call, RequestUrl
 from nodetracker.api.context import Identity, RequestContext
-from nodetracker.api.microversions import Version
+from nodetracker.api.family import Version
+from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.errors import ForbiddenError, NotFoundError
 
 ADMIN = Identity("a", "p9", frozenset({"admin"}))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.auth.authorizer import PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity
+from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.guest import GuestPins, PowerState
 from nodetracker.model.numa import CellPlacement, NumaPlacement, encode_placement

@@ -8,17 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.api.auth import passwords
-from nodetracker.api.auth.passwords import is_password
+from nodetracker.api.auth import users
+from nodetracker.api.auth.users import is_password
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import user
 
 
 @pytest.fixture(autouse=True)
 def _quick_hashes(monkeypatch):
-    monkeypatch.setattr(
-        user, "hash_password", lambda password: passwords.hash_password(password, 4)
-    )
+    monkeypatch.setattr(user, "hash_password", lambda password: users.hash_password(password, 4))
 
 
 @pytest.fixture

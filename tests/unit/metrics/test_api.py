@@ -9,7 +9,7 @@ import pytest
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.api.auth.layer import LoginFailures
-from nodetracker.api.measuring import count_requests
+from nodetracker.api.layers import count_requests
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ClaimRefusedError, ConflictError, StoreUnavailableError

@@ -9,10 +9,10 @@ from typing import Any
 from nodetracker.accounting.reports.summary import state_of, status_of
 from nodetracker.accounting.reports.uptime import render_uptime
 from nodetracker.api.call import Answer, Call
+from nodetracker.api.family import Version
 from nodetracker.api.liveness import find_outage
-from nodetracker.api.microversions import Version
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.api.texts import parse_row_id
+from nodetracker.api.query import parse_row_id
 from nodetracker.fleet.pages import read_pages
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery

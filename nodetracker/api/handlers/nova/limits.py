@@ -3,7 +3,7 @@
 import math
 
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.microversions import Version
+from nodetracker.api.family import Version
 from nodetracker.api.policies import FLEET_READER
 from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.guest import WorkloadKind

@@ -7,10 +7,10 @@ import falcon
 from nodetracker.accounting.reports.services import zone_of
 from nodetracker.accounting.reports.summary import state_of, status_of
 from nodetracker.api.call import Answer, Call
+from nodetracker.api.family import Version
 from nodetracker.api.liveness import find_outage, read_service_pages
-from nodetracker.api.microversions import Version
 from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
-from nodetracker.api.texts import parse_row_id
+from nodetracker.api.query import parse_row_id
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord

@@ -3,8 +3,7 @@
 from typing import Any
 
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.family import NOVA_BASE
-from nodetracker.api.microversions import COMPUTE
+from nodetracker.api.family import COMPUTE, NOVA_BASE
 
 _UPDATED = "2013-07-23T11:33:21Z"
 _MEDIA_TYPE = {

@@ -16,7 +16,7 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import find_place, read_claim_request
 from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
+from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery

@@ -1,7 +1,7 @@
 """Find the object that a path names."""
 
 from nodetracker.api.call import Call
-from nodetracker.api.texts import parse_path_uuid
+from nodetracker.api.query import parse_path_uuid
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.listing import Page

@@ -8,7 +8,7 @@ from nodetracker.accounting.reports.migrations import render_migration
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import find_place, read_claim_request
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
+from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.claim import ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery

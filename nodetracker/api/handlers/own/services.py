@@ -7,7 +7,7 @@ from nodetracker.accounting.reports import services as reports
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.api.texts import parse_path_uuid
+from nodetracker.api.query import parse_path_uuid
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceChange, ServiceRecord

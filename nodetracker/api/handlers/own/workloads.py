@@ -6,7 +6,7 @@ from nodetracker.accounting.reports.workloads import describe_workload, render_w
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.api.texts import parse_path_uuid, parse_query_uuid
+from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
 from nodetracker.model.numa import encode_placement

@@ -3,8 +3,7 @@
 from typing import Any
 
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.family import ZUN_BASE
-from nodetracker.api.microversions import CONTAINER
+from nodetracker.api.family import CONTAINER, ZUN_BASE
 
 _MEDIA_TYPE = {"base": "application/json", "type": "application/vnd.openstack.zun.v1+json"}
 

@@ -4,8 +4,8 @@ import os
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.auth.authorizer import RELOAD_SECONDS, PolicyAuthorizer, make_enforcer
 from nodetracker.api.context import Identity, RequestContext
+from nodetracker.api.policies import RELOAD_SECONDS, PolicyAuthorizer, make_enforcer
 from nodetracker.model.errors import ConfigError
 
 USERS = {

@@ -15,8 +15,8 @@ from nodetracker.api.auth.http_basic import (
     HttpBasicAuthenticator,
     parse_basic,
 )
-from nodetracker.api.auth.passwords import get_rounds, hash_password, is_password
 from nodetracker.api.auth.turns import CONCURRENT_CHECKS, FREE_FAILURES
+from nodetracker.api.auth.users import get_rounds, hash_password, is_password
 from nodetracker.api.context import CLIENT_ADDRESS
 from nodetracker.model.errors import AuthenticationError, ThrottledError
 

@@ -7,12 +7,16 @@ import pytest
 from keystonemiddleware.auth_token._request import _AuthTokenRequest
 from oslo_config import cfg
 
+from nodetracker.api.auth.addresses import NoauthAuthenticator, find_client_address
 from nodetracker.api.auth.browser import is_foreign_page
-from nodetracker.api.auth.headers import drop_identity_headers
-from nodetracker.api.auth.hosts import find_client_address
 from nodetracker.api.auth.keystone import KeystoneAuthenticator, register_options
-from nodetracker.api.auth.layer import MAX_LOGGED, LoginFailures, LoginGate, authenticate
-from nodetracker.api.auth.noauth import NoauthAuthenticator
+from nodetracker.api.auth.layer import (
+    MAX_LOGGED,
+    LoginFailures,
+    LoginGate,
+    authenticate,
+    drop_identity_headers,
+)
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, Identity
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
 

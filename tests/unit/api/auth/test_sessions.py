@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from oslo_config import cfg
 
+from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import LoginFailures, authenticate
-from nodetracker.api.auth.session_cookie import accept_session_cookie
 from nodetracker.api.context import SESSION_TOKEN, Login
 from nodetracker.model.errors import AuthenticationError
 from tests.functional.servers.keystone import PASSWORD, TOKEN, KeystoneStub, serve_keystone
@@ -80,7 +80,7 @@ def keystone() -> Iterator[KeystoneStub]:
 
 @pytest.fixture
 def build(tmp_path):
-    from nodetracker.api.auth.keystone_sessions import KeystoneSessions
+    from nodetracker.api.auth.keystone import KeystoneSessions
 
     def build(url: str):
         conf = cfg.ConfigOpts()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from nodetracker.api.auth.user_file import edit_user_file, read_user_file
+from nodetracker.api.auth.users import edit_user_file, read_user_file
 
 
 def test_a_missing_file_is_empty(tmp_path):

@@ -1,7 +1,13 @@
 import pytest
 
-from nodetracker.api.auth.passwords import hash_password, is_password
-from nodetracker.api.auth.users import delete_user, is_user_name, parse_user_file, set_user
+from nodetracker.api.auth.users import (
+    delete_user,
+    hash_password,
+    is_password,
+    is_user_name,
+    parse_user_file,
+    set_user,
+)
 
 OLD, NEW = (hash_password(text, rounds=4) for text in ("old", "new"))
 
