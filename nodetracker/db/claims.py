@@ -1,20 +1,28 @@
-"""List ``claims``, with the places of their nodes."""
+"""List ``claims``, with the places of their nodes, and workloads on several nodes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.db import codec
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.claim import ACTIVE_STATES, OPEN, Claim, ClaimState, SplitBrain
+from nodetracker.model.guest import PowerState
 from nodetracker.model.listing import ClaimQuery, Page
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 
-_MOST_NODES = 100
-"""Of one list that are searched one by one; SQLite has at most 500 parts of a union."""
+
+_guests = tables.guests.c
+_migrations = tables.migrations.c
+
+_other = tables.claims.alias("other_claims")
+_place = tables.compute_nodes.alias("other_nodes")
+_ACTIVE = [state.value for state in ACTIVE_STATES]
+_OPEN = _migrations.status.in_([status.value for status in OPEN])
 
 
 def list_claims(
@@ -74,6 +82,43 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
     return select_page(connection, query, listing, _decode)
 
 
+def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
+    """Return the uuids of the active claims on nodes, oldest first."""
+    return list(
+        connection.execute(
+            sa.select(_claims.uuid)
+            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
+            .order_by(_claims.created_at, _claims.id)
+        ).scalars()
+    )
+
+
+def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
+    """Return the active claims on nodes, oldest first."""
+    return select_claims(
+        connection, _claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value
+    )
+
+
+def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Claim]:
+    """Return claims, oldest first."""
+    query = (
+        sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
+        .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
+        .where(*conditions)
+        .order_by(_claims.created_at, _claims.id)
+    )
+    return [_decode(row) for row in connection.execute(query).mappings()]
+
+
+def _decode(row: sa.RowMapping) -> Claim:
+    return codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
+
+
+_MOST_NODES = 100
+"""Of one list that are searched one by one; SQLite has at most 500 parts of a union."""
+
+
 def _find_nodes(
     connection: sa.Connection, query: ClaimQuery, names: "Sequence[sa.ColumnElement[bool]]"
 ) -> Sequence[int] | None:
@@ -99,34 +144,68 @@ def _has_state(states: Sequence[ClaimState]) -> "sa.ColumnElement[bool]":
     return state.scalar_subquery().in_([item.value for item in states])
 
 
-def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Claim]:
-    """Return claims, oldest first."""
-    query = (
-        sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
-        .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
-        .where(*conditions)
-        .order_by(_claims.created_at, _claims.id)
-    )
-    return [_decode(row) for row in connection.execute(query).mappings()]
-
-
-def _decode(row: sa.RowMapping) -> Claim:
-    return codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
-
-
-def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
-    """Return the uuids of the active claims on nodes, oldest first."""
-    return list(
-        connection.execute(
-            sa.select(_claims.uuid)
-            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
-            .order_by(_claims.created_at, _claims.id)
-        ).scalars()
+def list_split_brains(connection: sa.Connection, host: str) -> list[SplitBrain]:
+    """See `Store.list_split_brains`."""
+    rows = connection.execute(sa.union_all(_select_claimed(host), _select_running(host)))
+    return sorted(
+        {
+            SplitBrain(nodename, workload_uuid, other_host, other_nodename, bool(is_claimed))
+            for nodename, workload_uuid, other_host, other_nodename, is_claimed in rows
+        }
     )
 
 
-def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
-    """Return the active claims on nodes, oldest first."""
-    return select_claims(
-        connection, _claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value
+def _select_claimed(host: str) -> "sa.Select[Any]":
+    both = [_claims.uuid, _other.c.uuid]
+    is_tied = sa.exists().where(
+        _migrations.workload_uuid == _claims.workload_uuid,
+        _OPEN,
+        _migrations.source_claim.in_(both),
+        _migrations.dest_claim.in_(both),
+    )
+    here = sa.and_(_claims.compute_node_id == _nodes.id, _claims.state.in_(_ACTIVE))
+    return _select(host, tables.claims, here, _claims.workload_uuid, is_claimed=True).where(
+        ~is_tied
+    )
+
+
+def _select_running(host: str) -> "sa.Select[Any]":
+    is_moving = sa.exists().where(_migrations.workload_uuid == _guests.uuid, _OPEN)
+    here = sa.and_(
+        _guests.compute_node_id == _nodes.id,
+        _guests.power_state == PowerState.RUNNING.value,
+        _guests.claim_uuid.is_(None),
+        _guests.missing_since.is_(None),
+    )
+    return _select(host, tables.guests, here, _guests.uuid, is_claimed=False).where(~is_moving)
+
+
+def _select(
+    host: str,
+    table: sa.Table,
+    here: sa.ColumnElement[bool],
+    workload_uuid: sa.Column[str],
+    is_claimed: bool,
+) -> "sa.Select[Any]":
+    """Select a table's rows on a host's nodes whose workload holds a claim on another node."""
+    return (
+        sa.select(
+            _nodes.hypervisor_hostname,
+            workload_uuid,
+            _place.c.host,
+            _place.c.hypervisor_hostname,
+            sa.literal(int(is_claimed)),
+        )
+        .select_from(tables.compute_nodes)
+        .join(table, here)
+        .join(
+            _other,
+            sa.and_(
+                _other.c.workload_uuid == workload_uuid,
+                _other.c.compute_node_id != _nodes.id,
+                _other.c.state.in_(_ACTIVE),
+            ),
+        )
+        .join(_place, _place.c.id == _other.c.compute_node_id)
+        .where(_nodes.host == host)
     )

@@ -1,28 +1,217 @@
-"""Load nodes of all hosts for schedulers, with the rows that admission needs."""
+"""List nodes with their services, and sum them."""
 
-from collections.abc import Collection, Iterable, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec
+from nodetracker.db import codec, services
 from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest
-from nodetracker.model.fleet import LedgerNode
-from nodetracker.model.guest import Guest
-from nodetracker.model.node import ADMISSION_COLUMNS
+from nodetracker.db.services import is_live
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
+from nodetracker.model.fleet import (
+    OVERVIEW_COLUMNS,
+    FleetNode,
+    FleetQuery,
+    FleetSums,
+    LedgerNode,
+    OverviewNode,
+    OverviewRows,
+    UnclaimedSum,
+    WarningCount,
+)
+from nodetracker.model.guest import Guest, WorkloadKind
+from nodetracker.model.listing import Page
+from nodetracker.model.node import ADMISSION_COLUMNS, NodeRecord
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 from nodetracker.model.units import MILLI
+from nodetracker.model.warning import WarningKind
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
-_claims = tables.claims.c
+
+
 _guests = tables.guests.c
+_claims = tables.claims.c
+_warnings = tables.warnings.c
+_JOINED = tables.compute_nodes.outerjoin(
+    tables.services, sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
+)
+_ROW = (
+    _nodes.id,
+    _nodes.uuid,
+    _nodes.host,
+    _nodes.hypervisor_hostname,
+    _nodes.generation,
+    _nodes.epoch,
+    _nodes.created_at,
+    _nodes.updated_at,
+)
 _SERVICE = "service_"
+_HOST_NODES = "host_nodes"
+_AUDIT = "last_audit"
+_SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name != "count")
+
+
+def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
+    """See `Store.list_fleet`."""
+    service = [column for column in _services if query.reads_audits or column.name != _AUDIT]
+    labels = {_SERVICE + column.name: column.name for column in service}
+    name = "hypervisor_hostname" if query.order == "nodename" else query.order
+    listing = Listing(
+        table=tables.compute_nodes,
+        joined=_JOINED,
+        columns=(
+            *_ROW,
+            *(_nodes[name] for name in query.columns),
+            *(column.label(_SERVICE + column.name) for column in service),
+            *([_count_siblings()] if query.counts_siblings else []),
+        ),
+        conditions=_list_conditions(query),
+        filtered=_JOINED,
+        order=None if name == "id" else _nodes[name],
+        is_descending=query.is_descending,
+    )
+    return select_page(connection, query, listing, partial(_decode, query.columns, labels))
+
+
+def sum_fleet(connection: sa.Connection) -> FleetSums:
+    """See `Store.sum_fleet`."""
+    row = connection.execute(
+        sa.select(
+            sa.func.count().label("count"),
+            *(sa.func.coalesce(sa.func.sum(_nodes[name]), 0).label(name) for name in _SUMMED),
+        )
+        .select_from(_JOINED)
+        .where(_services.disabled == sa.false())
+    ).one()
+    return FleetSums(**{name: int(value) for name, value in row._mapping.items()})
+
+
+def _count_siblings() -> "sa.Label[int]":
+    others = tables.compute_nodes.alias("siblings")
+    counted = sa.select(sa.func.count()).select_from(others).where(others.c.host == _nodes.host)
+    return counted.correlate(tables.compute_nodes).scalar_subquery().label(_HOST_NODES)
+
+
+def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
+    found: list[sa.ColumnElement[bool]] = []
+    if query.id is not None:
+        found.append(equals_id(_nodes.id, query.id))
+    for column, value in (
+        (_nodes.uuid, query.uuid),
+        (_nodes.host, query.host),
+        (_nodes.hypervisor_hostname, query.nodename),
+    ):
+        if value is not None:
+            found.append(column == value)
+    if query.name_part is not None:
+        found.append(_nodes.hypervisor_hostname.icontains(query.name_part, autoescape=True))
+    if query.is_disabled is not None:
+        found.append(sa.func.coalesce(_services.disabled, sa.false()) == query.is_disabled)
+    if query.has_service is not None:
+        is_without = _services.id.is_(None)
+        found.append(sa.not_(is_without) if query.has_service else is_without)
+    if query.liveness is not None:
+        found.append(is_live(query.liveness))
+    return found
+
+
+def _decode(
+    columns: Sequence[str], service_labels: Mapping[str, str], row: sa.RowMapping
+) -> FleetNode:
+    """Build a node and its service.
+
+    Args:
+        service_labels: label in the row -> column of ``services``.
+    """
+    service = None
+    if row[_SERVICE + "id"] is not None:
+        own = {name: row[label] for label, name in service_labels.items()}
+        service = codec.decode_service({_AUDIT: {}, **own})
+    node = NodeRecord(
+        id=row["id"],
+        uuid=row["uuid"],
+        host=row["host"],
+        nodename=row["hypervisor_hostname"],
+        generation=row["generation"],
+        epoch=row["epoch"],
+        values=codec.decode_some_values(row, columns),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+    return FleetNode(node, service, row.get(_HOST_NODES))
+
+
+def read_overview(connection: sa.Connection) -> OverviewRows:
+    """See `Store.read_overview`."""
+    return OverviewRows(
+        now=connection.execute(sa.select(utc_now())).scalar_one(),
+        services=tuple(services.list_services(connection, None, None)),
+        nodes=tuple(_list_nodes(connection)),
+        unclaimed=tuple(_sum_unclaimed(connection)),
+        claims=_count_claims(connection),
+        warnings=tuple(_count_warnings(connection)),
+    )
+
+
+def _list_nodes(connection: sa.Connection) -> Iterator[OverviewNode]:
+    query = sa.select(
+        _nodes.id,
+        _nodes.uuid,
+        _nodes.host,
+        _nodes.hypervisor_hostname.label("nodename"),
+        *(_nodes[name] for name in OVERVIEW_COLUMNS),
+    ).order_by(_nodes.id)
+    return (OverviewNode(**row) for row in connection.execute(query).mappings())
+
+
+def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:
+    """Sum by pins, too, which most guests lack and SQL cannot count."""
+    query = (
+        sa.select(
+            _guests.compute_node_id,
+            _guests.kind,
+            _guests.pins,
+            sa.func.count(),
+            sa.func.sum(_guests.vcpu_milli),
+            sa.func.sum(_guests.memory_mb),
+            sa.func.sum(_guests.disk_mb),
+        )
+        .where(_guests.claim_uuid.is_(None))
+        .group_by(_guests.compute_node_id, _guests.kind, _guests.pins)
+    )
+    for node_id, kind, pins, count, *sums in connection.execute(query):
+        vcpu_milli, memory_mb, disk_mb = map(int, sums)
+        pcpus = codec.decode_pins(pins).pcpus * count
+        shared = max(0, vcpu_milli - pcpus * MILLI)
+        yield UnclaimedSum(node_id, WorkloadKind(kind), count, shared, pcpus, memory_mb, disk_mb)
+
+
+def _count_claims(connection: sa.Connection) -> dict[ClaimState, int]:
+    query = sa.select(_claims.state, sa.func.count()).group_by(_claims.state)
+    return {ClaimState(state): count for state, count in connection.execute(query)}
+
+
+def _count_warnings(connection: sa.Connection) -> Iterator[WarningCount]:
+    query = (
+        sa.select(_warnings.host, _warnings.nodename, _warnings.kind, sa.func.count())
+        .where(
+            _warnings.resolved_at.is_(None),
+            _warnings.kind.in_([kind.value for kind in WarningKind]),  # later versions have more
+        )
+        .group_by(_warnings.host, _warnings.nodename, _warnings.kind)
+        .order_by(_warnings.host, _warnings.nodename, _warnings.kind)
+    )
+    for host, nodename, kind, count in connection.execute(query):
+        yield WarningCount(host, nodename, WarningKind(kind), count)
 
 
 def load_ledger_nodes(
@@ -40,6 +229,18 @@ def list_ledger_nodes(connection: sa.Connection, after: int, limit: int) -> list
     return _load_nodes(connection, _select_nodes().where(_nodes.id > after).limit(limit))
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Which rows of other tables are read with nodes."""
+
+    claims: "sa.ColumnElement[bool]"
+    guests: "sa.ColumnElement[bool]"
+    has_devices: bool
+
+
+_ALL = _Parts(sa.true(), sa.true(), has_devices=True)
+
+
 def _parts_for(request: ClaimRequest) -> "_Parts":
     """Return the claims, guests and devices by which a request is evaluated."""
     workload = request.workload.uuid
@@ -51,18 +252,6 @@ def _parts_for(request: ClaimRequest) -> "_Parts":
     if request.amounts.resources:
         claims.append(sa.type_coerce(_claims.resources, sa.Text()) != render_json({}))
     return _Parts(sa.or_(*claims), sa.or_(*guests), bool(request.pci_requests))
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Which rows of other tables are read with nodes."""
-
-    claims: "sa.ColumnElement[bool]"
-    guests: "sa.ColumnElement[bool]"
-    has_devices: bool
-
-
-_ALL = _Parts(sa.true(), sa.true(), has_devices=True)
 
 
 def _select_nodes() -> "sa.Select[Any]":

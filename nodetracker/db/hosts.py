@@ -10,7 +10,7 @@ from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, codec, history, provider_removals
 from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.nodes import delete_rows
+from nodetracker.db.nodes import delete_rows, lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, removed_diff
 from nodetracker.model.errors import NotFoundError
@@ -147,14 +147,3 @@ def _removed_line(now: datetime, service: ServiceRecord, new: str | None = None)
 
 def _renamed(column: "sa.ColumnElement[str]", old: str, new: str) -> "sa.ColumnElement[str]":
     return sa.case((column == old, new), else_=column)
-
-
-def lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
-    """Lock a host's nodes in id order; return their nodenames by id."""
-    rows = connection.execute(
-        sa.select(_nodes.id, _nodes.hypervisor_hostname)
-        .where(_nodes.host == host)
-        .order_by(_nodes.id)
-        .with_for_update()
-    )
-    return {row[0]: row[1] for row in rows}

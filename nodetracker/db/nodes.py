@@ -176,6 +176,17 @@ def list_nodes(
     return sorted(records, key=lambda record: (record.host, record.nodename))
 
 
+def lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
+    """Lock a host's nodes in id order; return their nodenames by id."""
+    rows = connection.execute(
+        sa.select(_nodes.id, _nodes.hypervisor_hostname)
+        .where(_nodes.host == host)
+        .order_by(_nodes.id)
+        .with_for_update()
+    )
+    return {row[0]: row[1] for row in rows}
+
+
 def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     """See `Store.delete_node`."""
     row = connection.execute(

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.db import fleet
-from nodetracker.db.candidates.search import find_candidates
+from nodetracker.db.candidates import find_candidates
 from nodetracker.db.connection.engine import Database
-from nodetracker.db.exclusions.counting import count_exclusions
+from nodetracker.db.exclusions import count_exclusions
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode

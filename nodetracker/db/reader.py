@@ -10,15 +10,12 @@ import sqlalchemy as sa
 
 from nodetracker.db import (
     claims,
-    fleet_nodes,
+    fleet,
     history,
     host_warnings,
-    liveness,
     migrations,
     nodes,
-    overview,
     services,
-    usage,
     workloads,
 )
 from nodetracker.db.connection.dialect import utc_now
@@ -61,15 +58,15 @@ class SqlReader:
 
     def list_fleet(self, query: FleetQuery) -> Page[FleetNode]:
         """See `Store`."""
-        return self._database.read(lambda c: fleet_nodes.list_fleet(c, query))
+        return self._database.read(lambda c: fleet.list_fleet(c, query))
 
     def sum_fleet(self) -> FleetSums:
         """See `Store`."""
-        return self._database.read(fleet_nodes.sum_fleet)
+        return self._database.read(fleet.sum_fleet)
 
     def read_overview(self) -> OverviewRows:
         """See `Store`."""
-        return self._database.read(overview.read_overview)
+        return self._database.read(fleet.read_overview)
 
     def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:
         """See `Store`."""
@@ -81,7 +78,7 @@ class SqlReader:
 
     def sum_usage(self, host: str | None = None, project_id: str | None = None) -> list[UsageSum]:
         """See `Store`."""
-        return self._database.read(lambda c: usage.sum_usage(c, host, project_id))
+        return self._database.read(lambda c: workloads.sum_usage(c, host, project_id))
 
     def list_workloads(self, query: WorkloadQuery) -> Page[WorkloadRow]:
         """See `Store`."""
@@ -122,7 +119,7 @@ class SqlReader:
     ) -> list[ServiceRecord]:
         """See `Store`."""
         return self._database.read(
-            lambda c: liveness.list_outage_services(c, service_down_time, host)
+            lambda c: services.list_outage_services(c, service_down_time, host)
         )
 
     def list_nodes(self, host: str | None = None, nodename: str | None = None) -> list[NodeRecord]:

@@ -1,4 +1,4 @@
-"""Read and write ``services``: the agent that holds a host, and its heartbeats."""
+"""Read and write ``services``: the agent that holds a host, its heartbeats, who is up."""
 
 import uuid
 from collections.abc import Mapping
@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from nodetracker.db import checks, codec
 from nodetracker.db.checks import Holder
 from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
-from nodetracker.db.hosts import lock_nodes
+from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.fleet import LivenessFilter
 from nodetracker.model.listing import Page, ServiceQuery
 from nodetracker.model.service import (
     AUTO_PREFIX,
@@ -30,7 +31,7 @@ _nodes = tables.compute_nodes.c
 
 
 def select_service() -> "sa.Select[Any]":
-    """Return the query for whole rows, as `service_codec.decode_service` reads them."""
+    """Return the query for whole rows, as `codec.decode_service` reads them."""
     return sa.select(tables.services)
 
 
@@ -47,6 +48,33 @@ def list_services(
         query = query.where(_services.binary == binary)
     records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
+
+
+def list_outage_services(
+    connection: sa.Connection, service_down_time: int, host: str | None
+) -> list[ServiceRecord]:
+    """See `Store.list_outage_services`."""
+    is_agent = _services.binary == COMPUTE_BINARY
+    wanted = is_live(LivenessFilter(False, service_down_time))
+    if host is not None:
+        wanted = sa.and_(wanted, _services.host == host)
+    query = sa.select(tables.services).where(sa.or_(sa.not_(is_agent), wanted))
+    records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
+    return sorted(records, key=lambda record: (record.host, record.binary))
+
+
+def is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
+    """Return the condition of `accounting.liveness.is_service_up`; no service is not up."""
+    last = sa.func.coalesce(_services.last_seen_up, _services.created_at)
+    oldest = -1000 * liveness.service_down_time
+    is_up = sa.and_(
+        _services.id.is_not(None),
+        _services.forced_down == sa.false(),
+        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
+        milliseconds_ahead(last) >= oldest,
+    )
+    # In a CASE, unknown is not true, so that the negation selects the rest.
+    return sa.case((is_up, 1), else_=0) == int(liveness.is_up)
 
 
 def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[ServiceRecord]:

@@ -10,10 +10,10 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.db import host_warnings, hosts, nodes, purging, services
-from nodetracker.db.audit import node_changes
+from nodetracker.db import claims as split_brains
+from nodetracker.db import host_warnings, hosts, node_changes, nodes, purging, services
 from nodetracker.db.connection.engine import Database, DatabaseSettings
-from nodetracker.db.ledger import claims, migrations, split_brains
+from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.placing import SqlPlacing
 from nodetracker.db.provider_removals import SqlRemovals
 from nodetracker.db.reader import SqlReader

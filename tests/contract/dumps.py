@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, limits
+from nodetracker.db import codec, node_changes
 from nodetracker.db.codec import parse_json, render_json
 from nodetracker.db.connection.dialect import UtcDateTime
 from nodetracker.db.memory import MemoryStore
@@ -140,7 +140,7 @@ def _label_memory(tables: Tables, names: Mapping[str, str]) -> Iterator[tuple[st
             for name in ("uuid", "host", "generation", "epoch", "created_at", "updated_at")
         }
         row = identity | {"hypervisor_hostname": record.nodename}
-        row |= codec.encode_values(record.values) | limits.encode_limits(
+        row |= codec.encode_values(record.values) | node_changes.encode_limits(
             record.values, record.generation
         )
         yield f"node {label}", row

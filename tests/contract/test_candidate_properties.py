@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 
-from nodetracker.db.candidates import search
+from nodetracker.db import candidates
 from tests.candidate_fleets import EXAMPLES, check_candidates
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 
@@ -30,8 +30,8 @@ def check_examples(stores: StoreMaker, examples: int) -> None:
         check_candidates(stores.reopen_empty(), fleet, wanted, weights, page_size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "SPARE", 0)
-        patch.setattr(search, "SPARE_LATER", 1)
+        patch.setattr(candidates, "SPARE", 0)
+        patch.setattr(candidates, "SPARE_LATER", 1)
         check()
 
 

@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.usage import Charge, usage_columns
-from nodetracker.db.candidates.parameters import list_values, shape_of
-from nodetracker.db.candidates.search import build_search
+from nodetracker.db.candidates import build_search
 from nodetracker.db.schema.tables import CANDIDATE_INDEX, compute_nodes
+from nodetracker.db.screens import list_values, shape_of
 from nodetracker.db.store import SqlStore
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import Amounts, ClaimRequest, Workload

@@ -11,7 +11,7 @@ from nodetracker.accounting.ledger.exclusions import (
     count_misses,
     evaluate_miss,
 )
-from nodetracker.db.exclusions.counting import count_exclusions
+from nodetracker.db.exclusions import count_exclusions
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.ports import AdmissionPolicy, Store

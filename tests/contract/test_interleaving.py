@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db import codec, limits
+from nodetracker.db import codec, node_changes
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimState
@@ -168,7 +168,7 @@ def test_a_creation_that_met_the_same_one_is_a_conflict(
             epoch=1,
             created_at=datetime.now(UTC),
             **codec.encode_values(values),
-            **limits.encode_limits(values, 1),
+            **node_changes.encode_limits(values, 1),
         )
     )
     future = pool.submit(store.apply_changes, agent, [change, create(agent, "n2")], 60)

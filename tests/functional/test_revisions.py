@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.limits import LIMIT_COLUMNS
+from nodetracker.db.node_changes import LIMIT_COLUMNS
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store

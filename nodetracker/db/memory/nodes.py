@@ -6,9 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import checks
-from nodetracker.db.audit import decisions, records
-from nodetracker.db.audit.decisions import Decision, LockedRow
+from nodetracker.db import checks, node_decisions
 from nodetracker.db.codec import parse_json, render_json
 from nodetracker.db.memory.tables import (
     MemoryRows,
@@ -20,6 +18,7 @@ from nodetracker.db.memory.tables import (
     list_active_uuids,
     with_claims,
 )
+from nodetracker.db.node_decisions import Decision, LockedRow
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Claim
 from nodetracker.model.errors import NotFoundError
@@ -122,15 +121,15 @@ class MemoryNodes(MemoryRows):
             rows = _find_rows(tables, agent, changes)
             hosts_up = frozenset(
                 host
-                for host in decisions.list_foreign_hosts(agent, changes, rows)
+                for host in node_decisions.list_foreign_hosts(agent, changes, rows)
                 if (other := tables.services.get((host, agent.binary))) is not None
                 and is_service_up(other, now, service_down_time)
             )
             ends = {
                 uuid: tables.claims[uuid].node_id
-                for uuid in decisions.list_move_claims(changes) & tables.claims.keys()
+                for uuid in node_decisions.list_move_claims(changes) & tables.claims.keys()
             }
-            decision = decisions.decide(agent, changes, rows, hosts_up, ends)
+            decision = node_decisions.decide(agent, changes, rows, hosts_up, ends)
             return _write(tables, agent, now, decision)
 
 
@@ -174,18 +173,20 @@ def _write(tables: Tables, agent: AgentKey, now: datetime, decision: Decision) -
         add_history(change, ChangeKind.DELETE, change.diff)
     for change, row in decision.moves:
         held = [c for c in tables.claims.values() if c.node_id == row.id and c.is_active]
-        written.append(records.moved_record(change, row, agent, now, held))
-        add_history(change, ChangeKind.UPDATE, records.move_diff(change, row))
+        written.append(node_decisions.moved_record(change, row, agent, now, held))
+        add_history(change, ChangeKind.UPDATE, node_decisions.move_diff(change, row))
     for change, row in decision.updates:
-        written.append(records.updated_record(change, row, agent, now))
+        written.append(node_decisions.updated_record(change, row, agent, now))
         add_history(change, ChangeKind.UPDATE, change.diff)
-    written.extend(records.measured_record(change, row, now) for change, row in decision.measures)
+    written.extend(
+        node_decisions.measured_record(change, row, now) for change, row in decision.measures
+    )
     for change in decision.creations:
-        written.append(records.created_record(change, tables.next_id(), agent, now))
+        written.append(node_decisions.created_record(change, tables.next_id(), agent, now))
         add_history(change, ChangeKind.CREATE, change.diff)
     for change, _ in decision.updates:
-        tables.claims.update({c.uuid: c for c in records.stamp_claims(change, now)})
-        for move in records.stamp_moves(change, now):
+        tables.claims.update({c.uuid: c for c in node_decisions.stamp_claims(change, now)})
+        for move in node_decisions.stamp_moves(change, now):
             known = tables.migrations[move.migration.uuid]
             if known.is_running and not move.migration.is_running:
                 tables.migrations[known.uuid] = move.migration

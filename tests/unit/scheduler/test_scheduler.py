@@ -5,7 +5,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
-from nodetracker.db.candidates import search
+from nodetracker.db import candidates
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -242,7 +242,7 @@ class TestPages:
         self, fake_fleet, scheduler, monkeypatch
     ):
         monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
-        monkeypatch.setattr(search, "SPARE", 0)
+        monkeypatch.setattr(candidates, "SPARE", 0)
         for host in ("h1", "h2"):
             fake_fleet.store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
         assert [node.nodename for node in scheduler.select(ask(VCPU=1), 2)] == ["small"]

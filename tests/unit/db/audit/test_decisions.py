@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodetracker.db.audit import decisions
-from nodetracker.db.audit.decisions import LockedRow
+from nodetracker.db import node_decisions
+from nodetracker.db.node_decisions import LockedRow
 from nodetracker.model.errors import FencedError
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.ports import AgentKey
@@ -34,7 +34,7 @@ def test_each_kind_of_change_finds_its_row() -> None:
         update(records[0], vcpus=1), measure(records[1], mem_available=1), delete(records[2]),
         create(AGENT, "new"),
     ]  # fmt: skip
-    decision = decisions.decide(AGENT, changes, rows, frozenset(), {})
+    decision = node_decisions.decide(AGENT, changes, rows, frozenset(), {})
     assert decision.updates == [(changes[0], rows[0])]
     assert decision.measures == [(changes[1], rows[1])]
     assert decision.deletions == [(changes[2], rows[2])]
@@ -50,23 +50,23 @@ def test_each_kind_of_change_finds_its_row() -> None:
 )
 def test_a_row_that_changed_since_it_was_read_is_a_conflict(row: LockedRow) -> None:
     change = update(make_record(make_row(1, "n1")), vcpus=1)
-    assert decisions.decide(AGENT, [change], [row], frozenset(), {}).conflicts == ["n1"]
+    assert node_decisions.decide(AGENT, [change], [row], frozenset(), {}).conflicts == ["n1"]
 
 
 def test_only_a_newer_epoch_of_the_same_host_fences() -> None:
     change = update(make_record(make_row(1, "n1")), vcpus=1)
     with pytest.raises(FencedError, match="n1"):
-        decisions.decide(AGENT, [change], [make_row(1, "n1", epoch=4)], frozenset(), {})
+        node_decisions.decide(AGENT, [change], [make_row(1, "n1", epoch=4)], frozenset(), {})
     rows = [make_row(1, "n1", epoch=2), make_row(2, "n2", host="beta", epoch=9)]
-    assert decisions.decide(AGENT, [change], rows, frozenset(), {}).updates
+    assert node_decisions.decide(AGENT, [change], rows, frozenset(), {}).updates
 
 
 def test_a_foreign_row_is_taken_only_from_a_host_that_is_down() -> None:
     row = make_row(1, "pool", host="beta")
     change = create(AGENT, "pool", node_uuid=row.uuid)
-    assert decisions.list_foreign_hosts(AGENT, [change], [row]) == ["beta"]
-    assert decisions.decide(AGENT, [change], [row], frozenset(), {}).moves == [(change, row)]
-    refused = decisions.decide(AGENT, [change], [row], frozenset({"beta"}), {}).refused
+    assert node_decisions.list_foreign_hosts(AGENT, [change], [row]) == ["beta"]
+    assert node_decisions.decide(AGENT, [change], [row], frozenset(), {}).moves == [(change, row)]
+    refused = node_decisions.decide(AGENT, [change], [row], frozenset({"beta"}), {}).refused
     assert list(refused) == ["pool"]
     assert "beta" in refused["pool"]
     assert "alpha" in refused["pool"]

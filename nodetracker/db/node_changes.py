@@ -1,25 +1,152 @@
-"""Write the decision on a batch of changes, one statement for each kind of write."""
+"""Apply the changes of an audit: lock the rows, decide, write.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+Locks are taken in a fixed order: the services row, then the nodes by id. A
+takeover uses the same order.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, history
-from nodetracker.db.audit import records
-from nodetracker.db.audit.decisions import Decision, Located
+from nodetracker.accounting.ledger.screening import NodeLimits, limits_of
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.db import checks, codec, history, node_decisions
+from nodetracker.db.checks import Holder
 from nodetracker.db.claims import list_active_claims
+from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
-from nodetracker.db.ledger.writes import bump_generation
-from nodetracker.db.limits import LIMIT_COLUMNS, encode_limits
+from nodetracker.db.ledger.claims import bump_generation
+from nodetracker.db.node_decisions import Decision, Located, LockedRow
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
+from nodetracker.db.services import lock_service, select_service
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
+from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.ports import AgentKey, ApplyResult
 
 _nodes = tables.compute_nodes.c
+
+
+_claims = tables.claims.c
+_services = tables.services.c
+
+
+LIMIT_COLUMNS = (*(item.name for item in dataclasses.fields(NodeLimits)), "limits_generation")
+
+
+def apply_changes(
+    connection: sa.Connection,
+    agent: AgentKey,
+    changes: Sequence[NodeChange],
+    service_down_time: int,
+) -> ApplyResult:
+    """See `Store.apply_changes`."""
+    ends = _find_ends(connection, changes)
+    now, rows = _lock(connection, agent, changes, ends.values())
+    foreign = node_decisions.list_foreign_hosts(agent, changes, rows)
+    hosts_up = _find_hosts_up(connection, foreign, agent.binary, now, service_down_time)
+    decision = node_decisions.decide(agent, changes, rows, hosts_up, ends)
+    return NodeWriter(connection, agent, now).apply(decision)
+
+
+def _lock(
+    connection: sa.Connection,
+    agent: AgentKey,
+    changes: Sequence[NodeChange],
+    ends: Collection[int],
+) -> tuple[datetime, list[LockedRow]]:
+    """Lock every row that the changes name, and check that the agent is not fenced.
+
+    Updates lock their rows, so no takeover can raise their epoch meanwhile. A
+    creation has no row yet, so it locks the services row first, as a takeover does.
+    """
+    ids = {change.record.id for change in changes if change.record is not None} | set(ends)
+    new = [change for change in changes if change.record is None]
+    now: datetime | None = None
+    if new:
+        now = lock_service(connection, agent)
+        ids.update(_find_existing(connection, agent.host, new))
+    rows: list[LockedRow] = []
+    if ids:
+        mine = sa.and_(_services.host == agent.host, _services.binary == agent.binary)
+        for row in connection.execute(
+            sa.select(
+                _nodes.id,
+                _nodes.uuid,
+                _nodes.host,
+                _nodes.hypervisor_hostname,
+                _nodes.generation,
+                _nodes.epoch,
+                _nodes.created_at,
+                _nodes.updated_at,
+                utc_now().label("now"),
+                sa.select(_services.agent_id).where(mine).scalar_subquery().label("agent_id"),
+                sa.select(_services.epoch).where(mine).scalar_subquery().label("agent_epoch"),
+                sa.select(_services.uuid).where(mine).scalar_subquery().label("service_uuid"),
+            )
+            .where(_nodes.id.in_(sorted(ids)))
+            .order_by(_nodes.id)
+            .with_for_update()
+        ):
+            if now is None:
+                holder = None
+                if row.agent_id is not None:
+                    holder = Holder(row.agent_id, row.agent_epoch, row.service_uuid)
+                checks.check_agent(agent, holder)
+                now = row.now
+            rows.append(LockedRow(*row[:8]))
+    if now is None:  # all rows are gone: nothing to write, but the agent may be fenced
+        now = lock_service(connection, agent)
+    return now, rows
+
+
+def _find_ends(connection: sa.Connection, changes: Sequence[NodeChange]) -> Mapping[str, int]:
+    """Return claim -> node id, which never changes, of both ends of the moves that are written."""
+    uuids = node_decisions.list_move_claims(changes)
+    if not uuids:
+        return {}
+    found = connection.execute(
+        sa.select(_claims.uuid, _claims.compute_node_id).where(_claims.uuid.in_(sorted(uuids)))
+    )
+    return {row.uuid: row.compute_node_id for row in found}
+
+
+def _find_existing(connection: sa.Connection, host: str, new: Sequence[NodeChange]) -> list[int]:
+    """Return ids of rows that creations may collide with; they are read again under the lock."""
+    nodenames = [change.nodename for change in new]
+    uuids = [change.uuid for change in new]
+    found = connection.execute(
+        sa.union(
+            sa.select(_nodes.id).where(
+                _nodes.host == host, _nodes.hypervisor_hostname.in_(nodenames)
+            ),
+            sa.select(_nodes.id).where(_nodes.uuid.in_(uuids)),
+        )
+    )
+    return list(found.scalars())
+
+
+def _find_hosts_up(
+    connection: sa.Connection,
+    hosts: Sequence[str],
+    binary: str,
+    now: datetime,
+    service_down_time: int,
+) -> frozenset[str]:
+    if not hosts:
+        return frozenset()
+    services = map(
+        codec.decode_service,
+        connection.execute(
+            select_service().where(_services.host.in_(hosts), _services.binary == binary)
+        ).mappings(),
+    )
+    return frozenset(
+        service.host for service in services if is_service_up(service, now, service_down_time)
+    )
 
 
 class NodeWriter:
@@ -80,11 +207,11 @@ class NodeWriter:
         parameters = []
         for change, row in decision.moves:
             mine = [claim for claim in held if claim.node_id == row.id]
-            record = records.moved_record(change, row, self._agent, self._now, mine)
+            record = node_decisions.moved_record(change, row, self._agent, self._now, mine)
             identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
             parameters.append(_parameters(record, NODE_COLUMNS) | identity)
-            self._remember(record, records.moved_change(change, record))
-            self._note(row.id, change, ChangeKind.UPDATE, records.move_diff(change, row))
+            self._remember(record, node_decisions.moved_change(change, record))
+            self._note(row.id, change, ChangeKind.UPDATE, node_decisions.move_diff(change, row))
         self._update_rows(("host", "hypervisor_hostname", *NODE_COLUMNS), parameters)
 
     def _update(self, decision: Decision) -> None:
@@ -94,7 +221,7 @@ class NodeWriter:
         columns = [name for name in NODE_COLUMNS if name in named]
         parameters = []
         for change, row in decision.updates:
-            record = records.updated_record(change, row, self._agent, self._now)
+            record = node_decisions.updated_record(change, row, self._agent, self._now)
             parameters.append(_parameters(record, columns))
             self._remember(record, change)
             self._note(row.id, change, ChangeKind.UPDATE, change.diff)
@@ -122,7 +249,7 @@ class NodeWriter:
         columns = [name for name in NODE_COLUMNS if name in named & VOLATILE_COLUMNS]
         parameters = []
         for change, row in decision.measures:
-            record = records.measured_record(change, row, self._now)
+            record = node_decisions.measured_record(change, row, self._now)
             parameters.append(_parameters(record, columns))
             self._records[change.nodename] = record
         statement = (
@@ -142,7 +269,7 @@ class NodeWriter:
             return
         rows = []
         for change in decision.creations:
-            record = records.created_record(change, 0, self._agent, self._now)
+            record = node_decisions.created_record(change, 0, self._agent, self._now)
             identity = {
                 "uuid": record.uuid,
                 "host": record.host,
@@ -164,7 +291,7 @@ class NodeWriter:
         ids: dict[str, int] = {row[0]: row[1] for row in found}
         for change in decision.creations:
             node_id = ids[change.nodename]
-            record = records.created_record(change, node_id, self._agent, self._now)
+            record = node_decisions.created_record(change, node_id, self._agent, self._now)
             self._remember(record, change)
             self._note(node_id, change, ChangeKind.CREATE, change.diff)
 
@@ -174,7 +301,7 @@ class NodeWriter:
             {f"p_{name}": value for name, value in codec.encode_claim_state(claim).items()}
             | {"p_uuid": claim.uuid}
             for change, _ in decision.updates
-            for claim in records.stamp_claims(change, self._now)
+            for claim in node_decisions.stamp_claims(change, self._now)
         ]
         if reconciled:
             statement = (
@@ -261,3 +388,13 @@ def _parameters(record: NodeRecord, columns: Iterable[str]) -> dict[str, Any]:
     limits = encode_limits(record.values, record.generation)
     encoded = codec.encode_values(record.values, columns) | limits
     return {"p_id": record.id} | {f"p_{name}": value for name, value in encoded.items()}
+
+
+def encode_limits(values: NodeValues, generation: int) -> dict[str, Any]:
+    """Return the columns that follow from a row's other columns.
+
+    Args:
+        generation: of the row with these values. Programs that change a row without its
+            limits raise only its own generation, which marks the limits as stale.
+    """
+    return dataclasses.asdict(limits_of(values)) | {"limits_generation": generation}

@@ -1,1 +1,0 @@
-"""Changes of audits: decided against locked rows, written in batches."""

@@ -1,1 +1,0 @@
-"""Find the candidates for a claim among all nodes, by one statement."""

@@ -1,1 +1,0 @@
-"""Count the nodes that each check excludes, and find the nearest one."""
