@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from nodetracker.accounting.reports.overview import Overview, build_overview
-from nodetracker.accounting.reports.overview_rendering import render_overview
+from nodetracker.accounting.reports.overview import Overview, build_overview, render_overview
 from nodetracker.api.encoding import EncodedBody, compress, make_tag, render_json
 from nodetracker.model.errors import BusyError
 from nodetracker.model.settings import ApiSettings

@@ -34,7 +34,7 @@ def make_fleet_source(
     """Return a function that reads the fleet.
 
     Args:
-        held_fact_expiry: see `freshness.freshness_of`.
+        held_fact_expiry: see `freshness_of`.
         host: only its nodes.
     """
 

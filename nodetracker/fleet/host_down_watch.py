@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from nodetracker.accounting.reports.host_down import (
-    find_hosts_down,
-    list_due,
-    plan_host_down,
-)
+from nodetracker.accounting.reports.warnings import find_hosts_down, list_due, plan_host_down
 from nodetracker.fleet.pages import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.service import ServiceRecord

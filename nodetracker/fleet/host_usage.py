@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nodetracker.accounting.reports.summary import HOST_COLUMNS, HostUsage, describe_host
+from nodetracker.accounting.reports.usages import HOST_COLUMNS, HostUsage, describe_host
 from nodetracker.fleet.pages import read_items
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetQuery

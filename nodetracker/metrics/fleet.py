@@ -16,7 +16,7 @@ from nodetracker.accounting.reports.overview import (
     ResourceUse,
     ServiceLine,
 )
-from nodetracker.accounting.reports.summary import STATES, STATUSES
+from nodetracker.accounting.reports.services import STATES, STATUSES
 from nodetracker.metrics.families import gauges, render_gauge, render_labels
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
 from nodetracker.model.guest import WorkloadKind

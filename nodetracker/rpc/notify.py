@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nodetracker.accounting.reports.notification_merge import merge_waiting
+from nodetracker.accounting.reports.notifications import merge_waiting
 from nodetracker.model.change import VERSION, Notification
 from nodetracker.process.workers import start_thread
 

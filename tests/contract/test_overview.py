@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.reports.overview import Overview, build_overview
-from nodetracker.accounting.reports.overview_rendering import render_overview
+from nodetracker.accounting.reports.overview import Overview, build_overview, render_overview
 from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore

@@ -1,21 +1,32 @@
-"""Summarize the whole fleet: totals, states, freshness, and one line for each node."""
+"""Summarize the fleet: totals, states, its health in words, and one line for each node."""
 
+import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from typing import Any
 
 from nodetracker.accounting.ledger.capacity import Capacity, list_capacities
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.reports.freshness import Freshness, freshness_of
-from nodetracker.accounting.reports.host_down import find_hosts_down
-from nodetracker.accounting.reports.summary import audit_age_seconds, state_of, status_of
+from nodetracker.accounting.reports.services import (
+    STATES,
+    STATUSES,
+    Freshness,
+    audit_age_seconds,
+    freshness_of,
+    state_of,
+    status_of,
+)
+from nodetracker.accounting.reports.values import count_many
+from nodetracker.accounting.reports.warnings import find_hosts_down
 from nodetracker.accounting.usage import Charge, sum_charges
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.model.units import MIB_PER_GIB, MILLI
+from nodetracker.model.text import render_time
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
@@ -69,7 +80,7 @@ class NodeLine:
     """One node of the overview.
 
     Attributes:
-        state, status, maintenance: of its host's service; see `summary.state_of`.
+        state, status, maintenance: of its host's service; see `state_of`.
         guests: number of guests by kind.
         warnings: number of unresolved warnings about it.
         audit_age_seconds: since its last good reading, None = never; not rendered.
@@ -187,40 +198,26 @@ def _list_lines(
         agent, state = agents.get(node.host), states.get(node.host, without_agent)
         age = audit_age_seconds(agent, node.nodename, rows.now)
         interval = None if agent is None else agent.last_audit.get("audit_interval_seconds")
-        freshness = freshness_of(state, age, interval, held_fact_expiry)
-        amounts = _amounts_of(node, unclaimed.get(node.id, ()))
-        count = warnings[node.host, node.nodename]
-        lines.append(_node_line(node, agent, state, freshness, amounts, count, age))
+        lines.append(
+            NodeLine(
+                node=node,
+                state=state,
+                status=status_of(agent),
+                maintenance=agent is not None and agent.maintenance,
+                freshness=freshness_of(state, age, interval, held_fact_expiry),
+                amounts=_amounts_of(node, unclaimed.get(node.id, ())),
+                guests={
+                    WorkloadKind.INSTANCE: node.running_vms,
+                    WorkloadKind.CONTAINER: node.total_containers,
+                },
+                warnings=warnings[node.host, node.nodename],
+                audit_age_seconds=age,
+            )
+        )
     return lines
 
 
-def _node_line(
-    node: OverviewNode,
-    agent: ServiceRecord | None,
-    state: str,
-    freshness: Freshness,
-    amounts: Amounts,
-    warnings: int,
-    audit_age_seconds: float | None,
-) -> NodeLine:
-    return NodeLine(
-        node=node,
-        state=state,
-        status=status_of(agent),
-        maintenance=agent is not None and agent.maintenance,
-        freshness=freshness,
-        amounts=amounts,
-        guests={
-            WorkloadKind.INSTANCE: node.running_vms,
-            WorkloadKind.CONTAINER: node.total_containers,
-        },
-        warnings=warnings,
-        audit_age_seconds=audit_age_seconds,
-    )
-
-
 def _amounts_of(node: OverviewNode, sums: Iterable[UnclaimedSum]) -> dict[str, ResourceUse]:
-    """Return a node's amounts."""
     overhead = int(node.overhead.get("memory_mb", 0))
     unclaimed = amounts_of_charge(sum_charges(_charge_of(found, overhead) for found in sums))
     capacities = list_capacities(node)
@@ -271,3 +268,185 @@ def _service_line(
         audit_age_seconds=audit_age_seconds(service, WHOLE_HOST, now) if is_agent else None,
         clock_skew_seconds=None if skew is None else skew / 1000,
     )
+
+
+_LATE = (Freshness.LATE, Freshness.STALE)
+_PAGED_FILTERS = frozenset(("state", "status"))
+"""Filters of the page that large fleets have, too: those of ``/v1/nodes``."""
+
+
+class HealthLevel(enum.StrEnum):
+    """How bad the worst problem is."""
+
+    UNKNOWN = "unknown"  # there is no node
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One statement about the fleet.
+
+    Attributes:
+        path: of the page's view that lists what it is about, "" where none does.
+        filters: which select its nodes in that view.
+    """
+
+    level: HealthLevel
+    text: str
+    path: str = "/"
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetHealth:
+    """The health of the fleet.
+
+    Attributes:
+        problems: what is wrong, the worst first.
+        notes: what administrators have set and takes nodes away from claims.
+    """
+
+    level: HealthLevel
+    text: str
+    problems: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+
+
+def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHealth:
+    """Return the health of the fleet.
+
+    Args:
+        is_truncated: the page does not get all nodes, so it cannot list those that only
+            their lines identify.
+    """
+    problems = tuple(_find_problems(overview, is_truncated))
+    notes = tuple(_find_notes(overview, is_truncated))
+    count = len(overview.nodes)
+    if problems:
+        text = ", ".join(problem.text for problem in problems)
+        return FleetHealth(problems[0].level, text, problems, notes)
+    if not count:
+        return FleetHealth(HealthLevel.UNKNOWN, "No node yet", (), notes)
+    text = "The node is fine" if count == 1 else f"All {count:,} nodes are fine"
+    return FleetHealth(HealthLevel.GOOD, text, (), notes)
+
+
+def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
+    lines = overview.nodes
+    for state in ("down", "unreachable"):
+        if lost := len({line.node.host for line in lines if line.state == state}):
+            text = f"{count_many(lost, 'host')} {state}"
+            yield Finding(HealthLevel.BAD, text, filters={"state": state})
+    if lost := len(overview.lost_services):
+        yield Finding(HealthLevel.BAD, f"{count_many(lost, 'other service')} down", "/services")
+    unread = sum(line.state == "up" and line.freshness in _LATE for line in lines)
+    never = overview.freshness.get(Freshness.NEVER, 0)
+    over = sum(map(_is_overcommitted, lines))
+    for count, text, filters in (
+        (unread, "not read recently", {"only": "unread"}),
+        (never, "never read", {"freshness": Freshness.NEVER.value}),
+        (over, "overcommitted", {"only": "overcommitted"}),
+    ):
+        yield from _find_nodes(HealthLevel.WARNING, count, text, filters, is_truncated)
+    if warnings := sum(overview.warnings.values()):
+        yield Finding(HealthLevel.WARNING, count_many(warnings, "warning"), "/warnings")
+
+
+def _is_overcommitted(line: NodeLine) -> bool:
+    """Return whether workloads use more than ratios allow; not of a node that was never read."""
+    return any(use.used > 0 and use.total - use.free > use.limit for use in line.amounts.values())
+
+
+def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
+    good, lines = HealthLevel.GOOD, overview.nodes
+    count = sum(line.status == "disabled" for line in lines)
+    yield from _find_nodes(good, count, "disabled", {"status": "disabled"}, is_truncated)
+    count = sum(line.maintenance for line in lines)
+    yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"}, is_truncated)
+
+
+def _find_nodes(
+    level: HealthLevel, count: int, text: str, filters: Mapping[str, str], is_truncated: bool
+) -> Iterable[Finding]:
+    """Yield a statement about some nodes, unless there are none."""
+    if not count:
+        return
+    text = f"{count_many(count, 'node')} {text}"
+    if is_truncated and not filters.keys() <= _PAGED_FILTERS:
+        yield Finding(level, text, path="")
+    else:
+        yield Finding(level, text, filters=filters)
+
+
+def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[str, Any]:
+    """Return the overview as plain data; only ``now`` differs while the fleet is steady.
+
+    Args:
+        max_nodes: lines of nodes at most, None = all; totals and counts are those of all.
+    """
+    is_truncated = max_nodes is not None and len(overview.nodes) > max_nodes
+    return {
+        "now": render_time(overview.now),
+        "health": asdict(summarize_health(overview, is_truncated)),
+        "summary": _sum_up(overview),
+        "totals": render_amounts(overview.totals),
+        "states": _count(STATES, ((state, n) for (state, _), n in overview.states.items())),
+        "statuses": _count(STATUSES, ((status, n) for (_, status), n in overview.states.items())),
+        "freshness": {kind.value: overview.freshness.get(kind, 0) for kind in Freshness},
+        "claims": {state.value: overview.claims.get(state, 0) for state in ClaimState},
+        "guests": {kind.value: overview.guests.get(kind, 0) for kind in WorkloadKind},
+        "warnings": {kind.value: count for kind, count in sorted(overview.warnings.items())},
+        "nodes": [_render_node(line) for line in overview.nodes[:max_nodes]],
+        "truncated": is_truncated,
+    }
+
+
+def _sum_up(overview: Overview) -> str:
+    """Return what the fleet has, in words."""
+    counts = [
+        count_many(len(overview.nodes), "node"),
+        *(count_many(overview.guests.get(kind, 0), kind.value) for kind in WorkloadKind),
+        count_many(overview.claims.get(ClaimState.CONFIRMED, 0), "claim") + " confirmed",
+        f"{overview.claims.get(ClaimState.HELD, 0):,} held",
+    ]
+    return ", ".join(counts)
+
+
+def _count(names: Iterable[str], counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found = dict.fromkeys(names, 0)
+    for name, count in counts:
+        found[name] += count
+    return found
+
+
+def _render_node(line: NodeLine) -> dict[str, Any]:
+    node = line.node
+    return {
+        "uuid": node.uuid,
+        "host": node.host,
+        "nodename": node.nodename,
+        "state": line.state,
+        "status": line.status,
+        "maintenance": line.maintenance,
+        "freshness": line.freshness.value,
+        "amounts": render_amounts(line.amounts),
+        "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
+        "warnings": line.warnings,
+    }
+
+
+def render_amounts(
+    amounts: Amounts,
+    names: Iterable[str] = ("total", "reserved", "claimed", "unclaimed", "free", "limit"),
+) -> dict[str, dict[str, float]]:
+    """Return amounts in CPUs, MiB and GiB.
+
+    Args:
+        names: those to return of each resource.
+    """
+    return {
+        resource: {name: whole_units(getattr(use, name), PARTS.get(resource, 1)) for name in names}
+        for resource, use in amounts.items()
+    }

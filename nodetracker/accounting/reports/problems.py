@@ -4,8 +4,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from nodetracker.accounting.reports.freshness import Freshness
 from nodetracker.accounting.reports.overview import NodeLine, Overview, ServiceLine
+from nodetracker.accounting.reports.services import Freshness
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord

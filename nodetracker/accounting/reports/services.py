@@ -1,11 +1,18 @@
-"""Render services as plain data, for the command line and REST."""
+"""Evaluate and render services: liveness, status, and the age of what their agents have read."""
 
-from datetime import datetime
+import enum
+from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.reports.summary import state_of, status_of
+from nodetracker.accounting.liveness import is_cut_off, is_service_up
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import render_time
+
+STATES = ("up", "down", "unreachable")
+"""What `state_of` returns."""
+
+STATUSES = ("enabled", "disabled")
+"""What `status_of` returns."""
 
 COMPUTE_ZONE = "nova"
 """Nova's name for the zone of hosts without one."""
@@ -13,36 +20,105 @@ COMPUTE_ZONE = "nova"
 INTERNAL_ZONE = "internal"
 """Nova's name for the zone of all services that manage no host."""
 
+LATE_INTERVALS = 3
+"""Audit intervals without a good reading after which a node is late."""
 
-def zone_of(binary: str) -> str:
-    """Return the availability zone of a service.
 
-    >>> zone_of("nodetracker-compute"), zone_of("nodetracker-conductor")
-    ('nova', 'internal')
+def state_of(
+    service: ServiceRecord | None,
+    now: datetime,
+    service_down_time: int,
+    outage_since: datetime | None = None,
+) -> str:
+    """Return ``up``, ``down``, or ``unreachable``; a host without a service is down.
 
-    Source: Nova's default_availability_zone and internal_service_availability_zone.
+    An agent is unreachable when its heartbeats are sent through the message
+    broker and the broker carries no messages, so its state is unknown. Like a
+    host that is down, it gets no claims.
+
+    Args:
+        outage_since: start of the broker's outage, from `find_broker_outage`.
     """
-    return COMPUTE_ZONE if binary == COMPUTE_BINARY else INTERNAL_ZONE
-
-
-def render_host(service: ServiceRecord) -> dict[str, Any]:
-    """Return the columns of ``host list`` for one service."""
-    return {
-        "host_name": service.host,
-        "service": service.binary,
-        "zone": zone_of(service.binary),
-    }
-
-
-def render_disabling(service: ServiceRecord | None) -> dict[str, str | None]:
-    """Return why, since when and by whom a service is disabled; all null while it is not."""
     if service is None:
-        return {"disabled_reason": None, "disabled_at": None, "disabled_by": None}
-    return {
-        "disabled_reason": service.disabled_reason,
-        "disabled_at": render_time(service.disabled_at),
-        "disabled_by": service.disabled_by,
-    }
+        return "down"
+    if is_service_up(service, now, service_down_time):
+        return "up"
+    is_unreachable = is_cut_off(service, now, service_down_time, outage_since)
+    return "unreachable" if is_unreachable else "down"
+
+
+def status_of(service: ServiceRecord | None) -> str:
+    """Return ``enabled`` or ``disabled``."""
+    return "disabled" if service is not None and service.disabled else "enabled"
+
+
+def audit_age_seconds(service: ServiceRecord | None, nodename: str, now: datetime) -> float | None:
+    """Return the seconds since a node's last good reading; None = never.
+
+    The heartbeat contains the age at its time; the time since then is added,
+    by the database's clock only.
+    """
+    if service is None or service.last_seen_up is None:
+        return None
+    reported = _reported_age_seconds(service, nodename)
+    if reported is None:
+        return None
+    since = max(0.0, (now - service.last_seen_up).total_seconds())
+    return round(reported + since, 3)
+
+
+def find_read_at(service: ServiceRecord | None, nodename: str) -> datetime | None:
+    """Return when a node was last read completely, in whole seconds; None = never.
+
+    Ages in heartbeats vary by milliseconds, so later heartbeats would report
+    another time for the same reading.
+    """
+    if service is None or service.last_seen_up is None:
+        return None
+    reported = _reported_age_seconds(service, nodename)
+    if reported is None:
+        return None
+    return (service.last_seen_up - timedelta(seconds=reported)).replace(microsecond=0)
+
+
+def _reported_age_seconds(service: ServiceRecord, nodename: str) -> float | None:
+    """Return the age of a node's last good reading at the time of the last heartbeat."""
+    own = service.last_audit.get("nodes", {}).get(nodename)
+    age = (service.last_audit if own is None else own).get("age_seconds")
+    return None if age is None else float(age)
+
+
+class Freshness(enum.StrEnum):
+    """How recent the last good reading of a node is: a class, as ages change all the time."""
+
+    FRESH = "fresh"
+    LATE = "late"  # not read for three audit intervals
+    STALE = "stale"  # its host is down or unreachable, or it was not read for too long
+    NEVER = "never"  # never read completely
+
+
+def freshness_of(
+    state: str, age_seconds: float | None, audit_interval: float | None, held_fact_expiry: float
+) -> Freshness:
+    """Return how recent a node's last good reading is.
+
+    Args:
+        state: of its host's service.
+        age_seconds: since the reading, None = never.
+        audit_interval: seconds between audits, None = only on demand, or unknown.
+        held_fact_expiry: seconds after which an unread node is stale. Where audits
+            are less frequent, it becomes so after three of their intervals.
+
+    >>> [freshness_of("up", age, 60, 600).value for age in (180, 181, 601)]
+    ['fresh', 'late', 'stale']
+    """
+    if age_seconds is None:
+        return Freshness.NEVER
+    allowed = LATE_INTERVALS * audit_interval if audit_interval is not None else 0.0
+    if state != "up" or age_seconds > max(held_fact_expiry, allowed):
+        return Freshness.STALE
+    is_late = audit_interval is not None and age_seconds > allowed
+    return Freshness.LATE if is_late else Freshness.FRESH
 
 
 def render_service(
@@ -61,3 +137,34 @@ def render_service(
         "epoch": service.epoch,
         "clock_skew_seconds": None if skew is None else skew / 1000,
     }
+
+
+def render_disabling(service: ServiceRecord | None) -> dict[str, str | None]:
+    """Return why, since when and by whom a service is disabled; all null while it is not."""
+    if service is None:
+        return {"disabled_reason": None, "disabled_at": None, "disabled_by": None}
+    return {
+        "disabled_reason": service.disabled_reason,
+        "disabled_at": render_time(service.disabled_at),
+        "disabled_by": service.disabled_by,
+    }
+
+
+def render_host(service: ServiceRecord) -> dict[str, Any]:
+    """Return the columns of ``host list`` for one service."""
+    return {
+        "host_name": service.host,
+        "service": service.binary,
+        "zone": zone_of(service.binary),
+    }
+
+
+def zone_of(binary: str) -> str:
+    """Return the availability zone of a service.
+
+    >>> zone_of("nodetracker-compute"), zone_of("nodetracker-conductor")
+    ('nova', 'internal')
+
+    Source: Nova's default_availability_zone and internal_service_availability_zone.
+    """
+    return COMPUTE_ZONE if binary == COMPUTE_BINARY else INTERNAL_ZONE

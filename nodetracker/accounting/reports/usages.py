@@ -1,11 +1,84 @@
-"""Sum the usage of projects, for REST."""
+"""Sum what hosts and projects use."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from nodetracker.model.listing import UsageSum
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.node import NodeValues
+from nodetracker.model.units import (
+    MIB_PER_GIB,
+    MILLI,
+    usage_gib_from_mib,
+    usage_units_from_milli,
+    whole_units,
+)
+
+HOST_COLUMNS = (
+    "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
+)  # fmt: skip
+"""The columns of a node that `describe_host` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostUsage:
+    """One line of ``host show``: a project's usage of a host."""
+
+    host: str
+    project: str
+    cpu: int
+    memory_mb: int
+    disk_gb: int
+
+
+def describe_host(
+    host: str, nodes: Sequence[NodeValues], usage: Sequence[UsageSum]
+) -> list[HostUsage]:
+    """Build the lines of ``host show``: capacity, usage, and usage by project.
+
+    ``(used_max)`` is the sum of all workloads without reserved amounts.
+    Workloads without a claim are ``(unclaimed)``; if their driver reports a
+    project, they are also included in its line.
+
+    Args:
+        nodes: of the host, in `HOST_COLUMNS`.
+        usage: of the host, from `FleetReader.sum_usage`.
+    """
+    total = HostUsage(
+        host,
+        "(total)",
+        sum(node.vcpus for node in nodes),
+        sum(node.memory_mb for node in nodes),
+        sum(node.local_gb for node in nodes),
+    )
+    used = HostUsage(
+        host,
+        "(used_now)",
+        sum(node.vcpus_used for node in nodes),
+        sum(node.memory_mb_used for node in nodes),
+        sum(node.local_gb_used for node in nodes),
+    )
+    groups = [
+        ("(used_max)", list(usage)),
+        ("(unclaimed)", [found for found in usage if not found.is_claimed]),
+        *(
+            (project, [found for found in usage if found.project_id == project])
+            for project in sorted({found.project_id for found in usage if found.project_id})
+        ),
+    ]
+    return [total, used, *(_sum_group(host, project, group) for project, group in groups)]
+
+
+def _sum_group(host: str, project: str, group: Iterable[UsageSum]) -> HostUsage:
+    found = list(group)
+    return HostUsage(
+        host,
+        project,
+        usage_units_from_milli(sum(item.vcpu_milli for item in found)),
+        sum(item.memory_mb for item in found),
+        usage_gib_from_mib(sum(item.disk_mb for item in found)),
+    )
 
 
 def describe_usages(sums: Iterable[UsageSum]) -> list[dict[str, Any]]:

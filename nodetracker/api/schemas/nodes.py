@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports.freshness import Freshness
-from nodetracker.accounting.reports.node_hardware import CpuUse
+from nodetracker.accounting.reports.hardware import CpuUse
 from nodetracker.accounting.reports.overview import PARTS
+from nodetracker.accounting.reports.services import Freshness
 from nodetracker.accounting.requests.fields import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (

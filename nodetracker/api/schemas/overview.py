@@ -1,9 +1,7 @@
 """Schema of ``/v1/overview``."""
 
-from nodetracker.accounting.reports.fleet_health import HealthLevel
-from nodetracker.accounting.reports.freshness import Freshness
-from nodetracker.accounting.reports.overview import PARTS
-from nodetracker.accounting.reports.summary import STATES, STATUSES
+from nodetracker.accounting.reports.overview import PARTS, HealthLevel
+from nodetracker.accounting.reports.services import STATES, STATUSES, Freshness
 from nodetracker.accounting.requests.fields import one_of
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

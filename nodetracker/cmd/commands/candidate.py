@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.candidates import render_candidate
+from nodetracker.accounting.reports.claims import render_candidate
 from nodetracker.cmd.commands.base import (
     MOST_DIGITS,
     ListCommand,

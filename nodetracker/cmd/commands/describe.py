@@ -4,9 +4,12 @@ import argparse
 from typing import Any
 
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.reports.changes import collect_names
-from nodetracker.accounting.reports.describe import NodeDescription, describe_node
-from nodetracker.accounting.reports.describe_rendering import render_description
+from nodetracker.accounting.reports.description import (
+    NodeDescription,
+    describe_node,
+    render_description,
+)
+from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.commands.base import ShowCommand
 from nodetracker.cmd.commands.history import read_older
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent

@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage
-from nodetracker.accounting.reports.drift_advice import explain_usage
+from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage, explain_usage
 from nodetracker.cmd.commands.base import ListCommand, columns_of
 from nodetracker.cmd.commands.node import add_node_arguments
 from nodetracker.cmd.commands.placement_usage import read_usage

@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nodetracker.accounting.reports.changes import collect_names, find_unnamed
-from nodetracker.accounting.reports.history import render_history_entry
+from nodetracker.accounting.reports.history import collect_names, find_unnamed, render_history_entry
 from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_limit, parse_time
 from nodetracker.cmd.commands.node import add_node_arguments
 from nodetracker.cmd.screen.history import draw_history

@@ -2,17 +2,13 @@
 
 import argparse
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
-from nodetracker.accounting.reports.services import render_host
-from nodetracker.accounting.reports.summary import (
-    as_row,
-    status_of,
-)
+from nodetracker.accounting.reports.services import render_host, status_of
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import (
     ListCommand,
@@ -64,7 +60,7 @@ class ShowHost(ListCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read the sums of the host's nodes and workloads."""
-        rows = [as_row(line) for line in read_host_usage(self.reader, parsed_args.host)]
+        rows = [asdict(line) for line in read_host_usage(self.reader, parsed_args.host)]
         return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
 
 

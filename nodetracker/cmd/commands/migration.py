@@ -5,7 +5,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.moves import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.migrations import render_migration
+from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.cmd.commands.base import (
     ListCommand,
     ShowCommand,

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
-from nodetracker.accounting.reports.nodes import render_node
-from nodetracker.accounting.reports.summary import (
+from nodetracker.accounting.reports.nodes import (
     SUMMARY_COLUMNS,
     NodeSummary,
-    as_row,
-    audit_age_seconds,
     count_running_vms,
+    render_node,
     summarize_node,
 )
+from nodetracker.accounting.reports.services import audit_age_seconds
 from nodetracker.cmd.commands.base import (
     ListCommand,
     ShowCommand,
@@ -87,7 +86,7 @@ class ListNodes(ListCommand):
                 )
                 more = _long_columns(found.node) if parsed_args.long else {}
                 maintained = found.service is not None and found.service.maintenance
-                rows.append(as_row(summary) | more | {_MAINTENANCE: maintained})
+                rows.append(dataclasses.asdict(summary) | more | {_MAINTENANCE: maintained})
         rows.sort(key=lambda row: (row["host"], row["nodename"]))
         return columns_of(rows, names)
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from nodetracker.accounting.reports.overview_rendering import render_overview
+from nodetracker.accounting.reports.overview import render_overview
 from nodetracker.cmd.commands.base import ShowCommand
 from nodetracker.cmd.fleet_watch import FleetWatch, make_fleet_source
 from nodetracker.cmd.screen.output import Screen

@@ -4,8 +4,11 @@ import argparse
 from typing import Any
 
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.reports.host_down import find_hosts_down, merge_hosts_down
-from nodetracker.accounting.reports.warnings import render_warning
+from nodetracker.accounting.reports.warnings import (
+    find_hosts_down,
+    merge_hosts_down,
+    render_warning,
+)
 from nodetracker.cmd.commands.base import (
     ListCommand,
     columns_of,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from nodetracker.accounting.reports.changes import Names
-from nodetracker.accounting.reports.describe import NodeDescription, ResourceLine, WorkloadUse
+from nodetracker.accounting.reports.description import NodeDescription, ResourceLine, WorkloadUse
+from nodetracker.accounting.reports.history import Names
 from nodetracker.accounting.reports.overview import ResourceUse
 from nodetracker.accounting.reports.values import render_age, render_mib, render_plain
 from nodetracker.cmd.screen.bars import PARTS, draw_bar, draw_legend

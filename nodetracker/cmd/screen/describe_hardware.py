@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodetracker.accounting.reports.describe import NodeDescription
-from nodetracker.accounting.reports.machine import list_machine
-from nodetracker.accounting.reports.node_hardware import CellLine, CpuUse, DevicePool
+from nodetracker.accounting.reports.description import NodeDescription
+from nodetracker.accounting.reports.hardware import CellLine, CpuUse, DevicePool, list_machine
 from nodetracker.accounting.reports.values import render_mib
 from nodetracker.cmd.screen.describe_state import draw_labeled
 from nodetracker.cmd.screen.lines import Line, Piece, Style, line_width, make_line

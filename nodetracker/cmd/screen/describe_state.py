@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from nodetracker.accounting.reports.describe import NodeDescription
-from nodetracker.accounting.reports.summary import status_of
+from nodetracker.accounting.reports.description import NodeDescription
+from nodetracker.accounting.reports.services import status_of
 from nodetracker.accounting.reports.values import NONE, render_age
 from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.states import draw_state, word_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodetracker.accounting.reports.changes import Names, describe_entry
+from nodetracker.accounting.reports.history import Names, describe_entry
 from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text

@@ -5,11 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nodetracker.accounting.reports.overview import PARTS, Overview, ResourceUse
-from nodetracker.accounting.reports.values import (
-    render_mib,
-    render_percent,
-    render_plain,
-)
+from nodetracker.accounting.reports.values import render_mib, render_percent, render_plain
 from nodetracker.cmd.screen.bars import PARTS as BAR_PARTS
 from nodetracker.cmd.screen.bars import draw_bar, fill_of
 from nodetracker.cmd.screen.lines import (

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from nodetracker.accounting.liveness import find_broker_outage, is_first_watcher
-from nodetracker.accounting.reports.summary import state_of
+from nodetracker.accounting.reports.services import state_of
 from nodetracker.model.service import (
     API_BINARY,
     BROKER,

@@ -81,7 +81,7 @@ def test_a_noun_lists_its_commands(capsys):
 @pytest.mark.parametrize(
     ("arguments", "unwanted"),
     [
-        (["--help"], ("nodetracker.cmd.commands.node", "nodetracker.model")),
+        (["--help"], ("nodetracker.cmd.commands.node", "nodetracker.model.node")),
         (["node", "list", "--help"], ("nodetracker.db", "nodetracker.ports", "nodetracker.conf")),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.summary import audit_age_seconds
+from nodetracker.accounting.reports.services import audit_age_seconds
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.db.memory import MemoryStore

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from nodetracker.accounting.reports.services import COMPUTE_ZONE, zone_of
-from nodetracker.accounting.reports.summary import state_of
+from nodetracker.accounting.reports.services import COMPUTE_ZONE, state_of, zone_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import read_service_pages
 from nodetracker.api.nova_names import NOVA_BINARIES, render_nova_time

@@ -1,9 +1,10 @@
 """``os-hosts``: hosts up to microversion 2.42."""
 
+from dataclasses import asdict
+
 import falcon
 
 from nodetracker.accounting.reports.services import zone_of
-from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.fleet.host_usage import read_host_usage
 from nodetracker.fleet.pages import read_items
@@ -34,7 +35,7 @@ def show_host(call: Call) -> Answer:
     """Show a host's resources and their usage, in total and by project."""
     host = _find_host(call)
     lines = read_host_usage(call.store, host)
-    return Answer({"host": [{"resource": as_row(line)} for line in lines]})
+    return Answer({"host": [{"resource": asdict(line)} for line in lines]})
 
 
 def update_host(call: Call) -> Answer:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from nodetracker.accounting.reports.summary import state_of, status_of
-from nodetracker.accounting.reports.uptime import render_uptime
+from nodetracker.accounting.reports.services import state_of, status_of
+from nodetracker.accounting.reports.values import render_uptime
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
 from nodetracker.api.liveness import find_outage

@@ -4,8 +4,7 @@ from typing import Any
 
 import falcon
 
-from nodetracker.accounting.reports.services import zone_of
-from nodetracker.accounting.reports.summary import state_of, status_of
+from nodetracker.accounting.reports.services import state_of, status_of, zone_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
 from nodetracker.api.liveness import find_outage, read_service_pages

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.candidates import render_candidate, render_excluded
+from nodetracker.accounting.reports.claims import render_candidate, render_excluded
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import read_claim_request
 from nodetracker.api.paging import page_of

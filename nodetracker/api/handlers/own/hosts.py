@@ -1,8 +1,9 @@
 """``/v1/hosts``."""
 
+from dataclasses import asdict
+
 from nodetracker.accounting.reports.nodes import render_node_state
 from nodetracker.accounting.reports.services import render_host
-from nodetracker.accounting.reports.summary import as_row
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
@@ -40,7 +41,7 @@ def show_host(call: Call) -> Answer:
     """Show a host's resources and their usage, in total and by project."""
     host = call.params["host"]
     lines = read_host_usage(call.store, host)
-    return Answer({"host": host, "resources": [as_row(line) for line in lines]})
+    return Answer({"host": host, "resources": [asdict(line) for line in lines]})
 
 
 def act_on_host(call: Call) -> Answer:

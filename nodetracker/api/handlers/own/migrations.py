@@ -4,7 +4,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.grants import require_amounts
 from nodetracker.accounting.ledger.moves import move_of, require_open
-from nodetracker.accounting.reports.migrations import render_migration
+from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import find_place, read_claim_request
 from nodetracker.api.paging import next_links, page_of

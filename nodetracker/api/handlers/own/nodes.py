@@ -6,16 +6,17 @@ from typing import Any
 
 from nodetracker.accounting.ledger.capacity import list_capacities
 from nodetracker.accounting.liveness import check_node_is_deletable
-from nodetracker.accounting.reports.describe import list_resources
-from nodetracker.accounting.reports.drift import compare_usage
-from nodetracker.accounting.reports.drift_advice import explain_usage
-from nodetracker.accounting.reports.freshness import freshness_of
-from nodetracker.accounting.reports.hardware_rendering import render_hardware
-from nodetracker.accounting.reports.node_actions import list_actions
-from nodetracker.accounting.reports.nodes import render_node, render_node_state
-from nodetracker.accounting.reports.overview import split_capacity
-from nodetracker.accounting.reports.overview_rendering import render_amounts
-from nodetracker.accounting.reports.summary import audit_age_seconds, find_read_at, state_of
+from nodetracker.accounting.reports.description import list_resources
+from nodetracker.accounting.reports.drift import compare_usage, explain_usage
+from nodetracker.accounting.reports.hardware import render_hardware
+from nodetracker.accounting.reports.nodes import list_actions, render_node, render_node_state
+from nodetracker.accounting.reports.overview import render_amounts, split_capacity
+from nodetracker.accounting.reports.services import (
+    audit_age_seconds,
+    find_read_at,
+    freshness_of,
+    state_of,
+)
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, find_node_page
 from nodetracker.api.liveness import find_outage

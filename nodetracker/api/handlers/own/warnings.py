@@ -10,13 +10,13 @@ from datetime import datetime
 from operator import attrgetter
 
 from nodetracker.accounting.liveness import find_broker_outage
-from nodetracker.accounting.reports.host_down import (
+from nodetracker.accounting.reports.warnings import (
     HostDown,
     as_of_now,
     find_hosts_down,
     merge_hosts_down,
+    render_warning,
 )
-from nodetracker.accounting.reports.warnings import render_warning
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, marker_id
 from nodetracker.api.paging import next_links, page_of

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.accounting.reports.drift import compare_usage
-from nodetracker.accounting.reports.drift_advice import explain_usage
+from nodetracker.accounting.reports.drift import compare_usage, explain_usage
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from tests.builders import NOW

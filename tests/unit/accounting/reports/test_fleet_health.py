@@ -3,7 +3,7 @@
 import dataclasses
 from datetime import timedelta
 
-from nodetracker.accounting.reports.fleet_health import HealthLevel, summarize_health
+from nodetracker.accounting.reports.overview import HealthLevel, summarize_health
 from nodetracker.model.fleet import WarningCount
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW

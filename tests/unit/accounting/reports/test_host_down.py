@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nodetracker.accounting.reports.host_down import (
+from nodetracker.accounting.reports.warnings import (
     HostDown,
     find_hosts_down,
     list_due,

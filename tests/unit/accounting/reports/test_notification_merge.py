@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.accounting.reports.notification_merge import merge_waiting
+from nodetracker.accounting.reports.notifications import merge_waiting
 from nodetracker.model.change import Notification
 
 NODE = {"host": "h", "nodename": "n", "uuid": "u"}

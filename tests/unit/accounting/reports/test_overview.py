@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.reports.freshness import Freshness, freshness_of
-from nodetracker.accounting.reports.overview import ResourceUse, build_overview
-from nodetracker.accounting.reports.overview_rendering import render_overview
+from nodetracker.accounting.reports.overview import ResourceUse, build_overview, render_overview
+from nodetracker.accounting.reports.services import Freshness, freshness_of
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind

@@ -2,12 +2,9 @@ import pytest
 
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.accounting.reports.summary import (
-    audit_age_seconds,
-    count_running_vms,
-    describe_host,
-    summarize_node,
-)
+from nodetracker.accounting.reports.nodes import count_running_vms, summarize_node
+from nodetracker.accounting.reports.services import audit_age_seconds
+from nodetracker.accounting.reports.usages import describe_host
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.listing import UsageSum
 from nodetracker.model.settings import Policy

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from nodetracker.accounting.reports.migrations import render_migration
+from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.accounting.reports.services import render_service
 from nodetracker.accounting.reports.workloads import render_workload
 from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, MigrationType

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.reports.changes import collect_names
-from nodetracker.accounting.reports.describe import describe_node
-from nodetracker.accounting.reports.describe_rendering import render_description
+from nodetracker.accounting.reports.description import describe_node, render_description
+from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.screen.describe import MOST_WORKLOADS, draw_description
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.terminal import Terminal

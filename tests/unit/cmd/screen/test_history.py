@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodetracker.accounting.reports.changes import collect_names, find_unnamed
+from nodetracker.accounting.reports.history import collect_names, find_unnamed
 from nodetracker.cmd.screen.history import draw_history
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.terminal import Terminal

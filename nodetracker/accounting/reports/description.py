@@ -3,32 +3,37 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from nodetracker.accounting.ledger.capacity import Capacity, capacity_of_class, list_capacities
-from nodetracker.accounting.reports.node_hardware import (
+from nodetracker.accounting.reports.hardware import (
     CellLine,
     DevicePool,
     count_host_devices,
     list_cells,
     list_pools,
 )
+from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.overview import (
     PARTS,
     ResourceUse,
     amounts_of_charge,
     split_capacity,
 )
-from nodetracker.accounting.reports.summary import audit_age_seconds, state_of
-from nodetracker.accounting.usage import (
-    Charge,
-    charge_of_guest,
-    list_node_workloads,
-    sum_charges,
+from nodetracker.accounting.reports.services import (
+    audit_age_seconds,
+    render_disabling,
+    state_of,
+    status_of,
 )
+from nodetracker.accounting.reports.warnings import render_warning
+from nodetracker.accounting.usage import Charge, charge_of_guest, list_node_workloads, sum_charges
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.claim import DISK, MEMORY, VCPU
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.text import render_time, to_plain
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
 
 _ORIGINS = {VCPU: "cpu", MEMORY: "ram", DISK: "disk"}
@@ -182,3 +187,46 @@ def _share_of(charge: Charge, capacities: Mapping[str, Capacity]) -> float:
     """Return the largest share of the node that a charge takes of any resource."""
     amounts = amounts_of_charge(charge)
     return max(amounts[name] / max(1, capacities[name].total) for name in amounts)
+
+
+def render_description(described: NodeDescription) -> dict[str, Any]:
+    """Return the columns of ``node describe``: amounts in the units of their resource class."""
+    record, service = described.record, described.service
+    return {
+        "host": record.host,
+        "nodename": record.nodename,
+        "uuid": record.uuid,
+        "state": described.state,
+        "status": status_of(service),
+        **render_disabling(service),
+        "maintenance": service is not None and service.maintenance,
+        "last_seen_up": render_time(None if service is None else service.last_seen_up),
+        "audit_age_seconds": described.audit_age_seconds,
+        "resources": {
+            line.resource: {
+                **{
+                    name: whole_units(getattr(line.use, name), line.parts)
+                    for name in ("total", "reserved", "claimed", "unclaimed", "free")
+                },
+                "allocation_ratio": line.ratio,
+                "ratio_origin": line.origin or None,
+            }
+            for line in described.resources
+        },
+        "workloads": [
+            {
+                "uuid": use.uuid,
+                "name": use.name,
+                "claim": use.state,
+                "vcpus": whole_units(use.charge.vcpu_milli, MILLI),
+                "pcpus": use.charge.pcpus,
+                "memory_mb": use.charge.memory_mb,
+                "disk_gb": whole_units(use.charge.disk_mb, MIB_PER_GIB),
+            }
+            for use in described.workloads
+        ],
+        "pools": to_plain(described.pools),
+        "facts": to_plain(record.values.facts),
+        "warnings": [render_warning(found) for found in described.warnings],
+        "history": [render_history_entry(entry) for entry in described.changes],
+    }
