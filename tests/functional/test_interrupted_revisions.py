@@ -21,7 +21,7 @@ from tests.functional.servers.process import add_options
 
 _SCHEMA_CHANGES = ("CREATE", "ALTER", "DROP")
 _CHANGES = (*_SCHEMA_CHANGES, "INSERT", "UPDATE", "DELETE")
-_REVISIONS = [f"{number:04}" for number in range(1, 13)]
+_REVISIONS = [f"{number:04}" for number in range(1, 14)]
 _numbers = itertools.count(1)
 
 MakeUrl = Callable[[], str]
