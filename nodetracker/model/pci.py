@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 
 ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
+
+def address_key(address: str) -> tuple[int, str]:
+    """Return the key that orders addresses; domains have four or more digits."""
+    domain, _, rest = address.partition(":")
+    return int(domain, 16), rest
+
+
 Tags = Mapping[str, str | None]
 """Tags that a device spec adds to its devices, e.g. ``{"physical_network": "physnet0"}``."""
 

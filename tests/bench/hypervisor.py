@@ -15,8 +15,7 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint, parse_endpoints
-from nodetracker.virt.libvirt.types import LibvirtSettings
+from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings, parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation, take_service

@@ -5,10 +5,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from xml.etree.ElementTree import Element
 
 from nodetracker.host.problems import Partial, Problems
-from nodetracker.model.pci import MdevType, PciDevice
-from nodetracker.virt.libvirt.nodedev import parse_mdev_types, parse_pci_device
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType, address_key
+from nodetracker.virt.libvirt.xml import (
+    ADDRESS_PARTS,
+    format_address,
+    parse_address,
+    parse_document,
+    parse_int,
+    parse_text,
+)
 
 REREAD_SECONDS = 600.0
 
@@ -63,7 +72,10 @@ class DeviceReader:
                     known[name] = function
             self._known = known
             self._read_at = now if self._read_at is None else self._read_at
-            devices = sorted((function.device for function in known.values()), key=_sort_key)
+            devices = sorted(
+                (function.device for function in known.values()),
+                key=lambda device: address_key(device.address),
+            )
             return Partial(tuple(devices), problems.list_all())
 
     def mdev_types(self) -> dict[str, tuple[MdevType, ...]]:
@@ -85,6 +97,80 @@ class DeviceReader:
         return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
 
 
-def _sort_key(device: PciDevice) -> tuple[int, str]:
-    domain, _, rest = device.address.partition(":")
-    return int(domain, 16), rest
+def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
+    """Parse one PCI function.
+
+    Args:
+        source: name of the document in errors, e.g. ``node device pci_0000_81_00_0``.
+
+    Raises:
+        HostDataError: the device is not a PCI function, or a value is invalid.
+
+    Source: libvirt's formatnode, capability ``pci``.
+    """
+    root = parse_document(text, "device", source)
+    pci = root.find("capability[@type='pci']")
+    if pci is None:
+        raise HostDataError(source, "is not a PCI device")
+    physical = pci.find("capability[@type='phys_function']/address")
+    virtual = pci.find("capability[@type='virt_functions']")
+    dev_type, parent = PciDeviceType.PCI, None
+    if physical is not None:
+        dev_type, parent = PciDeviceType.VF, parse_address(physical, source)
+    elif virtual is not None:
+        dev_type = PciDeviceType.PF
+    count = 0 if virtual is None else len(virtual.findall("address"))
+    max_count = None if virtual is None else virtual.get("maxCount")
+    numa = pci.find("numa")
+    group = pci.find("iommuGroup")
+    return PciDevice(
+        address=format_address(
+            *(
+                parse_int(parse_text(pci, part, source), f"<{part}>", source)
+                for part in ADDRESS_PARTS
+            )
+        ),
+        vendor_id=_parse_id(pci, "vendor", source),
+        product_id=_parse_id(pci, "product", source),
+        class_id=f"{parse_int(pci.findtext('class') or '0x0', '<class>', source):06x}"
+        if pci.find("class") is not None
+        else "",
+        dev_type=dev_type,
+        driver=(root.findtext("driver/name") or "").strip(),
+        numa_node=None if numa is None else parse_int(numa.get("node"), "<numa node>", source),
+        parent_addr=parent,
+        vf_total=count if max_count is None else parse_int(max_count, "maxCount", source),
+        vf_count=count,
+        iommu_group=None
+        if group is None
+        else parse_int(group.get("number"), "<iommuGroup>", source),
+    )
+
+
+def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, ...]:
+    """Parse the mediated device types of a PCI function.
+
+    Raises: as `parse_pci_device`.
+
+    Source: libvirt's formatnode, capability ``mdev_types``.
+    """
+    root = parse_document(text, "device", source)
+    found = root.findall("capability[@type='pci']/capability[@type='mdev_types']/type")
+    return tuple(
+        MdevType(
+            id=kind.get("id", ""),
+            name=(kind.findtext("name") or "").strip(),
+            device_api=(kind.findtext("deviceAPI") or "").strip(),
+            available=parse_int(
+                parse_text(kind, "availableInstances", source), "<availableInstances>", source
+            ),
+        )
+        for kind in found
+    )
+
+
+def _parse_id(pci: Element, name: str, source: str) -> str:
+    element = pci.find(name)
+    if element is None:
+        raise HostDataError(source, f"has no <{name}>")
+    return f"{parse_int(element.get('id'), f'<{name} id>', source):04x}"

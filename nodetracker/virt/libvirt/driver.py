@@ -11,10 +11,8 @@ from nodetracker.model.errors import ConfigError, DriverFeatureError, DriverUnav
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.hypervisor import HypervisorReader
-from nodetracker.virt.libvirt.local_facts import LocalFacts
-from nodetracker.virt.libvirt.types import LibvirtSettings
+from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LocalFacts
+from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings
 from nodetracker.virt.machine import read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 

@@ -1,26 +1,30 @@
-"""Read one node over one libvirt session: its facts as probes, each fresh or failed."""
+"""Read one node over one libvirt session: its facts as probes, each fresh or failed.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+The facts of a local hypervisor's node that are this machine's own files are read without it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nodetracker.host.pci import read_netdevs
+from nodetracker.host.cache import CacheReader
+from nodetracker.host.gpu import read_gpus
+from nodetracker.host.pci import read_netdevs, read_pci_devices
 from nodetracker.host.problems import Partial
-from nodetracker.model.errors import HostDataError
+from nodetracker.host.system import read_system_info
+from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo
-from nodetracker.model.node import HostSnapshot
+from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
-from nodetracker.virt.libvirt.bulk import BulkReader
 from nodetracker.virt.libvirt.capabilities import parse_capabilities
-from nodetracker.virt.libvirt.connection import HypervisorConnection, Session
+from nodetracker.virt.libvirt.connection import BulkReader, HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
-from nodetracker.virt.libvirt.disks import GuestDisk, StorageScope
-from nodetracker.virt.libvirt.features import FeatureReader, HostFeatures
+from nodetracker.virt.libvirt.features import HostFeatures, derive_traits, read_features
 from nodetracker.virt.libvirt.guests import DomainReader, ListedDomain
-from nodetracker.virt.libvirt.local_facts import LocalFacts
 from nodetracker.virt.libvirt.node_facts import (
     HostReading,
     build_hypervisor_info,
@@ -29,14 +33,16 @@ from nodetracker.virt.libvirt.node_facts import (
     derive_cpu,
     derive_node_uuid,
     derive_numa,
-    map_fact,
 )
 from nodetracker.virt.libvirt.sizes import DiskSizeReader, SizeReading
 from nodetracker.virt.libvirt.storage import (
+    POOL_TYPES_BY_IMAGES_TYPE,
+    GuestDisk,
     NodeStorage,
+    StorageScope,
+    read_local_storage,
     read_pool_storage,
 )
-from nodetracker.virt.libvirt.traits import derive_traits
 from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
@@ -51,10 +57,10 @@ T = TypeVar("T")
 class _PciReading:
     """PCI functions, and PCI addresses of this machine's network interfaces by name."""
 
-    devices: tuple[PciDevice, ...]
-    netdevs: Mapping[str, str]
-    mdev_types: Mapping[str, tuple[MdevType, ...]]
-    problems: tuple[HostProblem, ...]
+    devices: tuple[PciDevice, ...] = ()
+    netdevs: Mapping[str, str] = field(default_factory=dict)
+    mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=dict)
+    problems: tuple[HostProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +110,7 @@ class HypervisorReader:
             environment.probes,
         )
         self._devices = DeviceReader(session.client.get_device_xml)
-        self._feature_reader = FeatureReader(
-            session.client.get_capabilities,
-            session.client.get_domain_capabilities,
-            session.client.expand_cpu_features,
-            self._source,
-        )
+        self._own_features: HostFeatures | None = None
         self._last_sizes: SizeReading | None = None
         self._topology = NumaTopology()
 
@@ -122,13 +123,13 @@ class HypervisorReader:
         """Read every fact; facts that do not depend on each other are read in parallel."""
         probes = self._start_probes(nodename)
         states = probes.states.fact()
-        bulk = self._read_bulk(nodename, states)
+        bulk = states if states.value is None else self._bulk.read(nodename, len(states.value))
         domains = self._read_domains(nodename, states, bulk)
         if domains.value is not None:
             self._last_sizes = self._sizes.read(nodename, domains.value, bulk.value, self._scope)
         sizes = self._last_sizes or SizeReading(())
         host = probes.host.fact()
-        document = map_fact(host, lambda value: parse_capabilities(value.capabilities))
+        document = host.map(lambda value: parse_capabilities(value.capabilities))
         features_fact = probes.features.fact()
         self.features = features_fact.value or self.features
         features = self.features or HostFeatures()
@@ -138,30 +139,34 @@ class HypervisorReader:
         storage = self._read_storage(nodename, sizes.disks)
         memory = probes.memory.fact()
         functions = probes.pci.fact()
-        pci = map_fact(functions, lambda value: value.devices)
+        found = functions.value or _PciReading()
+        pci = functions.map(lambda value: value.devices)
         own_memory = None if self._settings.file_backed_memory else host.value
         identity = self.session.identity
         # A failed fact while features are unknown, so that the row keeps its traits.
         hypervisor = (
             failed(features_fact.source, features_fact.error or "")
             if self.features is None
-            else map_fact(document, lambda root: build_hypervisor_info(root, identity))
+            else document.map(lambda root: build_hypervisor_info(root, identity))
         )
         snapshot = HostSnapshot(
             nodename=nodename,
-            uuid=map_fact(document, lambda root: derive_node_uuid(root, identity)).value,
+            uuid=document.map(lambda root: derive_node_uuid(root, identity)).value,
             hypervisor=hypervisor,
             cpu=cpu,
             memory=memory,
             numa=numa,
-            storage=map_fact(storage, lambda value: value.info),
+            storage=storage.map(lambda value: value.info),
             pci=pci,
-            gpus=self._probe_gpus(nodename, pci),
-            system=self._await_system(probes.system),
+            gpus=self._local.probe_gpus(nodename, pci) if self._local else fresh(self._source, ()),
+            # Of a remote system only the hostname is known.
+            system=probes.system.fact()
+            if probes.system
+            else fresh(self._source, SystemInfo(identity.hostname, "", "", "")),
             guests=build_listing(domains, sizes, bulk, self._scope, self._topology),
-            netdevs=functions.value.netdevs if functions.value else {},
-            mdev_types=functions.value.mdev_types if functions.value else {},
-            pci_problems=functions.value.problems if functions.value else (),
+            netdevs=found.netdevs,
+            mdev_types=found.mdev_types,
+            pci_problems=found.problems,
             traits=()
             if cpu.value is None or hypervisor.value is None
             else derive_traits(
@@ -178,7 +183,7 @@ class HypervisorReader:
         return _Probes(
             states=self._start(nodename, "domains", client.list_domain_states),
             host=self._start(nodename, "host", lambda: _read_host(client)),
-            features=self._start(nodename, "features", self._feature_reader.read),
+            features=self._start(nodename, "features", lambda: self._read_features(client)),
             memory=self._start(nodename, "memory", lambda: self._read_memory(client)),
             pci=self._start(nodename, "pci", lambda: self._read_pci(client)),
             system=None if self._local is None else self._local.start_system(nodename),
@@ -187,11 +192,11 @@ class HypervisorReader:
     def _start(self, nodename: str, name: str, read: Callable[[], T]) -> Pending[T]:
         return self._environment.probes.start(ProbeKey(self._source, nodename, name), read)
 
-    def _await_system(self, pending: Pending[SystemInfo] | None) -> Fact[SystemInfo]:
-        """Return the system; of a remote one only the hostname is known."""
-        if pending is None:
-            return fresh(self._source, SystemInfo(self.session.identity.hostname, "", "", ""))
-        return pending.fact()
+    def _read_features(self, client: "LibvirtClient") -> HostFeatures:
+        """Return the features; only the first successful call queries libvirt."""
+        if self._own_features is None:
+            self._own_features = read_features(client, self._source)
+        return self._own_features
 
     def _read_memory(self, client: "LibvirtClient") -> MemoryInfo:
         statistics = client.get_memory_statistics()
@@ -218,13 +223,6 @@ class HypervisorReader:
             (*devices.problems, *netdevs.problems),
         )
 
-    def _read_bulk(
-        self, nodename: str, states: Fact[list[DomainStatistics]]
-    ) -> Fact[list[DomainStatistics]]:
-        if states.value is None:
-            return states
-        return self._bulk.read(nodename, len(states.value))
-
     def _read_domains(
         self,
         nodename: str,
@@ -249,32 +247,82 @@ class HypervisorReader:
             raise
 
     def _read_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
-        storage = self._probe_storage(nodename, disks)
+        client, images_type = self.session.client, self._settings.images_type
+        if self._local is not None and self._local.has_storage:
+            storage = self._local.probe_storage(nodename, disks)
+        else:
+            storage = self._start(
+                nodename,
+                "storage",
+                lambda: read_pool_storage(
+                    client.list_storage_pools(), disks, images_type, self._source
+                ),
+            ).fact()
         if storage.value is not None:
             self._scope = storage.value.scope
         return storage
-
-    def _probe_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
-        if self._local is not None and self._local.has_storage:
-            return self._local.probe_storage(nodename, disks)
-        client, images_type = self.session.client, self._settings.images_type
-        return self._start(
-            nodename,
-            "storage",
-            lambda: read_pool_storage(
-                client.list_storage_pools(), disks, images_type, self._source
-            ),
-        ).fact()
-
-    def _probe_gpus(self, nodename: str, pci: Fact[tuple[PciDevice, ...]]) -> Fact[tuple[Gpu, ...]]:
-        return (
-            fresh(self._source, ())
-            if self._local is None
-            else self._local.probe_gpus(nodename, pci)
-        )
 
 
 def _read_host(client: "LibvirtClient") -> HostReading:
     memory_mb, cpu_count = client.get_node_info()
     cpu_map = tuple(client.get_cpu_map())
     return HostReading(client.get_capabilities(), memory_mb, cpu_count, cpu_map)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFacts:
+    """Probes of this machine, which do not depend on its hypervisor."""
+
+    environment: DriverEnvironment
+    settings: LibvirtSettings
+    caches: CacheReader = field(default_factory=CacheReader)
+
+    @property
+    def has_storage(self) -> bool:
+        """Whether the node's disk is a filesystem, not a storage pool."""
+        return self.settings.images_type not in POOL_TYPES_BY_IMAGES_TYPE
+
+    def start_system(self, nodename: str) -> Pending[SystemInfo]:
+        """Start to read the system's names and boot."""
+        roots = self.environment.roots
+        key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
+        return self.environment.probes.start(key, lambda: read_system_info(roots, self.caches))
+
+    def probe_storage(self, nodename: str, disks: Sequence[GuestDisk]) -> Fact[NodeStorage]:
+        """Return the filesystem of guests' disks."""
+        path, roots = Path(self.environment.instances_path), self.environment.roots
+        images_type, has_cache = self.settings.images_type, self.settings.reserve_image_cache
+        return self.environment.probes.run(
+            ProbeKey(str(path), nodename, "storage"),
+            lambda: read_local_storage(path, roots, disks, images_type, has_cache),
+        )
+
+    def probe_gpus(self, nodename: str, pci: Fact[tuple[PciDevice, ...]]) -> Fact[tuple[Gpu, ...]]:
+        """Return the GPUs.
+
+        Args:
+            pci: the PCI functions; if they failed, this machine's are read.
+        """
+        roots, functions = self.environment.roots, pci.value
+        return self.environment.probes.run(
+            ProbeKey("NVML", nodename, "gpus"),
+            lambda: read_gpus(
+                roots, read_pci_devices(roots).value if functions is None else functions
+            ),
+        )
+
+    def read_without_hypervisor(
+        self, nodename: str, error: DriverUnavailableError, disks: Sequence[GuestDisk] | None
+    ) -> HostSnapshot:
+        """Return a node whose hypervisor does not answer: only this machine's facts are fresh.
+
+        Args:
+            disks: as last known; None = never read, so that the storage cannot be evaluated.
+        """
+        snapshot = failed_snapshot(nodename, error.source, error.reason)
+        system = self.start_system(nodename)
+        if disks is not None and self.has_storage:
+            storage = self.probe_storage(nodename, disks)
+            snapshot = replace(snapshot, storage=storage.map(lambda value: value.info))
+        gpus = self.probe_gpus(nodename, snapshot.pci)
+        return replace(snapshot, gpus=gpus, system=system.fact())

@@ -1,29 +1,27 @@
 """Derive a node's facts from what its hypervisor reports."""
 
 import uuid as uuid_module
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 from xml.etree.ElementTree import Element
 
-from nodetracker.model.errors import HostDataError
-from nodetracker.model.fact import Fact, failed, fresh
+from nodetracker.model.fact import Fact, failed
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest
 from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.virt.libvirt import capabilities
-from nodetracker.virt.libvirt.disks import StorageScope, list_disks_elsewhere, sum_capacities
 from nodetracker.virt.libvirt.guests import ListedDomain, build_guest
 from nodetracker.virt.libvirt.sizes import SizeReading
-from nodetracker.virt.libvirt.storage import NodeStorage
+from nodetracker.virt.libvirt.storage import (
+    NodeStorage,
+    StorageScope,
+    list_disks_elsewhere,
+    sum_capacities,
+)
 from nodetracker.virt.libvirt.types import DomainStatistics, Identity
 
 _NAMESPACE = uuid_module.UUID("0d7e5fb4-6c2f-5f34-9f0a-3c8c5f2f7d61")
 _MISMATCH_FRACTION = 10
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +32,6 @@ class HostReading:
     memory_mb: int
     cpu_count: int
     cpu_map: tuple[bool, ...]
-
-
-def map_fact(fact: Fact[S], derive: Callable[[S], T]) -> Fact[T]:
-    """Return a fact derived from another; failed if that one failed or has unusable data."""
-    if fact.value is None:
-        return failed(fact.source, fact.error or "")
-    try:
-        return fresh(fact.source, derive(fact.value))
-    except HostDataError as error:
-        return failed(fact.source, str(error))
 
 
 def derive_cpu(
@@ -60,7 +48,7 @@ def derive_cpu(
         assert host.value is not None
         return capabilities.parse_cpu_info(root, host.value.cpu_map, host.value.cpu_count, features)
 
-    return map_fact(document, parse)
+    return document.map(parse)
 
 
 def derive_numa(document: Fact[Element], cpu: Fact[CpuInfo]) -> Fact[NumaTopology]:
@@ -68,7 +56,7 @@ def derive_numa(document: Fact[Element], cpu: Fact[CpuInfo]) -> Fact[NumaTopolog
     cpus = cpu.value
     if cpus is None:
         return failed(cpu.source, cpu.error or "")
-    return map_fact(document, lambda root: capabilities.parse_numa_topology(root, cpus.online))
+    return document.map(lambda root: capabilities.parse_numa_topology(root, cpus.online))
 
 
 def build_hypervisor_info(root: Element, identity: Identity) -> HypervisorInfo:

@@ -56,7 +56,7 @@ OPTIONS = (
 
 
 def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
-    from nodetracker.virt.libvirt.endpoint import parse_endpoints
+    from nodetracker.virt.libvirt.types import parse_endpoints
 
     try:
         endpoints = parse_endpoints(values["connection_uris"])

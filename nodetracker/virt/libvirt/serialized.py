@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import libvirt
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
+from nodetracker.virt.libvirt.types import HypervisorEndpoint
 
 LOG = logging.getLogger(__name__)
 

@@ -8,15 +8,20 @@ started is not without disks, and one whose emulator hangs is named.
 """
 
 import math
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from nodetracker.host.roots import describe_os_error
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.bulk import BulkClients
-from nodetracker.virt.libvirt.disks import (
+from nodetracker.virt.libvirt.connection import BulkClients
+from nodetracker.virt.libvirt.domain import Domain
+from nodetracker.virt.libvirt.guests import ListedDomain
+from nodetracker.virt.libvirt.storage import (
     DiskKey,
     DiskSizes,
     GuestDisk,
@@ -24,12 +29,11 @@ from nodetracker.virt.libvirt.disks import (
     list_disks,
     parse_disk_sizes,
 )
-from nodetracker.virt.libvirt.domain import Domain
-from nodetracker.virt.libvirt.guests import ListedDomain
-from nodetracker.virt.libvirt.images import read_image_capacity
 from nodetracker.virt.libvirt.types import DomainStatistics
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
+_QCOW2_MAGIC = b"QFI\xfb"
+_QCOW2_SIZE = slice(24, 32)
 QUERIED_AGE_SECONDS = 600.0
 """Age at which a size that bulk statistics do not report is queried again."""
 
@@ -39,22 +43,9 @@ MAX_QUERIED_GUESTS = 4
 _PATIENCE_SECONDS = 2.0
 _PATIENCE_WITH_SILENT_SECONDS = 0.2
 """For a guest that did not answer the last time, so that it does not delay every reading."""
-
 # Source: libvirt's virDomainState.
 _PAUSED = 3
 _ACTIVE_STATES = frozenset({1, 2, _PAUSED, 4, 7})
-
-
-@dataclass(frozen=True, slots=True)
-class SizeReading:
-    """The charged disks of all guests, with their last known sizes.
-
-    Attributes:
-        silent: guest's uuid -> message, for guests whose emulators do not answer.
-    """
-
-    disks: tuple[GuestDisk, ...]
-    silent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +60,18 @@ class _Measured:
 
     sizes: dict[DiskKey, DiskSizes] = field(default_factory=dict)
     problems: dict[DiskKey, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeReading:
+    """The charged disks of all guests, with their last known sizes.
+
+    Attributes:
+        silent: guest's uuid -> message, for guests whose emulators do not answer.
+    """
+
+    disks: tuple[GuestDisk, ...]
+    silent: Mapping[str, str] = field(default_factory=dict)
 
 
 class DiskSizeReader:
@@ -273,3 +276,33 @@ def _has_to_be_queried(values: Mapping[str, object] | None, has_unknown: bool) -
     if not count or answered & values.keys():
         return False
     return has_unknown or state != _PAUSED
+
+
+def read_image_capacity(path: Path, image_format: str) -> int | None:
+    """Return the size in bytes that a guest sees, None for a format that is not known.
+
+    The format is that of the guest's document: a guest may write any header
+    into a raw image.
+
+    Raises:
+        HostDataError: the image cannot be read, or has no valid header.
+
+    Source: QEMU's docs/interop/qcow2.txt.
+    """
+    if image_format not in {"raw", "qcow2"}:
+        return None
+    try:
+        with path.open("rb", buffering=0) as file:
+            if image_format == "qcow2":
+                return _parse_qcow2(file.read(_QCOW2_SIZE.stop), path)
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.seek(0, os.SEEK_END)  # a block device
+            return os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise HostDataError(str(path), describe_os_error(error)) from error
+
+
+def _parse_qcow2(header: bytes, path: Path) -> int:
+    if not header.startswith(_QCOW2_MAGIC) or len(header) < _QCOW2_SIZE.stop:
+        raise HostDataError(str(path), "has no qcow2 header")
+    return int.from_bytes(header[_QCOW2_SIZE], "big")

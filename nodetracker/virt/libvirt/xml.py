@@ -11,6 +11,7 @@ from nodetracker.model.text import render_value
 MAX_NUMBER = 2**63 - 1
 """The largest number that databases store."""
 
+ADDRESS_PARTS = ("domain", "bus", "slot", "function")
 _LEAST_PAGE_BYTES = 1024
 
 _UNITS = {
@@ -113,6 +114,27 @@ def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
         return parse_cpu_set(text or "")
     except ValueError as error:
         raise HostDataError(source, f"{what}: {error}") from error
+
+
+def parse_address(element: Element, source: str) -> str:
+    """Return the PCI address from the attributes of an ``<address>``.
+
+    Raises:
+        HostDataError: an attribute is missing or invalid.
+    """
+    return format_address(
+        *(
+            parse_int(
+                element.get(part, "0" if part == "domain" else None), f"<address {part}>", source
+            )
+            for part in ADDRESS_PARTS
+        )
+    )
+
+
+def format_address(domain: int, bus: int, slot: int, function: int) -> str:
+    """Return a PCI address as sysfs writes it."""
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
 def _parse_unit(element: Element, source: str) -> int:

@@ -4,7 +4,7 @@ import time
 
 from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
-from nodetracker.virt.libvirt.endpoint import parse_endpoints
+from nodetracker.virt.libvirt.types import parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
 from tests.contract.drivers import DriverCase
 from tests.libvirt_nodes import domain, pci_device, require_binding, write_node

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.bulk import MAX_CONNECTIONS, BulkClients, BulkReader
+from nodetracker.virt.libvirt.connection import MAX_CONNECTIONS, BulkClients, BulkReader
 from nodetracker.virt.libvirt.types import DomainStatistics
 from tests.probes import SelectiveProbeRunner
 

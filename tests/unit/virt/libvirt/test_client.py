@@ -3,9 +3,8 @@
 import pytest
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
-from nodetracker.virt.libvirt.disks import DiskSizes
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.types import EventHandlers
+from nodetracker.virt.libvirt.storage import DiskSizes
+from nodetracker.virt.libvirt.types import EventHandlers, HypervisorEndpoint
 from tests.libvirt_nodes import require_binding
 from tests.programs import wait_until
 

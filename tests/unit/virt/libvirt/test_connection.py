@@ -8,8 +8,7 @@ import pytest
 
 from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.types import EventHandlers, Identity
+from nodetracker.virt.libvirt.types import EventHandlers, HypervisorEndpoint, Identity
 from tests.unit.compute.manual_timer import wait_for
 
 URI = "qemu:///system"

@@ -6,14 +6,13 @@ import pytest
 
 from nodetracker.host.roots import Roots
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.bulk import BulkClients
-from nodetracker.virt.libvirt.connection import Session
-from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
+from nodetracker.virt.libvirt.connection import BulkClients, Session
 from nodetracker.virt.libvirt.domain import DomainDisk
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader
+from nodetracker.virt.libvirt.storage import DiskSizes, GuestDisk, StorageScope
 from nodetracker.virt.libvirt.types import (
     DomainStatistics,
+    HypervisorEndpoint,
     Identity,
     LibvirtSettings,
     PoolInfo,

@@ -3,8 +3,7 @@
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.domain import Domain, DomainDisk, parse_domain
-from nodetracker.virt.libvirt.memory import MemoryPart
+from nodetracker.virt.libvirt.domain import Domain, DomainDisk, MemoryPart, parse_domain
 
 UUID = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 

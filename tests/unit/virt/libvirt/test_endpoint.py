@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint, parse_endpoints
+from nodetracker.virt.libvirt.types import HypervisorEndpoint, parse_endpoints
 
 
 @pytest.mark.parametrize(

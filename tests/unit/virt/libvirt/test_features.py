@@ -7,11 +7,9 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.host.roots import Roots
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.settings import Policy
-from nodetracker.virt.libvirt.bulk import BulkClients
-from nodetracker.virt.libvirt.connection import ConnectionTimes, Session
+from nodetracker.virt.libvirt.connection import BulkClients, ConnectionTimes, Session
 from nodetracker.virt.libvirt.driver import LibvirtDriver
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.types import Identity, LibvirtSettings
+from nodetracker.virt.libvirt.types import HypervisorEndpoint, Identity, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW, make_record

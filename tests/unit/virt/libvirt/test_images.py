@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.images import read_image_capacity
+from nodetracker.virt.libvirt.sizes import read_image_capacity
 
 HEADER = b"QFI\xfb" + (3).to_bytes(4, "big") + bytes(16) + (5 * 2**30).to_bytes(8, "big")
 

@@ -8,8 +8,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
-from nodetracker.virt.libvirt.endpoint import HypervisorEndpoint
-from nodetracker.virt.libvirt.types import LibvirtSettings
+from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 

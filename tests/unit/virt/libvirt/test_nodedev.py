@@ -4,8 +4,12 @@ import pytest
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType
-from nodetracker.virt.libvirt.devices import REREAD_SECONDS, DeviceReader
-from nodetracker.virt.libvirt.nodedev import parse_mdev_types, parse_pci_device
+from nodetracker.virt.libvirt.devices import (
+    REREAD_SECONDS,
+    DeviceReader,
+    parse_mdev_types,
+    parse_pci_device,
+)
 
 
 def document(more="", bus=129, slot=0, function=0, driver="<driver><name>ixgbe</name></driver>"):

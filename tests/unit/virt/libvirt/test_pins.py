@@ -4,9 +4,8 @@ import pytest
 
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology
-from nodetracker.virt.libvirt.domain import Domain
-from nodetracker.virt.libvirt.memory import MemoryPart
-from nodetracker.virt.libvirt.pins import derive_pins
+from nodetracker.virt.libvirt.domain import Domain, MemoryPart
+from nodetracker.virt.libvirt.guests import derive_pins
 
 MIB = 2**20
 TWO = NumaTopology(

@@ -5,7 +5,7 @@ import pytest
 from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverFeatureError
 from nodetracker.ports import DriverCapability
-from nodetracker.virt.libvirt.endpoint import parse_endpoints
+from nodetracker.virt.libvirt.types import parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.libvirt_nodes import require_binding

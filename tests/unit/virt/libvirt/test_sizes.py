@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.bulk import BulkClients
-from nodetracker.virt.libvirt.disks import DiskSizes, StorageScope
+from nodetracker.virt.libvirt.connection import BulkClients
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk
 from nodetracker.virt.libvirt.guests import ListedDomain
 from nodetracker.virt.libvirt.sizes import QUERIED_AGE_SECONDS, DiskSizeReader
+from nodetracker.virt.libvirt.storage import DiskSizes, StorageScope
 from nodetracker.virt.libvirt.types import DomainStatistics
 from tests.probes import SelectiveProbeRunner
 

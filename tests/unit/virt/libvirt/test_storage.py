@@ -7,9 +7,11 @@ import pytest
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Filesystem
-from nodetracker.virt.libvirt.disks import DiskSizes, GuestDisk, StorageScope
 from nodetracker.virt.libvirt.domain import DomainDisk
 from nodetracker.virt.libvirt.storage import (
+    DiskSizes,
+    GuestDisk,
+    StorageScope,
     choose_pool,
     measure_image_cache,
     measure_overcommit,

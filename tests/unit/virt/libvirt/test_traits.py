@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.model.host import CpuInfo
-from nodetracker.virt.libvirt.traits import derive_traits
+from nodetracker.virt.libvirt.features import derive_traits
 from nodetracker.virt.libvirt.xml import parse_document
 
 DOCUMENT = """<domainCapabilities><devices>
