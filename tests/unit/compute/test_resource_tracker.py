@@ -748,7 +748,7 @@ def test_an_audit_that_handles_an_event_has_each_warning_once(store, clock, tmp_
     agent = TrackedHost(store, tmp_path / "inventory.yaml", clock, wrap_driver=FaultyDriver)
     agent.audit(node(1), node(2))
     agent.driver.gate = threading.Event()
-    queue = agent.tracker._auditor.queue
+    queue = agent.tracker._queue
     with ThreadPoolExecutor(1) as pool:
         # node-1 fails immediately, and again for its event while node-2 is slow
         audit = pool.submit(agent.audit, node(1), node(2), fail={"node-1": "boom"})
