@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nodetracker.db.memory import MemoryStore
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import read_items
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (

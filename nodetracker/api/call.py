@@ -10,12 +10,12 @@ from nodetracker.api.context import Login, RequestContext
 from nodetracker.api.encoding import EncodedBody
 from nodetracker.api.family import Version
 from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.api import ApiCounters, ApiMetrics
 from nodetracker.model.errors import ForbiddenError, NotFoundError
 from nodetracker.model.health import Health
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
-from nodetracker.scheduler.scheduler import Scheduler
 
 HOST_RULE = "nodetracker:host_attributes:show"
 

@@ -2,7 +2,7 @@
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Call
-from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.reads import find_node
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.numa import NumaLimits

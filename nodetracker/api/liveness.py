@@ -5,7 +5,7 @@ from datetime import datetime
 
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.api.call import Call
-from nodetracker.fleet.pages import read_pages
+from nodetracker.fleet.reads import read_pages
 from nodetracker.model.listing import Page, ServiceQuery
 from nodetracker.model.service import CONDUCTOR_BINARY, ServiceRecord
 

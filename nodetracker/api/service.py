@@ -8,9 +8,8 @@ from typing import Protocol
 
 from nodetracker.accounting.liveness import find_broker_outage, is_first_watcher
 from nodetracker.api.server import Server
-from nodetracker.fleet.host_down_watch import HostDownWatch
 from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.row_purge import INTERVAL_SECONDS
+from nodetracker.fleet.watch import INTERVAL_SECONDS, HostDownWatch
 from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings

@@ -33,7 +33,8 @@ from nodetracker.bootstrap.stores import build_purge, build_store
 from nodetracker.bootstrap.values import Problems, build_database_settings, read_host_name
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.row_purge import Watcher
+from nodetracker.fleet.scheduler import Scheduler
+from nodetracker.fleet.watch import Watcher
 from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
@@ -45,7 +46,6 @@ from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.notify import NotificationSender
-from nodetracker.scheduler.scheduler import Scheduler
 
 POOL_SECONDS = 5
 """How long a request waits for a database connection."""

@@ -16,9 +16,8 @@ from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.conductor.ping import SelfCall
 from nodetracker.conductor.service import ConductorService
 from nodetracker.db.store import open_store
-from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.row_purge import Watcher
+from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store

@@ -13,7 +13,7 @@ from nodetracker.model.errors import ConfigError
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.bootstrap.broker import Broker
     from nodetracker.db.store import SqlStore
-    from nodetracker.fleet.row_purge import Watcher
+    from nodetracker.fleet.watch import Watcher
     from nodetracker.ports import ReadingStore, Store
 
 
@@ -56,7 +56,7 @@ def build_purge(
     Args:
         watcher: the process, unless it is the only one.
     """
-    from nodetracker.fleet.row_purge import RowPurge
+    from nodetracker.fleet.watch import RowPurge
 
     days = conf.database.released_claims_days, conf.database.history_days
     return RowPurge(store, *days, watcher).run if any(days) else None

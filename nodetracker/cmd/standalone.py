@@ -33,7 +33,7 @@ from nodetracker.conf import api, default
 from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.fleet.row_purge import INTERVAL_SECONDS
+from nodetracker.fleet.watch import INTERVAL_SECONDS
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConfigError
 from nodetracker.ports import AuditObserver

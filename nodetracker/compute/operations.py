@@ -9,7 +9,7 @@ from nodetracker.accounting.ledger.grants import require_active
 from nodetracker.accounting.ledger.moves import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.fleet.node_resolution import find_node, missing_node
+from nodetracker.fleet.reads import find_node, missing_node
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest, Migration

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodetracker.conductor.broker_watch import BrokerWatch
-from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.row_purge import INTERVAL_SECONDS
+from nodetracker.fleet.watch import INTERVAL_SECONDS, FleetWatch
 from nodetracker.model.errors import NodetrackerError, StoreError
 from nodetracker.ports import CallServer, FleetStore
 from nodetracker.process.loops import PeriodicLoop

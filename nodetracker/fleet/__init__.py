@@ -1,1 +1,1 @@
-"""Watch all hosts, and keep the services rows of processes without nodes."""
+"""All hosts: read and watch them, place claims on them, keep rows of processes without nodes."""

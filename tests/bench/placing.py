@@ -18,9 +18,9 @@ import psutil
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.ports import SchedulerStore
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.bench.large_fleet import ADMISSION_POLICY, request_claim
 
 MIB = 1024 * 1024

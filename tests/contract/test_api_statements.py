@@ -12,9 +12,9 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.store import SqlStore
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.settings import AdmissionPolicy
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.bench.api import LISTS, make_counter
 from tests.bench.large_fleet import LargeFleet
 from tests.contract.stores import SQL_BACKENDS

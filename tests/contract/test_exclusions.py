@@ -11,11 +11,13 @@ from nodetracker.accounting.ledger.exclusions import (
     count_misses,
     evaluate_miss,
 )
+from nodetracker.accounting.ledger.grants import evaluate_claim
+from nodetracker.accounting.ledger.locked import assume_locked
 from nodetracker.db.exclusions import count_exclusions
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.fleet import LedgerNode
 from nodetracker.ports import AdmissionPolicy, Store
-from nodetracker.scheduler.host_state import HostState
 from tests.contract.random_fleet import HOSTS, POLICY, RandomFleet
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.values import create, make_values, register
@@ -23,30 +25,38 @@ from tests.statements import count_statements
 from tests.unit.scheduler.fakes import ask
 
 
-def read_all(store: Store) -> list[HostState]:
+def read_all(store: Store) -> list[LedgerNode]:
     ids = [record.id for host in HOSTS for record in store.load_nodes(host)]
-    return [HostState(node) for node in store.load_ledger_nodes(ids)]
+    return store.load_ledger_nodes(ids)
 
 
 def evaluate_all(
-    states: list[HostState], request: ClaimRequest, policy: AdmissionPolicy = POLICY
-) -> list[tuple[HostState, NearMiss | None]]:
+    nodes: list[LedgerNode], request: ClaimRequest, policy: AdmissionPolicy = POLICY
+) -> list[tuple[LedgerNode, NearMiss | None]]:
     """Evaluate the nodes that a request may name by the ledger's rule."""
+    uuid = request.workload.uuid
     return [
-        (state, evaluate_miss(*state.key, state.evaluate(request, policy)))
-        for state in states
-        if request.host in (None, state.key[0]) and request.nodename in (None, state.key[1])
+        (
+            node,
+            evaluate_miss(
+                node.host,
+                node.nodename,
+                evaluate_claim(request, assume_locked(node, uuid), policy),
+            ),
+        )
+        for node in nodes
+        if request.host in (None, node.host) and request.nodename in (None, node.nodename)
     ]
 
 
 def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store) -> None:
     fleet = RandomFleet(store, 1, nodes=24)
-    states = read_all(store)
+    nodes = read_all(store)
     seen: Counter[str] = Counter()
     for number in range(30):
         policy = dataclasses.replace(POLICY, service_down_time=-1) if number == 0 else POLICY
         request = fleet.make_request()
-        expected = count_misses(miss for _, miss in evaluate_all(states, request, policy))
+        expected = count_misses(miss for _, miss in evaluate_all(nodes, request, policy))
         assert store.count_exclusions(request, policy) == expected, request
         seen.update(expected.counts)
     assert len(seen) == 13, seen
@@ -67,7 +77,7 @@ def test_of_equally_near_nodes_the_first_by_the_bytes_of_its_name_is_the_nearest
 def test_numa_and_pci_of_a_large_fleet_are_counted_where_all_else_passes(store: SqlStore) -> None:
     """Three nodes that pass everything else stand for as many as a real fleet allows."""
     fleet = RandomFleet(store, 3, nodes=24)
-    states = sorted(read_all(store), key=lambda state: state.node.id)
+    nodes = sorted(read_all(store), key=lambda node: node.id)
     guests = {record.id: record.guests for host in HOSTS for record in store.load_nodes(host)}
     seen: Counter[str] = Counter()
     for _ in range(40):
@@ -79,14 +89,14 @@ def test_numa_and_pci_of_a_large_fleet_are_counted_where_all_else_passes(store: 
         with store.engine.connect() as connection, count_statements(store) as statements:
             found = count_exclusions(connection, request, POLICY, most_evaluated=3)
         assert len(statements) <= 8
-        evaluated = evaluate_all(states, request)
+        evaluated = evaluate_all(nodes, request)
         expected = count_misses(miss for _, miss in evaluated)
         if expected.total <= 3:
             assert found == expected
             continue
         own, passing = [], []
-        for state, miss in evaluated:
-            if request.workload.uuid in guests[state.node.id]:
+        for node, miss in evaluated:
+            if request.workload.uuid in guests[node.id]:
                 own.append(miss)
             elif miss is None or set(miss.checks) <= placed:
                 passing.append(miss)

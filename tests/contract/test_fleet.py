@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.node import admission_values
@@ -13,7 +14,6 @@ from nodetracker.model.service import (
     ServiceChange,
 )
 from nodetracker.ports import Store
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.builders import take_service
 from tests.contract.stores import StoreMaker
 from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node, node

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodetracker.fleet.pages import read_pages
+from nodetracker.fleet.reads import read_pages
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, FleetSums, LivenessFilter
 from nodetracker.model.guest import WorkloadKind

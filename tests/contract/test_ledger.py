@@ -13,6 +13,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.pools import pci_columns
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.store import SqlStore
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import (
     ClaimConflictError,
@@ -29,7 +30,6 @@ from nodetracker.model.numa import CellPlacement
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.values import (
     SINCE,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.fleet.pages import read_pages
+from nodetracker.fleet.reads import read_pages
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatus
 from nodetracker.model.errors import RequestError

@@ -6,6 +6,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.fleet import FleetQuery, LivenessFilter
@@ -23,7 +24,6 @@ from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.stores import SQL_BACKENDS
 from tests.contract.test_ledger import make_node
 from tests.contract.values import (

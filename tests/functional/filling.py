@@ -15,9 +15,9 @@ import nodetracker.cmd  # noqa: F401 - keeps eventlet out
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.scheduler.scheduler import Scheduler
 
 PROCESSES = 8
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=24 * 3600, claim_timeout=24 * 3600)

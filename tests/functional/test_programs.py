@@ -36,7 +36,8 @@ NOT_FOR_LISTS = (
     "nodetracker.db.memory", "nodetracker.db.node_changes", "nodetracker.db.store",
     "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",
     "nodetracker.notifying_store", "nodetracker.ports.store", "nodetracker.rpc",
-    "nodetracker.scheduler", "nodetracker.model.settings", "nodetracker.virt",
+    "nodetracker.fleet.scheduler", "nodetracker.fleet.watch", "nodetracker.model.settings",
+    "nodetracker.virt",
 )  # fmt: skip
 """Modules that nodetracker-manage does without where it only reads."""
 

@@ -18,6 +18,7 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import parse_uuid, render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
+    from nodetracker.fleet.scheduler import Scheduler
     from nodetracker.ports import (
         AdmissionPolicy,
         AgentDirectory,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:  # imported late: few commands need them
         ReadingStore,
         SchedulerStore,
     )
-    from nodetracker.scheduler.scheduler import Scheduler
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -69,7 +69,7 @@ class StoreCommand:
     def scheduler(self) -> "Scheduler":
         """The scheduler of requests that name no host."""
         from nodetracker.bootstrap.settings import build_scheduler_settings
-        from nodetracker.scheduler.scheduler import Scheduler
+        from nodetracker.fleet.scheduler import Scheduler
 
         store: SchedulerStore = self.app.store
         settings = build_scheduler_settings(self.app.conf)

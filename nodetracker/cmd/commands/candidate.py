@@ -13,10 +13,10 @@ from nodetracker.cmd.commands.base import (
     parse_limit,
 )
 from nodetracker.cmd.screen.candidates import draw_candidates
+from nodetracker.fleet.scheduler import refuse
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
 from nodetracker.model.text import render_value
-from nodetracker.scheduler.refusals import refuse
 
 COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
 

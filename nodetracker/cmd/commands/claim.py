@@ -19,8 +19,7 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.dry_run import show_admission
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.fleet.node_resolution import find_node
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import find_node, read_items
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery

@@ -12,8 +12,7 @@ from nodetracker.cmd.screen.advice import draw_advice
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.terminal import detect_terminal
-from nodetracker.fleet.consistent_read import read_consistently
-from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.reads import find_node, read_consistently
 
 _DIFF_COLUMNS = (*DRIFT_COLUMNS[:4], "placement", *DRIFT_COLUMNS[4:])
 """The columns of ``node diff``: ``placement`` follows ``hypervisor``."""

@@ -21,7 +21,7 @@ from nodetracker.cmd.operator import read_operator
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.compute.takeover import HeartbeatWatch, get_watch_seconds
-from nodetracker.fleet.host_usage import read_host_usage
+from nodetracker.fleet.reads import read_host_usage
 from nodetracker.model.errors import ConfigError, ConflictError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.model.text import count_noun

@@ -14,8 +14,7 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.fleet.node_resolution import find_node
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import find_node, read_items
 from nodetracker.model.claim import OPEN, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery

@@ -25,8 +25,7 @@ from nodetracker.cmd.commands.base import (
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
-from nodetracker.fleet.node_resolution import find_node
-from nodetracker.fleet.pages import read_pages
+from nodetracker.fleet.reads import find_node, read_pages
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord

@@ -24,8 +24,7 @@ from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
 from nodetracker.cmd.commands.placement_base import PlacementCommand
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.fleet.consistent_read import read_consistently
-from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.reads import find_node, read_consistently
 from nodetracker.model.errors import PlacementError, RefusedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.provider import RemovalQuery

@@ -10,7 +10,7 @@ from nodetracker.accounting.placement.tree import ProviderTree
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.commands.node import find_agent
-from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.fleet.reads import read_consistently
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AdminState

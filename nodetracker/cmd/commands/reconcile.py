@@ -14,7 +14,7 @@ from nodetracker.accounting.reports.workloads import (
     render_workload,
 )
 from nodetracker.cmd.commands.base import ListCommand, columns_of
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import read_items
 from nodetracker.model.claim import Amounts, Claim, ClaimRequest, Workload
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.guest import Guest, GuestPins

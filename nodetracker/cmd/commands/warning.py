@@ -14,7 +14,7 @@ from nodetracker.cmd.commands.base import (
     columns_of,
 )
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
 

@@ -18,9 +18,7 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.fleet.consistent_read import read_consistently
-from nodetracker.fleet.node_resolution import find_node
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import find_node, read_consistently, read_items
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow

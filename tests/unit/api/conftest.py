@@ -23,13 +23,13 @@ from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.db.memory import MemoryStore
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.health import ApiStatus
 from nodetracker.model.settings import AdmissionPolicy, ApiSettings
 from nodetracker.ports import Store
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.builders import make_incarnation, take_service
 
 ADMIN = Identity("alice", "p1", frozenset({"admin"}))

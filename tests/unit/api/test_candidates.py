@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import AdmissionPolicy
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HUGE, add_node, make_body, post
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nodetracker.fleet.node_resolution import find_node
+from nodetracker.fleet.reads import find_node
 from nodetracker.model.errors import NotFoundError, RefusedError
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.fleet.row_purge import RowPurge, Watcher
+from nodetracker.fleet.watch import RowPurge, Watcher
 from nodetracker.model.service import API_BINARY, CONDUCTOR_BINARY
 from tests.builders import NOW, later, make_service
 

@@ -7,8 +7,8 @@ import pytest
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.conductor.broker_watch import GRACE_SECONDS, BrokerWatch
 from nodetracker.db.memory import MemoryStore
-from nodetracker.fleet.fleet_watch import FleetWatch
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.watch import FleetWatch
 from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.service import (
     BROKER,

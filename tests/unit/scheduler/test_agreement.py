@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodetracker.accounting.usage import Charge
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import make_guest
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
 from tests.unit.scheduler.test_selection import LOST

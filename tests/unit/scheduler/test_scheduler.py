@@ -6,6 +6,8 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge
 from nodetracker.db import candidates
+from nodetracker.fleet import scheduler as scheduler_module
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -15,8 +17,6 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import SchedulerSettings
-from nodetracker.scheduler import scheduler as scheduler_module
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.contract.values import delete
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
 

@@ -4,10 +4,10 @@ import pytest
 
 from nodetracker.accounting.ledger.exclusions import render_exclusions
 from nodetracker.accounting.usage import Charge
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Multipliers, SchedulerSettings
-from nodetracker.scheduler.scheduler import Scheduler
 from tests.builders import NOW
 from tests.contract.values import make_guest
 from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask

@@ -6,8 +6,7 @@ import falcon
 
 from nodetracker.accounting.reports.services import zone_of
 from nodetracker.api.call import Answer, Call, Handler
-from nodetracker.fleet.host_usage import read_host_usage
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import read_host_usage, read_items
 from nodetracker.model.errors import NotFoundError, RpcUnavailableError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange

@@ -13,7 +13,7 @@ from nodetracker.api.family import Version
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.query import parse_row_id
-from nodetracker.fleet.pages import read_pages
+from nodetracker.fleet.reads import read_pages
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.guest import WorkloadKind

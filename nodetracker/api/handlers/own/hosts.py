@@ -7,7 +7,7 @@ from nodetracker.accounting.reports.services import render_host
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.fleet.host_usage import read_host_usage
+from nodetracker.fleet.reads import read_host_usage
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY

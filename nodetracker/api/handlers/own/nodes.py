@@ -22,7 +22,7 @@ from nodetracker.api.handlers.own.lookup import find_node, find_node_page
 from nodetracker.api.liveness import find_outage
 from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.schemas.nodes import LIST_COLUMNS
-from nodetracker.fleet.consistent_read import read_consistently
+from nodetracker.fleet.reads import read_consistently
 from nodetracker.model.fleet import FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS
 from nodetracker.model.text import render_time, to_plain

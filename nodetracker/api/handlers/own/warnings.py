@@ -20,7 +20,7 @@ from nodetracker.accounting.reports.warnings import (
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.handlers.own.lookup import find_node, marker_id
 from nodetracker.api.paging import next_links, page_of
-from nodetracker.fleet.pages import read_items
+from nodetracker.fleet.reads import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
 

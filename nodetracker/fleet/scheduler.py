@@ -3,13 +3,22 @@
 The ledger decides, so schedulers need not know of each other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
-from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.exclusions import Exclusions
-from nodetracker.accounting.ledger.grants import find_existing_grant, require_amounts
+from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
+from nodetracker.accounting.ledger.exclusions import Exclusions, render_exclusions, render_nearest
+from nodetracker.accounting.ledger.grants import (
+    evaluate_claim,
+    find_existing_grant,
+    require_amounts,
+)
+from nodetracker.accounting.ledger.locked import assume_locked
+from nodetracker.accounting.ledger.migrations import list_dest_refusals
 from nodetracker.accounting.ledger.moves import complete_move, move_of
+from nodetracker.accounting.weights import node_hash
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import SAME_NODE_REQUIRED, Claim, ClaimRequest, Migration
 from nodetracker.model.errors import (
@@ -20,9 +29,97 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.settings import SchedulerSettings
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
-from nodetracker.scheduler.host_manager import HostManager
-from nodetracker.scheduler.ordering import is_plain, may_be_destination, order_subset
-from nodetracker.scheduler.refusals import RefusedNode, leave_out, refuse
+
+
+def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
+    """Return whether the store's question has compared all that the ledger compares.
+
+    It leaves NUMA cells, PCI devices and further resource classes to the
+    ledger, and all amounts where the workload has a guest; and of a request
+    without memory, whether a driver's overhead needs any.
+    """
+    return (
+        not node.has_guest
+        and request.numa is None
+        and not request.pci_requests
+        and not request.amounts.resources
+        and request.amounts.memory_mb > 0
+    )
+
+
+def may_be_destination(request: ClaimRequest, source: Claim | None, node_id: int) -> bool:
+    """Return whether a node may be the destination of a move, whatever is free there.
+
+    Args:
+        source: of the move, None if it is unknown or the request is for no move.
+    """
+    if request.migration is None or source is None:
+        return True
+    return not list_dest_refusals(request.migration, source, node_id)
+
+
+def order_subset(
+    candidates: Sequence[CandidateNode], request: ClaimRequest, size: int
+) -> list[CandidateNode]:
+    """Return the candidates with the best `size` of them in an order that depends on the request.
+
+    The same request always has the same order; requests with other uuids have
+    others, so that they ask different nodes first.
+    """
+    hash_of = node_hash(request.uuid).of
+    subset = sorted(candidates[:size], key=lambda candidate: hash_of(candidate.id))
+    return [*subset, *candidates[size:]]
+
+
+RefusedNode = tuple[CandidateNode, Sequence[str]]
+"""A candidate that was asked, and the ledger's reasons to refuse the claim."""
+
+
+def leave_out(exclusions: Exclusions, failed: Iterable[Collection[AdmissionCheck]]) -> Exclusions:
+    """Return exclusions without those of some nodes, which still count as nodes.
+
+    Args:
+        failed: the checks that each of these nodes fails.
+
+    >>> exclusions = Exclusions(3, {AdmissionCheck.CPU: 2, AdmissionCheck.UP: 1})
+    >>> dict(leave_out(exclusions, [{AdmissionCheck.CPU}]).counts)
+    {<AdmissionCheck.CPU: 'cpu'>: 1, <AdmissionCheck.UP: 'up'>: 1}
+    """
+    left_out = Counter(check for checks in failed for check in checks)
+    return replace(exclusions, counts=Counter(exclusions.counts) - left_out)
+
+
+def refuse(
+    request: ClaimRequest,
+    others: Exclusions,
+    refused: Sequence[RefusedNode] = (),
+) -> ClaimRefusedError:
+    """Return the error to raise when no node accepts a claim; its last reason is the nearest node.
+
+    Args:
+        others: why other nodes are no candidates.
+        refused: the candidates that were asked.
+    """
+    explanation = render_exclusions(others, request)
+    nearest = others.nearest
+    checks = () if nearest is None else nearest.checks
+    asked = {(candidate.host, candidate.nodename) for candidate, _ in refused}
+    last = (
+        []
+        if nearest is None or (nearest.host, nearest.nodename) in asked
+        else [render_nearest(nearest)]
+    )
+    if not refused:
+        why = explanation or "a node that accepts it has appeared since; try again"
+        return ClaimRefusedError([f"no candidate: {why}", *last], checks)
+    reasons = [
+        f"{candidate.host}/{candidate.nodename}: {reason}"
+        for candidate, of_node in refused
+        for reason in of_node
+    ]
+    reasons += [f"others: {explanation}"] if explanation else []
+    return ClaimRefusedError([*reasons, *last], checks)
+
 
 T = TypeVar("T")
 
@@ -50,7 +147,6 @@ class Scheduler:
         settings: SchedulerSettings = SchedulerSettings(),  # noqa: B008
     ) -> None:
         self._store = store
-        self._manager = HostManager(store)
         self._policy = policy
         self._settings = settings
 
@@ -184,12 +280,8 @@ class Scheduler:
 
     def _refuse(self, request: ClaimRequest, refused: Sequence[RefusedNode]) -> ClaimRefusedError:
         """Return the error of a request that no node accepts; the refusing ones are no others."""
-        node_ids = [candidate.id for candidate, _ in refused]
-        states = self._manager.get_host_states(node_ids, request)
-        failed = [
-            {refusal.check for refusal in state.evaluate(request, self._policy).refusals}
-            for state in states
-        ]
+        evaluated = self._evaluate(request, [candidate.id for candidate, _ in refused])
+        failed = [{refusal.check for refusal in found.refusals} for found in evaluated.values()]
         return refuse(request, leave_out(self.explain(request), failed), refused)
 
     def _find_candidates(self, request: ClaimRequest) -> Iterator[CandidateNode]:
@@ -218,12 +310,21 @@ class Scheduler:
     ) -> list[CandidateNode]:
         """Return the nodes that accept the claim; only those in doubt are evaluated further."""
         unsure = [node.id for node in nodes if not is_plain(request, node)]
-        refusing = set(unsure) - {
-            state.node.id
-            for state in self._manager.get_host_states(unsure, request)
-            if not state.evaluate(request, self._policy).refusals
-        }
+        evaluated = self._evaluate(request, unsure)
+        accepting = {node_id for node_id, found in evaluated.items() if not found.refusals}
+        refusing = set(unsure) - accepting
         return [node for node in nodes if node.id not in refusing]
+
+    def _evaluate(self, request: ClaimRequest, node_ids: Sequence[int]) -> dict[int, Admission]:
+        """Evaluate a claim on nodes as the ledger would, by at most four statements for all.
+
+        Deleted nodes are left out.
+        """
+        nodes = self._store.load_ledger_nodes(node_ids, request) if node_ids else ()
+        uuid, policy = request.workload.uuid, self._policy
+        return {
+            node.id: evaluate_claim(request, assume_locked(node, uuid), policy) for node in nodes
+        }
 
     def _complete(self, request: ClaimRequest) -> tuple[ClaimRequest, Claim | None]:
         """Return a request as the ledger will evaluate it, and the claim that a move leaves.
