@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from nodetracker.accounting.reports.overview import build_overview
 from nodetracker.accounting.reports.problems import find_problems, select_host
-from nodetracker.cmd.screen.errors import render_error
 from nodetracker.cmd.screen.lines import BLANK, Line, Piece, Style, cut_line, dim_lines
-from nodetracker.cmd.screen.node_lines import FleetView
 from nodetracker.cmd.screen.output import Screen, full_screen
-from nodetracker.cmd.screen.overview import draw_overview
+from nodetracker.cmd.screen.overview import FleetView, draw_overview
+from nodetracker.cmd.screen.streams import render_error
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.model.errors import NodetrackerError, NotFoundError
 

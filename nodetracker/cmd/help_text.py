@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from nodetracker.cmd.screen.errors import draw_error
+from nodetracker.cmd.screen.streams import draw_error
 from nodetracker.process.daemon import EXIT_USAGE
 
 _COMMANDS = Path(__file__).parent / "commands"

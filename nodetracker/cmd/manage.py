@@ -14,9 +14,13 @@ from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
-from nodetracker.cmd.screen.errors import ErrorFormatter, render_error
-from nodetracker.cmd.screen.text import make_safe
-from nodetracker.cmd.streams import end_output, replace_closed_streams
+from nodetracker.cmd.screen.streams import (
+    ErrorFormatter,
+    end_output,
+    make_safe,
+    render_error,
+    replace_closed_streams,
+)
 from nodetracker.process.daemon import EXIT_USAGE
 
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them

@@ -15,9 +15,13 @@ from oslo_log import log as oslo_log
 from nodetracker.bootstrap.config_files import find_ignored
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT
-from nodetracker.cmd.screen.errors import draw_error
-from nodetracker.cmd.screen.text import SafeFormatter, make_safe
-from nodetracker.cmd.streams import end_output, replace_closed_streams
+from nodetracker.cmd.screen.streams import (
+    SafeFormatter,
+    draw_error,
+    end_output,
+    make_safe,
+    replace_closed_streams,
+)
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon

@@ -21,11 +21,10 @@ from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.fleet_watch import FleetSource, make_fleet_source
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
-from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.lines import make_line, plain_text
 from nodetracker.cmd.screen.output import Panel, PanelStream, Screen
 from nodetracker.cmd.screen.overview import draw_overview
-from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
 from nodetracker.compute.operations import OwnAgentDirectory

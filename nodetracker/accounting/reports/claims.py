@@ -14,7 +14,6 @@ from nodetracker.model.text import count_noun, render_time
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 _WEIGHT_DECIMALS = 6
-
 _LACKS = {
     AdmissionCheck.SERVICE: "have no agent",
     AdmissionCheck.ENABLED: "are disabled",

@@ -10,18 +10,14 @@ from nodetracker.model.text import count_noun, render_time
 from nodetracker.model.units import MILLI
 
 _KEYS = ("id", "size_kb", "uuid", "address", "name")  # by which items of lists are matched
-
 _USED = {"vcpus_used": "vCPU", "pcpus_used": "pinned", "memory_mb_used": "memory",
          "local_gb_used": "disk"}  # fmt: skip
-
 _FOLLOWING = {  # columns that follow from guests, claims and capacity
     "free_ram_mb", "free_disk_gb", "current_workload", "running_vms", "stats", "cpu_used",
     "disk_used", "total_containers", "running_containers", "paused_containers",
     "stopped_containers", "pci_stats",
 }  # fmt: skip
-
 _MOST_LEAVES = 3
-
 _LONGEST_VALUE = 60
 
 Names = Mapping[str, str]

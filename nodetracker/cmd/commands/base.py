@@ -10,9 +10,9 @@ from cliff.show import ShowOne
 
 from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
 from nodetracker.cmd.help_text import fail_usage
-from nodetracker.cmd.screen.columns import Column
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.table import Column
 from nodetracker.model.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import parse_uuid, render_value

@@ -12,7 +12,7 @@ from nodetracker.cmd.commands.base import (
     columns_of,
     parse_limit,
 )
-from nodetracker.cmd.screen.candidates import draw_candidates
+from nodetracker.cmd.screen.bars import draw_candidates
 from nodetracker.fleet.scheduler import refuse
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError

@@ -18,7 +18,7 @@ from nodetracker.cmd.commands.base import (
     uuid_argument,
 )
 from nodetracker.cmd.commands.dry_run import show_admission
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import find_node, read_items
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import NotFoundError, RequestError

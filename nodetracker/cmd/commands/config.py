@@ -16,7 +16,7 @@ from nodetracker.bootstrap.stores import build_store, require_database
 from nodetracker.bootstrap.values import Problems, read_value
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.program import check_log_config
-from nodetracker.cmd.screen.errors import draw_error
+from nodetracker.cmd.screen.streams import draw_error
 from nodetracker.conf.opts import DATABASE_GROUP, register_driver_options
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY

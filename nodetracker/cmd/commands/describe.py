@@ -13,7 +13,7 @@ from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.commands.base import ShowCommand
 from nodetracker.cmd.commands.history import read_older
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
-from nodetracker.cmd.screen.describe import MOST_CHANGES, draw_description
+from nodetracker.cmd.screen.node_details import MOST_CHANGES, draw_description
 from nodetracker.fleet.reads import find_node, read_consistently, read_items
 from nodetracker.model.listing import HistoryQuery, WarningQuery
 from nodetracker.model.service import CONDUCTOR_BINARY

@@ -8,9 +8,9 @@ from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage, e
 from nodetracker.cmd.commands.base import ListCommand, columns_of
 from nodetracker.cmd.commands.node import add_node_arguments
 from nodetracker.cmd.commands.placement_usage import read_usage
-from nodetracker.cmd.screen.advice import draw_advice
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.node_details import draw_advice
 from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import detect_terminal
 from nodetracker.fleet.reads import find_node, read_consistently
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from nodetracker.accounting.reports.values import render_gib, render_mib
 from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.lines import plain_text
-from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.model.units import render_amount

@@ -21,10 +21,9 @@ from cliff.formatters.shell import ShellFormatter
 from cliff.formatters.value import ValueFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
 
-from nodetracker.cmd.screen.columns import Column, Kind, column_of
 from nodetracker.cmd.screen.fields import Summaries, TextLines, draw_fields, has_moment
 from nodetracker.cmd.screen.output import Screen
-from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.table import Column, Kind, column_of, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 
 Formatter = ListFormatter | SingleFormatter

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from nodetracker.bootstrap.values import read_value
 from nodetracker.cmd.commands.base import ListCommand, columns_of
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import HealthState
 

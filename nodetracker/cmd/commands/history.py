@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nodetracker.accounting.reports.history import collect_names, find_unnamed, render_history_entry
 from nodetracker.cmd.commands.base import ListCommand, columns_of, parse_limit, parse_time
 from nodetracker.cmd.commands.node import add_node_arguments
-from nodetracker.cmd.screen.history import draw_history
+from nodetracker.cmd.screen.node_details import draw_history
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.listing import HistoryQuery

@@ -18,8 +18,8 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
 )
 from nodetracker.cmd.operator import read_operator
-from nodetracker.cmd.screen.columns import Column, Kind
 from nodetracker.cmd.screen.progress import show_progress
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.compute.takeover import HeartbeatWatch, get_watch_seconds
 from nodetracker.fleet.reads import read_host_usage
 from nodetracker.model.errors import ConfigError, ConflictError, RefusedError

@@ -13,7 +13,7 @@ from nodetracker.cmd.commands.base import (
     uuid_argument,
 )
 from nodetracker.cmd.commands.claim import add_request, read_json, with_target
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import find_node, read_items
 from nodetracker.model.claim import OPEN, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError

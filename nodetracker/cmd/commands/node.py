@@ -23,8 +23,8 @@ from nodetracker.cmd.commands.base import (
     find_compute_service,
 )
 from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
+from nodetracker.cmd.screen.fields import NODE_SUMMARIES, list_facts
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import find_node, read_pages
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord

@@ -23,7 +23,7 @@ from nodetracker.cmd.commands.base import ListCommand, ShowCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent
 from nodetracker.cmd.commands.placement_base import PlacementCommand
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import find_node, read_consistently
 from nodetracker.model.errors import PlacementError, RefusedError
 from nodetracker.model.node import NodeRecord

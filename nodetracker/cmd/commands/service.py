@@ -16,9 +16,9 @@ from nodetracker.cmd.commands.base import (
     delete_queues,
 )
 from nodetracker.cmd.operator import read_operator
-from nodetracker.cmd.screen.columns import Column, Kind
-from nodetracker.cmd.screen.errors import draw_error
 from nodetracker.cmd.screen.progress import show_progress
+from nodetracker.cmd.screen.streams import draw_error
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from nodetracker.model.text import count_noun, render_time

@@ -13,7 +13,7 @@ from nodetracker.cmd.commands.base import (
     ListCommand,
     columns_of,
 )
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord

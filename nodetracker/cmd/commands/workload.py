@@ -17,7 +17,7 @@ from nodetracker.cmd.commands.base import (
     uuid_argument,
 )
 from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.screen.columns import Column, Kind
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import find_node, read_consistently, read_items
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotFoundError

@@ -1,9 +1,10 @@
-"""Lines of pieces of text, each with a style: what every screen is made of."""
+"""Lines of pieces of text, each with a style, of which screens consist; states as such pieces."""
 
 import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, width_of
 
 
@@ -78,3 +79,48 @@ def dim_lines(lines: Iterable[Line]) -> list[Line]:
 def plain_text(lines: Iterable[Line]) -> str:
     """Return lines as text without styles; blanks at their ends are left out."""
     return "".join("".join(piece.text for piece in line).rstrip() + "\n" for line in lines)
+
+
+_STATES = {  # word -> sign, its ASCII form, style
+    "up": ("●", "*", Style.GOOD),
+    "down": ("✖", "x", Style.BAD),
+    "unreachable": ("?", "?", Style.BAD),
+    "disabled": ("○", "o", Style.WARNING),
+    "maintenance": ("◐", "m", Style.WARNING),
+    "late": ("◔", "~", Style.WARNING),
+    "stale": ("◔", "~", Style.WARNING),
+    "never read": ("◌", "-", Style.WARNING),
+    "warning": ("▲", "!", Style.WARNING),
+    "running": ("●", "*", Style.GOOD),
+    "shutdown": ("○", "o", Style.DIM),
+    "crashed": ("✖", "x", Style.BAD),
+    "error": ("✖", "x", Style.BAD),
+    "held": ("◐", "~", Style.WARNING),
+    "confirmed": ("●", "*", Style.GOOD),
+    "released": ("○", "o", Style.DIM),
+}
+_OTHER = (" ", " ", Style.PLAIN)
+
+
+def draw_state(word: str, terminal: Terminal) -> Line:
+    """Return a state as its sign and word; the sign of an unknown state is a blank."""
+    sign, ascii_sign, style = _STATES.get(word, _OTHER)
+    return (Piece(f"{sign if terminal.has_unicode else ascii_sign} {word}", style),)
+
+
+def style_of(word: str) -> Style:
+    """Return the style of a state."""
+    return _STATES.get(word, _OTHER)[2]
+
+
+def word_of(state: str, status: str, maintenance: bool) -> str:
+    """Return the one word for a node's state: liveness first, then what its operator set.
+
+    >>> word_of("up", "disabled", False), word_of("down", "disabled", True)
+    ('disabled', 'down')
+    """
+    if state != "up":
+        return state
+    if maintenance:
+        return "maintenance"
+    return "disabled" if status == "disabled" else state

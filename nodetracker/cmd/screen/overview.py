@@ -1,11 +1,18 @@
 """Draw the overview of the fleet: a sentence, totals as bars, and a line for each node."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from nodetracker.accounting.reports.overview import PARTS, Overview, ResourceUse
-from nodetracker.accounting.reports.values import render_mib, render_percent, render_plain
+from nodetracker.accounting.reports.overview import PARTS, Amounts, NodeLine, Overview, ResourceUse
+from nodetracker.accounting.reports.problems import NodeProblems, Problem, Severity
+from nodetracker.accounting.reports.values import (
+    render_age,
+    render_mib,
+    render_percent,
+    render_plain,
+)
 from nodetracker.cmd.screen.bars import PARTS as BAR_PARTS
 from nodetracker.cmd.screen.bars import draw_bar, fill_of
 from nodetracker.cmd.screen.lines import (
@@ -14,22 +21,57 @@ from nodetracker.cmd.screen.lines import (
     Piece,
     Style,
     cut_line,
+    draw_state,
     line_width,
     make_line,
     pad_line,
+    word_of,
 )
-from nodetracker.cmd.screen.node_lines import TITLES, FleetView, draw_nodes, draw_rest, word_of_node
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.model.claim import DISK, MEMORY
+from nodetracker.cmd.screen.text import cut_middle, safe_text
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun
 
+TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
+"""What resource classes are called."""
+
+_SMALL = (VCPU, MEMORY, DISK)
+_SMALL_WIDTHS = (3, 10)
+_ENDS = ("GUESTS", "READ")
+_PERCENT = 6  # with the blank before it
+_NARROW_PERCENT = 5
+_PROBLEM = 28
+_LEAST_PROBLEM = 12
+_WITH_AGES = 100
+_LEAST_NAME = 20  # bars are left out rather than to cut names below this
+_FEWEST = 9
+_WIDEST_NAME = 4  # a longer part of the terminal's width is shown without its domain
+_GAP = Piece("  ")
 _LABEL = 8
 _BEYOND = 6
 _NUMBERS = 28
-
-
 _ORDER = ("down", "unreachable", "stale", "never read", "late", "maintenance", "disabled")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """What the screen shows.
+
+    Attributes:
+        problems: of all nodes.
+    """
+
+    overview: Overview
+    problems: NodeProblems
+
+    def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
+        """Return a node's problems, the worst first."""
+        return self.problems.get((line.node.host, line.node.nodename), ())
+
+    def severity_of(self, line: NodeLine) -> Severity:
+        """Return how bad the worst problem of a node is."""
+        return max((found.severity for found in self.problems_of(line)), default=Severity.FINE)
 
 
 def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None) -> list[Line]:
@@ -48,9 +90,9 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
     nodes = sorted(overview.nodes, key=lambda line: -view.severity_of(line))
     room = len(nodes) if height is None else max(1, height - len(head) - 2)
     shown = nodes if len(nodes) <= room else nodes[: room - 1]
-    lines = [*head, BLANK, *(draw_nodes(view, shown, terminal) if shown else ())]
+    lines = [*head, BLANK, *(_draw_nodes(view, shown, terminal) if shown else ())]
     if rest := nodes[len(shown) :]:
-        lines.append(draw_rest(rest, terminal))
+        lines.append(_draw_rest(rest, terminal))
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]
 
 
@@ -59,7 +101,7 @@ def _draw_sentence(view: FleetView) -> Line:
     hosts = {line.node.host for line in overview.nodes}
     warnings = sum(overview.warnings.values())
     lost = overview.lost_services
-    states = Counter(word_of_node(line) for line in overview.nodes)
+    states = Counter(_word_of_node(line) for line in overview.nodes)
     parts = [(f"{count} {word}", word) for word, count in states.items() if word != "up"]
     start = f"{count_noun(len(overview.nodes), 'node')} on {count_noun(len(hosts), 'host')}: "
     rest = [
@@ -125,3 +167,176 @@ def _render_amount(resource: str, parts: float) -> str:
     if resource in (MEMORY, DISK):
         return render_mib(parts)
     return render_plain(round(parts / PARTS[resource], 1))
+
+
+def _word_of_node(line: NodeLine) -> str:
+    """Return the one word for a node: its state, or that it is not read."""
+    word = word_of(line.state, line.status, line.maintenance)
+    if line.state != "up" or line.freshness == "fresh":
+        return word
+    return "never read" if line.freshness == "never" else line.freshness.value
+
+
+def _draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -> list[Line]:
+    """Return the header and the lines of nodes; bars are as wide as the rest allows."""
+    has_names = any(line.node.host != line.node.nodename for line in nodes)
+    problems = [_draw_problems(view.problems_of(line), terminal) for line in nodes]
+    names = _shorten_names(nodes, terminal.width // _WIDEST_NAME)
+    starts = [_draw_start(line, names, has_names, terminal) for line in nodes]
+    ends = [_draw_end(line) for line in nodes]
+    titles = ("STATE", "HOST", "NODE")[: len(starts[0])]
+    layout = _fit_nodes(
+        [_widest(title, [start[i] for start in starts]) for i, title in enumerate(titles)],
+        [_widest(title, [end[i] for end in ends]) for i, title in enumerate(_ENDS)],
+        max(map(line_width, problems)),
+        terminal.width,
+    )
+    bars = [TITLES[resource].upper().ljust(layout.bar + layout.percent) for resource in _SMALL]
+    header = [
+        *(title.ljust(width) for title, width in zip(titles, layout.starts, strict=True)),
+        *bars,
+        *(title.rjust(width) for title, width in zip(_ENDS, layout.ends, strict=True)),
+    ]
+    lines: list[Line] = [(Piece("  ".join(header), Style.TITLE),)]
+    for line, start, end, problem in zip(nodes, starts, ends, problems, strict=True):
+        pieces: list[Piece] = []
+        for cell, width in zip(start, layout.starts, strict=True):
+            pieces += (*pad_line(_cut_name(cell, width, terminal), width), _GAP)
+        for resource in _SMALL:
+            pieces += (*_draw_small(line.amounts, resource, layout, terminal), _GAP)
+        for cell, width in zip(end, layout.ends, strict=True):
+            pieces += (*pad_line(cell, width, is_right=True), _GAP)
+        lines.append((*pieces, *problem))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeLayout:
+    """Widths of the columns of nodes: those before the bars, a bar, its percentage, those after.
+
+    Attributes:
+        bar: 0 = without bars.
+    """
+
+    starts: tuple[int, ...]
+    bar: int
+    percent: int
+    ends: tuple[int, ...]
+
+
+def _fit_nodes(
+    starts: Sequence[int], ends: Sequence[int], problem: int, available: int
+) -> _NodeLayout:
+    """Return widths that fit: bars get narrower first, then the problem, then bars are left out.
+
+    At last names are cut.
+
+    Args:
+        starts: needed by the state and the names.
+        problem: needed by the longest problem.
+    """
+    gaps = 2 * (len(starts) + len(ends) + len(_SMALL))
+    rest = available - gaps - sum(ends) - starts[0]
+    least, most = _SMALL_WIDTHS
+    names = list(starts[1:])
+    wanted = min(_PROBLEM, problem)
+    percent = _PERCENT if available >= _WITH_AGES else _NARROW_PERCENT
+    bar = min(most, (rest - sum(names) - wanted) // len(_SMALL) - percent)
+    needed = sum(min(name, _LEAST_NAME) for name in names)
+    cut = wanted - min(_LEAST_PROBLEM, wanted)
+    if bar < least:
+        has_room = needed <= rest - len(_SMALL) * (least + percent) - wanted + cut
+        bar, percent = (least, percent) if has_room else (0, _PERCENT)
+    room = rest - len(_SMALL) * (bar + percent) - wanted
+    while sum(names) > max(room, min(needed, room + cut), _FEWEST * len(names)):
+        names[names.index(max(names))] -= 1
+    return _NodeLayout((starts[0], *names), bar, percent, tuple(ends))
+
+
+def _widest(title: str, cells: Iterable[Line]) -> int:
+    return max(len(title), *map(line_width, cells))
+
+
+def _shorten_names(nodes: Sequence[NodeLine], width: int) -> dict[str, str]:
+    """Return what to call hosts and nodes: without domains if a name is wider than `width`.
+
+    Names that would be equal without their domains keep them.
+    """
+    names = {name for line in nodes for name in (line.node.host, line.node.nodename)}
+    if max(map(len, names)) <= width:
+        return {name: name for name in names}
+    first = {name: name.partition(".")[0] or name for name in names}
+    counts = Counter(first.values())
+    return {name: short if counts[short] == 1 else name for name, short in first.items()}
+
+
+def _draw_start(
+    line: NodeLine, shown: Mapping[str, str], has_names: bool, terminal: Terminal
+) -> list[Line]:
+    """Return the cells of state, host and, if any differs from its host, nodename.
+
+    Args:
+        shown: what hosts and nodes are called.
+    """
+    host, name = line.node.host, line.node.nodename
+    names = [shown[host], *([shown[name] if name != host else ""] if has_names else [])]
+    return [
+        draw_state(_word_of_node(line), terminal),
+        *(make_line(safe_text(text, terminal.has_unicode)) for text in names),
+    ]
+
+
+def _cut_name(cell: Line, width: int, terminal: Terminal) -> Line:
+    """Cut a name in its middle, as names of one rack differ at their ends."""
+    if line_width(cell) <= width:
+        return cell
+    return tuple(
+        Piece(cut_middle(text, width, terminal.has_unicode), style) for text, style in cell
+    )
+
+
+def _draw_end(line: NodeLine) -> list[Line]:
+    """Return the cells of the number of guests and the age of the reading."""
+    return [
+        make_line(str(sum(line.guests.values()))),
+        make_line(render_age(line.audit_age_seconds)),
+    ]
+
+
+def _draw_small(amounts: Amounts, resource: str, layout: _NodeLayout, terminal: Terminal) -> Line:
+    """Return a small bar with its percentage."""
+    use = amounts.get(resource, ResourceUse())
+    used = use.total - use.free
+    style = Style.BAD if used > use.limit else Style.PLAIN
+    share = render_percent(used, use.total)
+    text = share if layout.percent == _PERCENT else share.replace(" ", "")
+    bar = draw_bar(use, layout.bar, 0, terminal)
+    return (*bar, Piece(text.rjust(layout.percent), style))
+
+
+def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:
+    """Return the first problem of a node, and the number of the others."""
+    if not problems:
+        return BLANK
+    first = problems[0]
+    is_wide = terminal.width >= _WITH_AGES and first.age_seconds is not None
+    age = f" for {render_age(first.age_seconds)}" if is_wide else ""
+    more = f" (+{len(problems) - 1})" if len(problems) > 1 else ""
+    style = Style.BAD if first.severity is Severity.LOST else Style.WARNING
+    return make_line(Piece(safe_text(f"{first.text}{age}{more}", terminal.has_unicode), style))
+
+
+def _draw_rest(rest: Sequence[NodeLine], terminal: Terminal) -> Line:
+    """Return the sum of the nodes that have no line."""
+    states: Mapping[str, int] = Counter(_word_of_node(line) for line in rest)
+    shares = []
+    for resource in _SMALL:
+        use = sum((line.amounts.get(resource, ResourceUse()) for line in rest), ResourceUse())
+        share = render_percent(use.total - use.free, use.total)
+        shares.append(
+            f"{TITLES[resource] if resource == VCPU else TITLES[resource].lower()} {share}"
+        )
+    ellipsis = "…" if terminal.has_unicode else "..."
+    words = ", ".join(f"{count} {word}" for word, count in states.items())
+    text = f"{ellipsis} {len(rest)} more: {words}; {', '.join(shares)}"
+    return make_line(Piece(text, Style.DIM))

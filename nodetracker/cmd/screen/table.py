@@ -1,18 +1,208 @@
 """Draw lists as tables that fit the terminal.
 
-Flexible columns get narrower first. Then columns are left out, those of the highest
-priority number first. No other column is ever cut, so uuids never break.
+A column says which values it shows, how, and how important it is. Flexible columns get
+narrower first. Then columns are left out, those of the highest priority number first.
+No other column is ever cut, so uuids never break.
 """
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports.values import NONE
-from nodetracker.cmd.screen.columns import Column, draw_cell
-from nodetracker.cmd.screen.lines import Line, Piece, Style
+from nodetracker.accounting.reports.values import (
+    NONE,
+    render_age,
+    render_gib,
+    render_mib,
+    render_moment,
+    render_percent,
+    render_plain,
+)
+from nodetracker.cmd.screen.lines import Line, Piece, Style, draw_state, word_of
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import pad_text, width_of, wrap_text
+from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
+from nodetracker.model.text import count_noun
+
+_NEARLY_FULL = 0.9
+
+
+class Kind(enum.Enum):
+    """How a column's values are shown. The shares have two values: a part and its whole."""
+
+    TEXT = enum.auto()
+    FLEXIBLE = enum.auto()  # text that may take several lines
+    STATE = enum.auto()
+    POWER = enum.auto()  # the state of a guest, and since when it has vanished
+    NODE_STATE = enum.auto()  # of a service: its state, status and maintenance, in one cell
+    NUMBER = enum.auto()
+    COUNT = enum.auto()  # a number of which most rows have none
+    FURTHER = enum.auto()  # further resource classes and devices; may take several lines
+    MIB = enum.auto()
+    GIB = enum.auto()
+    AGE = enum.auto()  # seconds
+    MOMENT = enum.auto()  # a time in ISO 8601, shown as an age
+    SHARE = enum.auto()
+    SHARE_MIB = enum.auto()
+    SHARE_GIB = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: its header.
+        names: the columns of the list that it shows.
+        priority: 0 = always shown; the highest is left out first, and those of 1 and
+            higher also where all values are missing.
+        least: width of a flexible column before others are left out.
+        same_as: title of a column; where both are equal in all rows, this one is left out.
+        is_deadline: its moments lie in the future; past ones are shown as missed.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    kind: Kind = Kind.TEXT
+    priority: int = 0
+    least: int = 24
+    same_as: str = ""
+    is_deadline: bool = False
+
+    @property
+    def is_right(self) -> bool:
+        """Whether its values are aligned right."""
+        return self.kind not in (
+            Kind.TEXT, Kind.FLEXIBLE, Kind.FURTHER, Kind.STATE, Kind.POWER, Kind.NODE_STATE,
+        )  # fmt: skip
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether its values may take several lines."""
+        return self.kind in (Kind.FLEXIBLE, Kind.FURTHER)
+
+
+_RENDERERS: dict[Kind, Callable[[Any], str]] = {
+    Kind.TEXT: render_plain,
+    Kind.STATE: render_plain,
+    Kind.POWER: render_plain,
+    Kind.FLEXIBLE: render_plain,
+    Kind.NUMBER: render_plain,
+    Kind.COUNT: lambda number: render_plain(number or None),
+    Kind.MIB: render_mib,
+    Kind.GIB: render_gib,
+    Kind.AGE: render_age,
+}
+_SHARES: dict[Kind, Callable[[float], str]] = {
+    Kind.SHARE: render_plain,
+    Kind.SHARE_MIB: render_mib,
+    Kind.SHARE_GIB: render_gib,
+}
+_KINDS = (  # end of a column's name -> kind
+    ("_mb", Kind.MIB),
+    ("_gb", Kind.GIB),
+    ("_mb_used", Kind.MIB),
+    ("_gb_used", Kind.GIB),
+    ("mem_available", Kind.MIB),
+    ("disk_available_least", Kind.GIB),
+    ("age_seconds", Kind.AGE),
+    ("_at", Kind.MOMENT),
+    ("_seen", Kind.MOMENT),
+)
+_STATES = ("state", "status", "power_state")
+
+
+def column_of(name: str, sample: object) -> Column:
+    """Return the column that shows one column of a list as its name and one value suggest."""
+    if name in _STATES:
+        return Column(name, (name,), Kind.STATE)
+    fallback = Kind.NUMBER if is_number(sample) else Kind.TEXT
+    if isinstance(sample, Mapping | list | tuple):
+        fallback = Kind.FLEXIBLE
+    kind = next((kind for end, kind in _KINDS if name.endswith(end)), fallback)
+    is_moment = kind is not Kind.MOMENT or sample is None or isinstance(sample, str)
+    return Column(name, (name,), kind if is_moment else fallback)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number, which a bool is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def draw_cell(
+    column: Column, row: Mapping[str, Any], terminal: Terminal, now: datetime | None
+) -> Piece:
+    """Return a row's cell in one piece, safe to print.
+
+    Args:
+        row: column of the list -> value.
+        now: of the ages; required by `Kind.MOMENT`.
+    """
+    value = row[column.names[0]]
+    if column.kind in _SHARES:
+        whole = row[column.names[1]]
+        if value is None or whole is None:
+            return Piece(NONE)
+        render = _SHARES[column.kind]
+        part = _without_unit(render(value), render(whole)) if value else "0"
+        text = f"{part}/{render(whole)}"
+        return Piece(f"{text} {render_percent(value, whole):>5}", _style_of_share(value, whole))
+    if column.kind is Kind.MOMENT:
+        assert now is not None
+        text = render_moment(value, now)
+        is_over = column.is_deadline and value is not None and not text.startswith("in ")
+        return Piece(f"{text} ago", Style.WARNING) if is_over else Piece(text)
+    if column.kind is Kind.POWER and row[column.names[1]]:
+        return Piece("gone", Style.WARNING)
+    if column.kind is Kind.FURTHER:
+        text = _render_further(value, row[column.names[1]])
+        return Piece(safe_text(text, terminal.has_unicode))
+    if column.kind in (Kind.STATE, Kind.POWER) and value:
+        text, style = draw_state(str(value), terminal)[0]
+        return Piece(safe_text(text, terminal.has_unicode), style)
+    if column.kind is Kind.NODE_STATE:
+        status, maintenance = (row[name] for name in column.names[1:])
+        return _draw_service_state(value, status, maintenance, terminal)
+    text = _RENDERERS[column.kind](value)
+    return Piece(safe_text(text, terminal.has_unicode))
+
+
+def _render_further(resources: Mapping[str, int], devices: Sequence[str]) -> str:
+    """Return amounts of resource classes, and the number of PCI devices.
+
+    >>> _render_further({"PGPU": 2}, ["0000:81:00.0"]), _render_further({}, [])
+    ('2 PGPU, 1 device', '-')
+    """
+    parts = [f"{amount} {name}" for name, amount in sorted(resources.items())]
+    return ", ".join(parts + [count_noun(len(devices), "device")] * bool(devices)) or NONE
+
+
+def _draw_service_state(state: str, status: str, maintenance: bool, terminal: Terminal) -> Piece:
+    """Return the state of a service, and that it is disabled or in maintenance.
+
+    >>> _draw_service_state("down", "disabled", False, Terminal()).text
+    '✖ down, disabled'
+    """
+    text, style = draw_state(word_of(state, status, maintenance), terminal)[0]
+    setting = word_of("up", status, maintenance)
+    return Piece(f"{text}, {setting}" if state != "up" and setting != "up" else text, style)
+
+
+def _without_unit(part: str, whole: str) -> str:
+    """Return a part without its unit if the whole has the same.
+
+    >>> _without_unit("2 GiB", "64 GiB"), _without_unit("512 MiB", "64 GiB")
+    ('2', '512 MiB')
+    """
+    amount, _, unit = part.partition(" ")
+    return amount if unit == whole.partition(" ")[2] else part
+
+
+def _style_of_share(part: float, whole: float) -> Style:
+    """Return the style of a share; more than all may be as the operator wants it."""
+    return Style.WARNING if part >= _NEARLY_FULL * whole and whole > 0 else Style.PLAIN
+
 
 _GAP = 2
 

@@ -5,10 +5,7 @@ which such text could move the cursor, color the rest of the screen, forge lines
 reverse their order are shown as ``\x1b``.
 """
 
-import copy
-import logging
 import re
-from typing import IO, TextIO
 
 # C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
 # surrogates, which no encoding accepts.
@@ -116,54 +113,6 @@ def _head(text: str, width: int) -> str:
     return text[: max(1, end)]
 
 
-class SafeStream:
-    """An output to a terminal whose text is made safe; all else is the stream's own.
-
-    Attributes:
-        stream: for what `nodetracker.cmd.screen.output` has made safe already.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> int:
-        """Write a text, of which lines are kept."""
-        return self.stream.write(safe_lines(text))
-
-    def __getattr__(self, name: str) -> object:
-        """Return an attribute of the stream."""
-        return getattr(self.stream, name)
-
-
-def make_safe(stream: TextIO) -> TextIO:
-    """Return a stream whose text is made safe if it is a terminal, else the stream itself."""
-    return SafeStream(stream) if stream.isatty() else stream  # type: ignore[return-value]
-
-
-def unwrap(stream: IO[str]) -> IO[str]:
-    """Return the stream below a `SafeStream`."""
-    return stream.stream if isinstance(stream, SafeStream) else stream
-
-
 def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-class SafeFormatter(logging.Formatter):
-    """Formats a record as another formatter does, safe to print and with its message on one line.
-
-    The lines of a traceback, and the color that a handler chose, are kept.
-    """
-
-    def __init__(self, formatter: logging.Formatter) -> None:
-        super().__init__()
-        self._formatter = formatter
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record, which other handlers get unchanged."""
-        shown = copy.copy(record)
-        shown.msg, shown.args = safe_text(record.getMessage()), None
-        text = safe_lines(self._formatter.format(shown))
-        color = getattr(shown, "color", "")
-        return text.replace(safe_lines(color), color) if color else text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodetracker.cmd import manage
-from nodetracker.cmd.streams import end_output, replace_closed_streams, write_output
+from nodetracker.cmd.screen.streams import end_output, replace_closed_streams, write_output
 from nodetracker.model.errors import RefusedError
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from nodetracker.accounting.reports.overview import build_overview
 from nodetracker.accounting.reports.problems import find_problems
-from nodetracker.cmd.screen.node_lines import FleetView
+from nodetracker.cmd.screen.overview import FleetView
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind

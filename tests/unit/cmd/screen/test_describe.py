@@ -8,8 +8,8 @@ import pytest
 
 from nodetracker.accounting.reports.description import describe_node, render_description
 from nodetracker.accounting.reports.history import collect_names
-from nodetracker.cmd.screen.describe import MOST_WORKLOADS, draw_description
 from nodetracker.cmd.screen.lines import line_width, plain_text
+from nodetracker.cmd.screen.node_details import MOST_WORKLOADS, draw_description
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.db.memory import MemoryStore
 from nodetracker.model.listing import HistoryQuery, WarningQuery

@@ -2,7 +2,7 @@
 
 import io
 
-from nodetracker.cmd.screen.errors import draw_error, render_error
+from nodetracker.cmd.screen.streams import draw_error, render_error
 
 
 class Terminal(io.StringIO):

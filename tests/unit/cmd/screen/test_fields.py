@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodetracker.cmd.screen.fields import draw_fields
+from nodetracker.cmd.screen.fields import NODE_SUMMARIES, draw_fields, list_facts
 from nodetracker.cmd.screen.lines import plain_text
-from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
 from nodetracker.cmd.screen.terminal import Terminal
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)

@@ -6,9 +6,8 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.reports.nodes import render_node
-from nodetracker.cmd.screen.fields import TextLines, draw_fields
+from nodetracker.cmd.screen.fields import NODE_SUMMARIES, TextLines, draw_fields, list_facts
 from nodetracker.cmd.screen.lines import line_width
-from nodetracker.cmd.screen.node_values import NODE_SUMMARIES, list_facts
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.db.memory import MemoryStore
 from tests.builders import NOW

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodetracker.cmd.screen.columns import Column, Kind, column_of
 from nodetracker.cmd.screen.lines import plain_text
-from nodetracker.cmd.screen.table import draw_table, fit_columns
+from nodetracker.cmd.screen.table import Column, Kind, column_of, draw_table, fit_columns
 from nodetracker.cmd.screen.terminal import Terminal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,16 +5,8 @@ import logging
 
 import pytest
 
-from nodetracker.cmd.screen.text import (
-    SafeFormatter,
-    SafeStream,
-    cut_text,
-    make_safe,
-    safe_lines,
-    safe_text,
-    width_of,
-    wrap_text,
-)
+from nodetracker.cmd.screen.streams import SafeFormatter, SafeStream, make_safe
+from nodetracker.cmd.screen.text import cut_text, safe_lines, safe_text, width_of, wrap_text
 
 
 @pytest.mark.parametrize(
