@@ -85,7 +85,7 @@ def find_candidates(
     request: ClaimRequest,
     policy: CandidatePolicy,
     limit: int,
-    after: CandidateCursor | None,
+    after: CandidateCursor | None = None,
 ) -> CandidatePage:
     """See `Store.find_candidates`."""
     searched = limit + (SPARE if after is None else SPARE_LATER)

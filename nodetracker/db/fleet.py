@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec, services
 from nodetracker.db.codec import render_json
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.paging import Listing, equals_id, select_page
 from nodetracker.db.schema import tables
 from nodetracker.db.services import is_live
@@ -153,8 +153,8 @@ def _decode(
 def read_overview(connection: sa.Connection) -> OverviewRows:
     """See `Store.read_overview`."""
     return OverviewRows(
-        now=connection.execute(sa.select(utc_now())).scalar_one(),
-        services=tuple(services.list_services(connection, None, None)),
+        now=read_time(connection),
+        services=tuple(services.list_services(connection)),
         nodes=tuple(_list_nodes(connection)),
         unclaimed=tuple(_sum_unclaimed(connection)),
         claims=_count_claims(connection),

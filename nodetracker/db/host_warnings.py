@@ -172,7 +172,7 @@ def _update_messages(connection: sa.Connection, messages: Mapping[int, str]) -> 
 
 
 def resolve_warnings(
-    connection: sa.Connection, kind: WarningKind, hosts: Collection[str] | None
+    connection: sa.Connection, kind: WarningKind, hosts: Collection[str] | None = None
 ) -> list[WarningRecord]:
     """See `Store.resolve_warnings`."""
     unresolved = sa.and_(
@@ -188,7 +188,7 @@ def resolve_warnings(
     return [_decode(row) for row in rows]
 
 
-def list_warnings(connection: sa.Connection, host: str | None) -> list[WarningRecord]:
+def list_warnings(connection: sa.Connection, host: str | None = None) -> list[WarningRecord]:
     """See `Store.list_warnings`."""
     query = sa.select(tables.warnings).order_by(_warnings.first_seen, _warnings.id)
     if host is not None:

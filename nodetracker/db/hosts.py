@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import checks, codec, history, provider_removals
 from nodetracker.db.claims import list_active_uuids
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.nodes import delete_rows, lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, removed_diff
@@ -120,7 +120,7 @@ def _log_rename(
     service: ServiceRecord | None,
 ) -> None:
     """Insert a history row for each node, and one of the old name."""
-    now = connection.execute(sa.select(utc_now())).scalar_one()
+    now = read_time(connection)
     history.insert(
         connection,
         [

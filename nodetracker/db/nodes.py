@@ -70,7 +70,7 @@ def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVers
 
 
 def load_nodes(
-    connection: sa.Connection, host: str, node_ids: Collection[int] | None
+    connection: sa.Connection, host: str, node_ids: Collection[int] | None = None
 ) -> list[NodeRecord]:
     """See `Store.load_nodes`."""
     if node_ids is not None and not node_ids:
@@ -164,7 +164,7 @@ def _select_children(
 
 
 def list_nodes(
-    connection: sa.Connection, host: str | None, nodename: str | None
+    connection: sa.Connection, host: str | None = None, nodename: str | None = None
 ) -> list[NodeRecord]:
     """See `Store.list_nodes`."""
     query = sa.select(tables.compute_nodes)

@@ -6,8 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.connection.engine import Database
+from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
@@ -16,30 +15,6 @@ _removals = tables.provider_removals.c
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
 _services = tables.services.c
-
-
-class SqlRemovals:
-    """`nodetracker.ports.RemovalStore` over SQL."""
-
-    _database: Database
-
-    def list_provider_removals(self, host: str | None = None) -> list[ProviderRemoval]:
-        """See `Store`."""
-        return self._database.read(lambda c: list_removals(c, host))
-
-    def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
-        """See `Store`."""
-        if not self._database.read(lambda c: has_due(c, query)):
-            return []
-        return self._database.write(lambda c: take_removals(c, query))
-
-    def fail_provider_removal(self, provider_uuid: str, error: str, retry_seconds: float) -> None:
-        """See `Store`."""
-        self._database.write(lambda c: fail_removal(c, provider_uuid, error, retry_seconds))
-
-    def finish_provider_removal(self, provider_uuid: str) -> None:
-        """See `Store`."""
-        self._database.write(lambda c: finish_removal(c, provider_uuid))
 
 
 def record_deletion(connection: sa.Connection, node_ids: Sequence[int]) -> bool:
@@ -76,7 +51,7 @@ def record_deletion(connection: sa.Connection, node_ids: Sequence[int]) -> bool:
     return any(workloads.values())
 
 
-def list_removals(connection: sa.Connection, host: str | None) -> list[ProviderRemoval]:
+def list_removals(connection: sa.Connection, host: str | None = None) -> list[ProviderRemoval]:
     """See `Store.list_provider_removals`."""
     query = sa.select(tables.provider_removals).order_by(_removals.id)
     if host is not None:
@@ -124,7 +99,7 @@ def fail_removal(
     connection: sa.Connection, provider_uuid: str, error: str, retry_seconds: float
 ) -> None:
     """See `Store.fail_provider_removal`."""
-    now: datetime = connection.execute(sa.select(utc_now())).scalar_one()
+    now = read_time(connection)
     connection.execute(
         sa.update(tables.provider_removals)
         .where(_is_attempted(provider_uuid))

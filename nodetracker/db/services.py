@@ -36,7 +36,10 @@ def select_service() -> "sa.Select[Any]":
 
 
 def list_services(
-    connection: sa.Connection, host: str | None, binary: str | None, agent_id: str | None = None
+    connection: sa.Connection,
+    host: str | None = None,
+    binary: str | None = None,
+    agent_id: str | None = None,
 ) -> list[ServiceRecord]:
     """See `Store.list_services`."""
     query = select_service()
@@ -51,7 +54,7 @@ def list_services(
 
 
 def list_outage_services(
-    connection: sa.Connection, service_down_time: int, host: str | None
+    connection: sa.Connection, service_down_time: int, host: str | None = None
 ) -> list[ServiceRecord]:
     """See `Store.list_outage_services`."""
     is_agent = _services.binary == COMPUTE_BINARY
@@ -120,7 +123,7 @@ def register_agent(
     version: str,
     incarnation: Incarnation,
     expected: ServiceRecord | None,
-    held_epoch: int,
+    held_epoch: int = 0,
 ) -> ServiceRecord:
     """See `Store.register_agent`. Locks the services row first, then the nodes in id order."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)

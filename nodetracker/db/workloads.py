@@ -231,7 +231,7 @@ def _select_places(
 
 
 def sum_usage(
-    connection: sa.Connection, host: str | None, project_id: str | None
+    connection: sa.Connection, host: str | None = None, project_id: str | None = None
 ) -> list[UsageSum]:
     """See `Store.sum_usage`."""
     query = sa.union_all(_sum_claims(host, project_id), _sum_guests(host, project_id))

@@ -90,6 +90,12 @@ def _sqlite_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
     return f"{SQLITE_NOW}()"
 
 
+def read_time(connection: sa.Connection) -> datetime:
+    """Return the time of the database's clock."""
+    now: datetime = connection.execute(sa.select(utc_now())).scalar_one()
+    return now
+
+
 def can_skip_locked(connection: sa.Connection) -> bool:
     """Return whether the database has ``SELECT … FOR UPDATE SKIP LOCKED``.
 

@@ -2,14 +2,16 @@
 
 Transactions are functions of a connection, run by `Database.read` and
 `Database.write`. A deadlock or an expired lock wait restarts the whole transaction.
+`reading` and `writing` make methods of a store of them.
 """
 
+import functools
 import logging
 import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 from oslo_db.sqlalchemy import enginefacade
@@ -26,6 +28,7 @@ from nodetracker.db.connection.url import (
     read_only,
 )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # oslo.db logs a traceback for driver errors that it does not know, such as those of
@@ -182,3 +185,34 @@ class Database:
     def close(self) -> None:
         """Close the pooled connections; a later transaction opens new ones."""
         self._manager.dispose_pool()
+
+
+class _Store(Protocol):
+    @property
+    def _database(self) -> Database: ...
+
+
+Work = Callable[Concatenate[sa.Connection, P], T]
+Method = Callable[Concatenate[Any, P], T]
+
+
+def reading(work: Work[P, T]) -> Method[P, T]:
+    """Return a store's method that runs a function of a connection by `Database.read`."""
+
+    @functools.wraps(work)
+    def method(self: _Store, /, *positional: P.args, **named: P.kwargs) -> T:
+        return self._database.read(lambda connection: work(connection, *positional, **named))
+
+    return method
+
+
+def writing(work: Work[P, T], retry_on_duplicate: bool = False) -> Method[P, T]:
+    """Return a store's method that runs a function of a connection by `Database.write`."""
+
+    @functools.wraps(work)
+    def method(self: _Store, /, *positional: P.args, **named: P.kwargs) -> T:
+        return self._database.write(
+            lambda connection: work(connection, *positional, **named), retry_on_duplicate
+        )
+
+    return method
