@@ -4,7 +4,6 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
@@ -118,9 +117,3 @@ def read_history(store, host, nodename=None):
     """Return the changes of a host's rows, oldest first."""
     query = HistoryQuery(host=host, nodename=nodename)
     return list(read_items(store.list_history_page, query))[::-1]
-
-
-def forget_history(store):
-    """Drop the history of a memory store, which copies it at every call."""
-    if isinstance(store, MemoryStore):
-        store._tables.history.clear()

@@ -14,7 +14,6 @@ from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.server import Server
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
@@ -23,6 +22,7 @@ from nodetracker.model.settings import ApiSettings
 from nodetracker.model.warning import WarningKind
 from tests.builders import make_service
 from tests.functional.servers.process import find_free_port
+from tests.stores import SqliteStore
 from tests.unit.api.conftest import make_backend
 
 RULES = (
@@ -141,8 +141,8 @@ class PageFleet:
             )
 
 
-class PageStore(MemoryStore):
-    """A memory store whose overview is a `PageFleet`."""
+class PageStore(SqliteStore):
+    """A store whose overview is a `PageFleet`."""
 
     def __init__(self, fleet: PageFleet) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ def _let_everybody_in(application):
 
 
 @contextmanager
-def serve_page(store: MemoryStore, max_age: int = 1, layer=None, limits=None, **changes):
+def serve_page(store: SqliteStore, max_age: int = 1, layer=None, limits=None, **changes):
     """Serve the API and its page; yield the address of the page.
 
     Args:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from nodetracker.accounting.audit.inventory import cpu_columns, numa_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.fact import FactEntry, FactState
@@ -22,6 +21,7 @@ from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey
 from tests.contract.values import create, make_values, register, update
+from tests.stores import SqliteStore
 
 MACHINES = Path(__file__).parent / "hosts"
 POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=600)
@@ -34,7 +34,7 @@ def uuid_of(name: str) -> str:
     return str(uuid.uuid5(_SPACE, name))
 
 
-def add_captured_machines(store: MemoryStore) -> list[str]:
+def add_captured_machines(store: SqliteStore) -> list[str]:
     """Add a node for each captured machine, named after it; the last CPU is dedicated."""
     names = sorted(path.stem for path in MACHINES.glob("*.json"))
     for name in names:
@@ -80,7 +80,7 @@ def _cpus(text: str) -> CpuSet:
 
 
 def _add_node(
-    store: MemoryStore,
+    store: SqliteStore,
     host: str,
     nodename: str,
     values: NodeValues,
@@ -93,7 +93,7 @@ def _add_node(
     return agent
 
 
-def add_rich_node(store: MemoryStore) -> None:
+def add_rich_node(store: SqliteStore) -> None:
     """Add a node with two cells of 16 CPUs, VFs, GPUs, claims of all states and held facts."""
     host, nodename = RICH
     now = datetime.now(UTC)

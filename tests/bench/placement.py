@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db.memory import MemoryStore
 from nodetracker.ports import AdmissionPolicy
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.placement import Placement
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
+from tests.stores import SqliteStore
 from tests.unit.compute.test_resource_tracker import Clock
 
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
@@ -74,7 +74,7 @@ def make_host(directory: Path, placement: Placement) -> ReportedHost:
     """Return a host with a store of its own."""
     directory.mkdir()
     clock = Clock()
-    store = MemoryStore(clock.now)
+    store = SqliteStore(clock.now)
     return ReportedHost(directory, placement.configuration(), store, clock, "host-1")
 
 

@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.compute.resource_tracker import ResourceTracker
-from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore
 from nodetracker.host.roots import Roots
@@ -29,6 +28,7 @@ from nodetracker.virt.probes import ProbeRunner
 from tests.bench.audits import BenchHost, Statements, measure_audits
 from tests.builders import later, make_incarnation, take_service
 from tests.contract.stores import SQL_BACKENDS, make_stores
+from tests.stores import SqliteStore
 
 STEADY = 3
 REREAD = 8
@@ -178,7 +178,7 @@ def audit_an_hour(
 ) -> list[NodeChange]:
     """Audit this machine every minute of an hour that takes no time; return what was written."""
     seconds = 0.0
-    store = MemoryStore(lambda: later(seconds))
+    store = SqliteStore(lambda: later(seconds))
     incarnation = make_incarnation()
     service = take_service(store, "host-1", incarnation)
     agent = AgentKey("host-1", COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)

@@ -7,7 +7,6 @@ import yaml
 from playwright.sync_api import expect
 
 from nodetracker.api.auth.users import hash_password
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import StoreUnavailableError
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, WIDTHS, open_tab
@@ -16,6 +15,7 @@ from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.programs import Programs
+from tests.stores import SqliteStore
 
 IMAGE = "<img src=x onerror=document.title='hacked'>"
 HOSTILE = (
@@ -76,7 +76,7 @@ def standalone(tmp_path_factory):
 @pytest.fixture(scope="module")
 def scene():
     """The address of a page that has something of everything."""
-    store = MemoryStore()
+    store = SqliteStore()
     build(store)
     with serve_page(store) as url:
         yield url
@@ -226,7 +226,7 @@ class TestOverview:
                 assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
 
     def test_a_fleet_that_is_too_large_is_read_page_by_page(self, browser):
-        store = MemoryStore()
+        store = SqliteStore()
         build(store)
         nodes = sorted((node.host, node.nodename) for node in store.list_nodes())
         limits = {"overview_max_nodes": 2, "max_limit": 2}

@@ -6,7 +6,6 @@ import yaml
 from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.context import Identity
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import AuthenticationError
 from tests.functional.browser import open_tab
 from tests.functional.servers.process import find_free_port
@@ -20,6 +19,7 @@ from tests.page_node import (
     uuid_of,
 )
 from tests.programs import Programs
+from tests.stores import SqliteStore
 
 SECONDS = 1000
 SEEN_WITHIN = 60 * SECONDS
@@ -31,7 +31,7 @@ TOKEN = "gAAAAtoken"
 @pytest.fixture
 def store():
     """The captured machines, and a node with something of everything."""
-    made = MemoryStore()
+    made = SqliteStore()
     add_captured_machines(made)
     add_rich_node(made)
     return made
@@ -189,7 +189,7 @@ class TestActions:
             assert not store.list_services(RICH[0])[0].disabled
 
     def test_a_claim_is_aborted_and_shown_as_it_is_read_back(self, browser):
-        store = MemoryStore()
+        store = SqliteStore()
         add_rich_node(store)
         with serve_page(store) as url, open_tab(browser, url + find_node(store, RICH[1])) as tab:
             page = tab.page
@@ -200,7 +200,7 @@ class TestActions:
             assert claim.reason == "aborted"
 
     def test_a_refusal_shows_its_reasons(self, browser):
-        store = MemoryStore()
+        store = SqliteStore()
         add_rich_node(store)
         with serve_page(store) as url, open_tab(browser, url + find_node(store, RICH[1])) as tab:
             tab.page.get_by_role("button", name="Audit now").click()

@@ -5,12 +5,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.page_node import add_captured_machines
+from tests.stores import SqliteStore
 
 PHONE = 360
 
@@ -102,7 +102,7 @@ def test_what_a_truncated_fleet_cannot_filter_is_no_link(browser):
 
 
 def test_a_node_without_claims_has_no_period_of_claims(browser):
-    store = MemoryStore()
+    store = SqliteStore()
     add_captured_machines(store)
     node = store.list_nodes()[0]
     with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{node.uuid}") as tab:
@@ -111,7 +111,7 @@ def test_a_node_without_claims_has_no_period_of_claims(browser):
 
 
 def test_buttons_of_a_node_keep_their_words_on_a_phone(browser):
-    store = MemoryStore()
+    store = SqliteStore()
     build(store)
     node = next(found for found in store.list_nodes() if found.nodename == "n1")
     with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{node.uuid}") as tab:
@@ -122,14 +122,14 @@ def test_buttons_of_a_node_keep_their_words_on_a_phone(browser):
 
 
 def test_a_node_that_does_not_exist_has_a_page(browser):
-    with serve_page(MemoryStore()) as url, open_tab(browser, f"{url}#/nodes/gone") as tab:
+    with serve_page(SqliteStore()) as url, open_tab(browser, f"{url}#/nodes/gone") as tab:
         tab.page.get_by_text("no such node: gone").wait_for()
         assert tab.page.get_by_role("heading", level=1).all_text_contents() == ["Node"]
         tab.check(THEMES[:1])
 
 
 def test_a_service_that_is_forced_down_is_not_taken_for_dead(browser):
-    store = MemoryStore()
+    store = SqliteStore()
     build(store)
     service = next(found for found in store.list_services() if found.binary == COMPUTE_BINARY)
     store.set_service(service.host, service.binary, ServiceChange(forced_down=True))
@@ -139,7 +139,7 @@ def test_a_service_that_is_forced_down_is_not_taken_for_dead(browser):
 
 
 def test_a_part_of_a_cpu_is_looked_for_as_a_whole_one(browser):
-    store = MemoryStore()
+    store = SqliteStore()
     build(store)
     with serve_page(store) as url, open_tab(browser, "about:blank") as tab:
         with tab.page.expect_request("**/v1/candidates?*") as request:
@@ -149,7 +149,7 @@ def test_a_part_of_a_cpu_is_looked_for_as_a_whole_one(browser):
 
 @pytest.mark.parametrize("query", ["", "?host=h1", "?nodename=n1"])
 def test_an_address_without_both_names_is_that_of_no_node(browser, query):
-    store = MemoryStore()
+    store = SqliteStore()
     build(store)
     with serve_page(store) as url, open_tab(browser, f"{url}#/node{query}") as tab:
         tab.page.get_by_text("No such node.").wait_for()

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.service import AdminState
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement import slots
@@ -18,6 +17,7 @@ from nodetracker.ports import AdmissionPolicy
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.faulty_proxy import FaultyProxy
 from tests.programs import Programs, wait_until
+from tests.stores import SqliteStore
 from tests.unit.compute.test_resource_tracker import Clock, guest
 
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
@@ -30,7 +30,7 @@ class World:
         self.placement = placement
         self.proxy = FaultyProxy(placement.process.port)
         self.clock = Clock()
-        self.store = MemoryStore(self.clock.now)
+        self.store = SqliteStore(self.clock.now)
         self.name = f"n-{uuid.uuid4().hex[:8]}"
         self.options = {"timeout": 30} | options
         configuration = placement.configuration(self.proxy.port, **self.options)

@@ -9,7 +9,6 @@ from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.conf.placement import GROUP, OPTIONS
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.node import NodeValues
 from nodetracker.model.provider import RemovalQuery
@@ -19,6 +18,7 @@ from nodetracker.placement.removal_worker import HostRemovals, UnservedRemovals
 from nodetracker.placement.remover import ProviderRemover
 from nodetracker.ports import AgentKey
 from tests.builders import make_incarnation, take_service
+from tests.stores import SqliteStore
 
 URGENT = RemovalQuery(is_urgent=True)
 ALWAYS_DOWN = -1
@@ -33,7 +33,7 @@ class Deleted:
 
     def __init__(self, client, placement):
         self.client, self.placement = client, placement
-        self.store = MemoryStore()
+        self.store = SqliteStore()
         self.root, self.child, self.elsewhere = make_uuid(), make_uuid(), make_uuid()
         self.own, self.shared = make_uuid(), make_uuid()
         service = take_service(self.store, "host-1", make_incarnation())

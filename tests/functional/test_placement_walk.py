@@ -13,12 +13,12 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.tree import OWN_TYPES
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.settings import AllocationRatios, Policy
 from nodetracker.ports import AdmissionPolicy
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.placement import Placement
+from tests.stores import SqliteStore
 from tests.unit.compute.test_resource_tracker import Clock
 
 STEPS = int(os.environ.get("NODETRACKER_PLACEMENT_STEPS", "12"))
@@ -46,7 +46,7 @@ class Walk:
         self.rng = random.Random(seed)
         self.placement = placement
         self.clock = Clock()
-        self.store = MemoryStore(self.clock.now)
+        self.store = SqliteStore(self.clock.now)
         self.prefix = uuid.uuid4().hex[:8]
         self.names = itertools.count()
         self.hosts = [

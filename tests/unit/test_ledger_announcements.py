@@ -5,13 +5,13 @@ import uuid
 
 import pytest
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.ledger_announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, RpcUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from tests.builders import make_incarnation, take_service
 from tests.programs import wait_until
+from tests.stores import SqliteStore
 from tests.threads import no_threads
 from tests.unit.test_notifying_store import ADMISSION_POLICY, add_alpha, ask
 
@@ -36,7 +36,7 @@ def listener():
 
 @pytest.fixture
 def store(listener):
-    store = announcing_store(MemoryStore(), listener)
+    store = announcing_store(SqliteStore(), listener)
     add_alpha(store)
     take_service(store, "alpha", make_incarnation(agent_id="agent-c"), CONDUCTOR_BINARY)
     return store

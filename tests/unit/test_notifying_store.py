@@ -3,7 +3,6 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
@@ -13,6 +12,7 @@ from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, make_incarnation, take_service
 from tests.contract.values import create, key_of, make_values
+from tests.stores import SqliteStore
 
 ADMISSION_POLICY = AdmissionPolicy(60, 600)
 WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
@@ -39,7 +39,7 @@ def recorder():
 
 @pytest.fixture
 def store(recorder):
-    store = notifying_store(MemoryStore(), recorder)
+    store = notifying_store(SqliteStore(), recorder)
     add_alpha(store)
     assert recorder.take() == ["service.create"]
     return store
@@ -133,7 +133,7 @@ def test_a_renamed_host_is_notified(store, recorder):
     )
 
 
-class Breaking(MemoryStore):
+class Breaking(SqliteStore):
     """A store whose connection breaks after one of its writes."""
 
     breaks_after = ""
@@ -208,7 +208,7 @@ def test_an_audit_s_warnings_are_notified_once_and_only_if_stored(recorder):
 
 def test_a_resolved_warning_is_notified_whoever_raised_it(recorder):
     now = [NOW]
-    store = notifying_store(MemoryStore(lambda: now[0]), recorder)
+    store = notifying_store(SqliteStore(lambda: now[0]), recorder)
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     store.sync_warnings(agent, [WARNING])
     store.raise_warning("alpha", REFUSED)
@@ -226,7 +226,7 @@ def test_a_resolved_warning_is_notified_whoever_raised_it(recorder):
 
 def test_a_long_warning_is_resolved_under_the_name_that_was_raised(recorder):
     long = HostWarning(WarningKind.ENGINE_DATA, "n", "x" * 1000, "y")
-    store = notifying_store(MemoryStore(), recorder)
+    store = notifying_store(SqliteStore(), recorder)
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     recorder.take()
     store.sync_warnings(agent, [long])

@@ -22,7 +22,6 @@ from nodetracker.api.layers import request_id_layer
 from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
-from nodetracker.db.memory import MemoryStore
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
@@ -31,6 +30,7 @@ from nodetracker.model.health import ApiStatus
 from nodetracker.model.settings import AdmissionPolicy, ApiSettings
 from nodetracker.ports import Store
 from tests.builders import make_incarnation, take_service
+from tests.stores import SqliteStore
 
 ADMIN = Identity("alice", "p1", frozenset({"admin"}))
 
@@ -151,12 +151,12 @@ def microversion(path: str, version: str | None) -> dict[str, str]:
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+def store() -> SqliteStore:
+    return SqliteStore()
 
 
 @pytest.fixture
-def backend(store: MemoryStore) -> Backend:
+def backend(store: SqliteStore) -> Backend:
     return make_backend(store)
 
 
@@ -165,7 +165,7 @@ def api(backend: Backend) -> Api:
     return Api(backend)
 
 
-def add_service(store: MemoryStore, host: str, binary: str, number: int = 1) -> None:
+def add_service(store: SqliteStore, host: str, binary: str, number: int = 1) -> None:
     """Let a service report a heartbeat."""
     agent_id = f"22222222-2222-4222-8222-{number:012d}"
     take_service(store, host, replace(make_incarnation(), agent_id=agent_id), binary)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.contract.values import create, delete, register
+from tests.stores import SqliteStore
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 HELD, SKEW = WarningKind.FACT_HELD, WarningKind.CLOCK_SKEW
@@ -15,8 +15,8 @@ HELD, SKEW = WarningKind.FACT_HELD, WarningKind.CLOCK_SKEW
 @pytest.fixture
 def store():
     """Two nodes, one of which is deleted ten seconds later, and three warnings."""
-    moments = [MemoryStore().now().replace(microsecond=0)]
-    store = MemoryStore(lambda: moments[0])
+    moments = [SqliteStore().now().replace(microsecond=0)]
+    store = SqliteStore(lambda: moments[0])
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
     known = [

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.contract.values import register
+from tests.stores import SqliteStore
 from tests.unit.api.test_events import follow
 
 DOWN = WarningKind.HOST_DOWN
@@ -18,8 +18,8 @@ BACK = "h3"
 @pytest.fixture
 def store():
     """Four hosts of which only one is alive; two have a stored warning, and one had."""
-    moments = [MemoryStore().now().replace(microsecond=0)]
-    store = MemoryStore(lambda: moments[0])
+    moments = [SqliteStore().now().replace(microsecond=0)]
+    store = SqliteStore(lambda: moments[0])
     agents = {host: register(store, host, f"agent-of-{host}") for host in HOSTS}
     stored = HostWarning(DOWN, WHOLE_HOST, "", "stored text")
     store.raise_warning("h4", stored)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import VCPU
 from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
+from tests.stores import SqliteStore
 
 
 @pytest.fixture
 def store():
-    made = MemoryStore()
+    made = SqliteStore()
     add_rich_node(made)
     return made
 

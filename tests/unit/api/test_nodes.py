@@ -8,7 +8,6 @@ import pytest
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.schemas.nodes import LIST_COLUMNS
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RpcUnavailableError
 from nodetracker.model.node import NODE_COLUMNS
@@ -22,6 +21,7 @@ from nodetracker.model.service import (
 from tests.builders import take_service
 from tests.contract.test_fleet_reader import add_host, add_host_without_agent
 from tests.contract.values import key_of, make_incarnation
+from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
 
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -94,7 +94,7 @@ class TestList:
     def test_an_agent_cut_off_from_the_broker_is_unreachable(self, store, backend):
         now = store.now()
         clock = [now]
-        store = MemoryStore(lambda: clock[0])
+        store = SqliteStore(lambda: clock[0])
         add_host(store, "gamma", "c1")
         agent = key_of(store.list_services("gamma")[0])
         store.report_state(agent, 2, AuditState(1.0, by_broker=True))
@@ -126,7 +126,7 @@ class TestList:
 class TestReadAt:
     def test_is_the_time_of_the_reading_and_not_of_the_heartbeat(self, backend, store):
         clock = [store.now().replace(microsecond=0)]
-        store = MemoryStore(lambda: clock[0])
+        store = SqliteStore(lambda: clock[0])
         add_host(store, "gamma", "c1", "c2")
         api = Api(replace(backend, store=store))
         read_at = (clock[0] - timedelta(seconds=1)).isoformat(timespec="microseconds")

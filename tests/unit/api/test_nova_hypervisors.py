@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from tests.contract.test_fleet_reader import add_host, add_host_without_agent
 from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
 from tests.contract.values import create, make_values, register
+from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
 
 BASE = "/v2.1/os-hypervisors"
@@ -238,5 +238,5 @@ class TestStatistics:
 
 @pytest.mark.parametrize("version", ["2.1", "2.32", "2.33", "2.96"])
 def test_an_empty_fleet_is_an_empty_list(backend, version):
-    api = Api(replace(backend, store=MemoryStore()))
+    api = Api(replace(backend, store=SqliteStore()))
     assert api.get(BASE, version) == {"hypervisors": []}

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from nodetracker.cmd.commands.db import SyncSchema, purge_in_steps
 from nodetracker.cmd.commands.service import DeleteService
 from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.host.capture import capture_machine
@@ -18,6 +17,7 @@ from nodetracker.host.roots import Roots
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.model.service import COMPUTE_BINARY
 from tests.builders import NOW, make_incarnation, take_service
+from tests.stores import SqliteStore
 
 
 class Reports(list):
@@ -105,7 +105,7 @@ def test_a_capture_reports_each_reader(tmp_path):
 class TestDeletionOfServices:
     @pytest.fixture
     def store(self):
-        store = MemoryStore()
+        store = SqliteStore()
         for host in ("alpha", "beta"):
             take_service(store, host, make_incarnation())
         return store

@@ -8,11 +8,11 @@ import pytest
 
 from nodetracker.accounting.placement.placed import PlacedProvider
 from nodetracker.cmd.commands.placement import AdoptProvider
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import AuditState
 from tests.contract.values import create, register
 from tests.placement_model import PlacementModel
+from tests.stores import SqliteStore
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 
@@ -21,7 +21,7 @@ class Scene:
     """A node whose uuid another agent, or one of another nodename, derived; and its rival."""
 
     def __init__(self) -> None:
-        self.store, self.placement = MemoryStore(), PlacementModel()
+        self.store, self.placement = SqliteStore(), PlacementModel()
         self.placement.providers[OTHER] = PlacedProvider(OTHER, "n1", 3)
         self.agent = register(self.store, agent_id=str(uuid.uuid4()))
         self.store.apply_changes(self.agent, [create(self.agent, "n1")], 60)

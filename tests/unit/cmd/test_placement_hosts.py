@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from nodetracker.cmd.commands.placement import AuditPlacement, HealPlacement
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import NotFoundError
 from tests.builders import make_incarnation, take_service
+from tests.stores import SqliteStore
 
 
 @pytest.mark.parametrize("command", [AuditPlacement, HealPlacement])
 def test_a_host_that_does_not_exist_is_not_one_without_differences(command):
-    store = MemoryStore()
+    store = SqliteStore()
     take_service(store, "alpha", make_incarnation())
     found = command(SimpleNamespace(store=store, reader=store, build_option_parser=None), None)
     found._rows = []

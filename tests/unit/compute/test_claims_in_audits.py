@@ -4,7 +4,6 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import ClaimRefusedError
@@ -12,6 +11,7 @@ from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
+from tests.stores import SqliteStore
 from tests.unit.compute.test_resource_tracker import (
     HOST,
     Clock,
@@ -30,7 +30,7 @@ class AgentWithClaimants(TrackedHost):
     def __init__(self, clock, tmp_path, policy=None):
         self.queue = AuditQueue(ClockTimer(clock))
         path = tmp_path / "inventory.yaml"
-        super().__init__(MemoryStore(clock.now), path, clock, policy, queue=self.queue)
+        super().__init__(SqliteStore(clock.now), path, clock, policy, queue=self.queue)
         self.store.report_state(self.key, 1, AuditState())
         self.audit(node(1))
 

@@ -3,11 +3,11 @@
 import pytest
 
 from nodetracker.compute.takeover import HeartbeatWatch
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import StoppingError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.ports import AgentKey
 from tests.builders import make_incarnation, take_service
+from tests.stores import SqliteStore
 
 
 class WatchedHost:
@@ -15,7 +15,7 @@ class WatchedHost:
 
     def __init__(self):
         self.seconds = 0.0
-        self.store = MemoryStore()
+        self.store = SqliteStore()
         self.record = take_service(self.store, "host-1", make_incarnation())
         self.events = {}  # by number of the wait
         self.waits = 0

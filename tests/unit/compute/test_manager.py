@@ -12,9 +12,6 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.services import audit_age_seconds
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.db.memory import MemoryStore
-from nodetracker.db.memory.copying import copy_row
-from nodetracker.db.memory.tables import Tables
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import (
     DuplicateAgentError,
@@ -29,13 +26,14 @@ from nodetracker.ports import AdmissionPolicy, DriverCapability
 from nodetracker.virt.fake.plugin import FakeDriver
 from tests.builders import NOW, make_incarnation, take_service
 from tests.probes import SelectiveProbeRunner
+from tests.stores import SqliteStore
 from tests.unit.compute.manual_timer import ManualTimer
 
 HOST = "host-1"
 NODES = [{"nodename": name, "vcpus": 4, "memory_mb": 8192, "disk_gb": 100} for name in ("n1", "n2")]
 
 
-class OutageStore(MemoryStore):
+class OutageStore(SqliteStore):
     is_away = False
     is_answer_lost = False
 
@@ -554,12 +552,6 @@ class TestRestoredDatabase:
         """What notices first that the rows are older than the agent's."""
         return request.param
 
-    def dump(self, managed):
-        return copy_row(managed.store._tables)
-
-    def load(self, managed, tables):
-        managed.store._tables = copy_row(tables)
-
     def warnings(self, caplog):
         return [r.getMessage() for r in caplog.records if "restored" in r.getMessage()]
 
@@ -567,14 +559,14 @@ class TestRestoredDatabase:
         self, managed, caplog, notice
     ):
         managed.manager.pre_start_hook()
-        dump = self.dump(managed)
+        dump = managed.store.save()
         again = managed.make_manager(process_started_at=4)
         again.init_host()
         again.pre_start_hook()
         third = managed.make_manager(process_started_at=5)
         third.init_host()
         third.pre_start_hook()
-        self.load(managed, dump)
+        managed.store.restore(dump)
         getattr(third, notice)()
         assert managed.service().epoch == 4
         third.inventory_host()
@@ -587,22 +579,22 @@ class TestRestoredDatabase:
 
     def test_the_heartbeat_that_notices_it_requests_an_audit(self, managed):
         managed.manager.pre_start_hook()
-        dump = self.dump(managed)
+        dump = managed.store.save()
         managed.manager.report_state()
         assert not managed.manager.audit_requests.has_request
-        self.load(managed, dump)
+        managed.store.restore(dump)
         managed.manager.report_state()
         assert managed.manager.audit_requests.has_request
 
     def test_a_restored_generation_that_a_claim_raised_is_read_again(self, managed, notice, caplog):
         managed.manager.pre_start_hook()
-        dump = self.dump(managed)
+        dump = managed.store.save()
         guest = {"uuid": str(uuid.uuid4()), "vcpus": 2, "memory_mb": 2048, "disk_gb": 20}
         managed.write(nodes=[NODES[0] | {"guests": [guest]}, NODES[1]])
         managed.manager.inventory_host()
         managed.manager.report_state()
         (known, _) = managed.store.list_nodes(HOST)
-        self.load(managed, dump)
+        managed.store.restore(dump)
         body = {"workload": {"uuid": str(uuid.uuid4())}, "resources": {"MEMORY_MB": 512}}
         request = parse_claim_request(body, lambda: str(uuid.uuid4()))
         managed.store.create_claim(request, HOST, "n1", AdmissionPolicy(60, 600))
@@ -615,13 +607,13 @@ class TestRestoredDatabase:
         assert len(self.warnings(caplog)) == 1
 
     def test_an_agent_that_was_added_since_registers_after_a_second_look(self, managed, notice):
-        dump = self.dump(managed)
+        dump = managed.store.save()
         looks = []
         manager = managed.make_manager(lambda: looks.append(managed.store.list_services()))
         manager.init_host()
         manager.pre_start_hook()
         uuids = {node.uuid for node in managed.store.list_nodes()}
-        self.load(managed, dump)
+        managed.store.restore(dump)
         getattr(manager, notice)()
         assert looks == [[]]
         manager.inventory_host()
@@ -630,32 +622,29 @@ class TestRestoredDatabase:
 
     def test_a_row_that_is_loaded_meanwhile_is_taken_above_its_epoch(self, managed):
         managed.manager.pre_start_hook()
-        dump = self.dump(managed)
-        manager = managed.make_manager(lambda: self.load(managed, dump), process_started_at=4)
+        dump, uuid_in_dump = managed.store.save(), managed.service().uuid
+        manager = managed.make_manager(lambda: managed.store.restore(dump), process_started_at=4)
         manager.init_host()
         manager.pre_start_hook()
-        self.load(managed, Tables())
+        managed.store.restore()
         manager.report_state()
-        assert (managed.service().epoch, managed.service().uuid) == (
-            3,
-            dump.services[HOST, COMPUTE_BINARY].uuid,
-        )
+        assert (managed.service().epoch, managed.service().uuid) == (3, uuid_in_dump)
 
     def test_a_row_that_is_away_while_its_last_state_is_loaded_is_taken_again(
         self, managed, notice, caplog, monkeypatch
     ):
         managed.manager.pre_start_hook()
-        dump = self.dump(managed)
+        dump = managed.store.save()
         name = {"report_state": "report_state", "inventory_host": "load_versions"}[notice]
         call = getattr(managed.store, name)
 
         def call_too_early(*arguments):
             monkeypatch.undo()
-            managed.store._tables = Tables()
+            managed.store.restore()
             try:
                 return call(*arguments)
             finally:
-                self.load(managed, dump)
+                managed.store.restore(dump)
 
         monkeypatch.setattr(managed.store, name, call_too_early)
         getattr(managed.manager, notice)()
@@ -682,11 +671,11 @@ class TestRestoredDatabase:
     def test_a_host_that_was_deleted_and_added_before_is_taken_again(self, managed):
         managed.manager.pre_start_hook()
         managed.store.delete_service(HOST, COMPUTE_BINARY, -1)
-        dump = self.dump(managed)
+        dump = managed.store.save()
         manager = managed.make_manager(lambda: None, process_started_at=4)
         manager.init_host()
         manager.pre_start_hook()
-        self.load(managed, dump)
+        managed.store.restore(dump)
         manager.report_state()
         assert managed.service().epoch == 2
 
@@ -700,23 +689,23 @@ class TestRestoredDatabase:
 
     def test_a_host_that_another_agent_held_before_is_not_taken(self, managed, notice):
         other = take_service(managed.store, HOST, make_incarnation(agent_id="another"))
-        dump = self.dump(managed)
+        dump = managed.store.save()
         manager = managed.make_manager(lambda: None)
         manager.init_host()
         manager.pre_start_hook()
-        self.load(managed, dump)
+        managed.store.restore(dump)
         with pytest.raises(FencedError):
             getattr(manager, notice)()
         assert managed.service() == other
 
     def test_the_reason_of_a_disabled_service_is_written_again(self, managed):
         managed.manager.pre_start_hook()
-        dump = self.dump(managed)
+        dump = managed.store.save()
         managed.write(ready=False)
         managed.manager.inventory_host()
         managed.manager.report_state()
         assert managed.service().disabled
-        self.load(managed, dump)
+        managed.store.restore(dump)
         managed.manager.inventory_host()
         assert managed.service().disabled
 

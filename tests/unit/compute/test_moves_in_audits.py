@@ -1,18 +1,18 @@
 """Moves as audits see them: guests that come and go, expiry, agents that start again, quarantine."""
 
-import dataclasses
-
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
-from nodetracker.db.memory import MemoryStore
+from nodetracker.db.schema.tables import claims
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
+from tests.stores import SqliteStore
 from tests.unit.compute.test_resource_tracker import Clock, ClockTimer, TrackedHost, guest, node
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
@@ -24,7 +24,7 @@ class TwoHosts:
 
     def __init__(self, clock, tmp_path):
         self.clock = clock
-        self.store = MemoryStore(clock.now)
+        self.store = SqliteStore(clock.now)
         self.paths = {host: tmp_path / f"{host}.yaml" for host in ("alpha", "beta")}
         self.agents = {}
         self.queues = {}
@@ -262,10 +262,10 @@ class TestErrors:
 
 def spoil(store, uuid, damage):
     """Change a claim as no call of the store would."""
-    with store._writing() as tables:
+    of_claim = claims.c.uuid == uuid
+    released = {"state": ClaimState.RELEASED.value, "reason": "aborted"}
+    with store.engine.begin() as connection:
         if damage == "missing":
-            del tables.claims[uuid]
+            connection.execute(sa.delete(claims).where(of_claim))
         else:
-            tables.claims[uuid] = dataclasses.replace(
-                tables.claims[uuid], state=ClaimState.RELEASED, reason="aborted"
-            )
+            connection.execute(sa.update(claims).where(of_claim).values(released))

@@ -6,7 +6,6 @@ import yaml
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.conf.pci_entries import parse_aliases
-from nodetracker.db.memory import MemoryStore
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import (
@@ -20,6 +19,7 @@ from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.virt.fake.plugin import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_incarnation
+from tests.stores import SqliteStore
 
 HOST = "host-1"
 NODE = {"vcpus": 4, "memory_mb": 8192, "disk_gb": 100}
@@ -33,7 +33,7 @@ class OperatedHost:
     def __init__(self, tmp_path, *nodenames):
         self.path = tmp_path / "inventory.yaml"
         self.write(*nodenames)
-        self.store = MemoryStore()
+        self.store = SqliteStore()
         driver = FakeDriver(str(self.path), ProbeRunner(60))
         settings = AgentSettings(host=HOST, state_path="", policy=Policy())
         manager = ComputeManager(settings, make_incarnation(), "1", driver, self.store)

@@ -13,7 +13,6 @@ import yaml
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.compute.resource_tracker import ResourceTracker
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import (
@@ -36,6 +35,7 @@ from nodetracker.process.loops import Progress
 from nodetracker.virt.fake.plugin import FakeDriver
 from tests.builders import NOW, make_incarnation, read_history, take_service
 from tests.probes import SelectiveProbeRunner
+from tests.stores import SqliteStore
 from tests.unit.compute.manual_timer import wait_for
 
 HOST = "host-1"
@@ -141,7 +141,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    return MemoryStore(clock.now)
+    return SqliteStore(clock.now)
 
 
 @pytest.fixture
@@ -397,7 +397,7 @@ class TestOtherWriters:
         assert first.records() == {}
 
 
-class RefusingStore(MemoryStore):
+class RefusingStore(SqliteStore):
     """A store that rejects one node's values, as a database rejects a value that does not fit."""
 
     def apply_changes(self, agent, changes, service_down_time):
@@ -417,7 +417,7 @@ def test_a_row_that_the_database_rejects_does_not_affect_other_rows(clock, tmp_p
 
 @pytest.mark.parametrize("error", [StoreUnavailableError, SchemaError, ConflictError])
 def test_a_database_that_fails_rejects_no_row(clock, tmp_path, error):
-    agent = TrackedHost(MemoryStore(clock.now), tmp_path / "inventory.yaml", clock)
+    agent = TrackedHost(SqliteStore(clock.now), tmp_path / "inventory.yaml", clock)
     calls = []
 
     def fail(*arguments):

@@ -8,7 +8,6 @@ import pytest
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.service import ComputeService, describe_status
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.node import NodeListing
@@ -16,6 +15,7 @@ from nodetracker.model.service import AuditState
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import DriverCapability
 from tests.builders import make_guest, make_incarnation, make_snapshot
+from tests.stores import SqliteStore
 from tests.unit.compute.manual_timer import ManualTimer, wait_for
 
 FINE = AgentStatus("host-1", "agent-a", epoch=1, has_started=True, fine_nodes=3)
@@ -69,7 +69,7 @@ class EventDriver:
 
 class RunningAgent:
     def __init__(self, timer=None):
-        self.driver, self.store = EventDriver(), MemoryStore()
+        self.driver, self.store = EventDriver(), SqliteStore()
         settings = AgentSettings("host-1", "/tmp", Policy(), audit_interval=None)
         self.manager = ComputeManager(
             settings, make_incarnation(), "1", self.driver, self.store, timer=timer

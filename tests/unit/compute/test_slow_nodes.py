@@ -7,13 +7,13 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.node import NodeListing
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, DriverCapability
 from tests.builders import NOW, make_guest, make_incarnation, make_snapshot
+from tests.stores import SqliteStore
 from tests.unit.compute.manual_timer import Gate, ManualTimer, wait_for
 
 HOST = "host-1"
@@ -48,7 +48,7 @@ class GatedDriver:
         return snapshot
 
 
-class CountingStore(MemoryStore):
+class CountingStore(SqliteStore):
     """Counts the statement that each batch of an audit starts with."""
 
     loads = 0

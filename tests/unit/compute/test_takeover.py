@@ -7,7 +7,6 @@ import pytest
 
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.takeover import Takeover
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import (
     ConflictError,
     DuplicateAgentError,
@@ -21,6 +20,7 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey
 from tests.builders import take_service
+from tests.stores import SqliteStore
 
 HOST = "host-1"
 MINE = read_incarnation("00000000-0000-4000-8000-00000000000a", 10)
@@ -40,7 +40,7 @@ class StartingAgents:
 
     def __init__(self):
         self.seconds = 0.0
-        self.store = MemoryStore()
+        self.store = SqliteStore()
         self.while_waiting = lambda: False
 
     def wait(self, seconds):

@@ -6,7 +6,6 @@ import pytest
 
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.conductor.broker_watch import GRACE_SECONDS, BrokerWatch
-from nodetracker.db.memory import MemoryStore
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch
 from nodetracker.model.errors import RpcUnavailableError
@@ -21,6 +20,7 @@ from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey
 from nodetracker.process.clock import DatabaseClock
 from tests.builders import NOW, make_incarnation, take_service
+from tests.stores import SqliteStore
 
 DOWN = 60
 
@@ -29,7 +29,7 @@ class WatchedFleet:
     def __init__(self):
         self.seconds = 0.0
         self.error = None
-        self.store = MemoryStore(lambda: NOW + timedelta(seconds=self.seconds))
+        self.store = SqliteStore(lambda: NOW + timedelta(seconds=self.seconds))
         self.watch = BrokerWatch(self.call_self, lambda: self.seconds)
         self.members = {}
         self.fleets = {}
@@ -217,7 +217,7 @@ def test_a_row_that_was_deleted_or_restored_is_written_again_without_a_warning(w
 
 
 def test_each_heartbeat_sets_the_clock_and_names_the_schema():
-    store, clock = MemoryStore(lambda: NOW), DatabaseClock(lambda: 0.0)
+    store, clock = SqliteStore(lambda: NOW), DatabaseClock(lambda: 0.0)
     member = Membership(store, "c-1", CONDUCTOR_BINARY, "", "1", make_incarnation(), clock)
     member.report_state()
     assert clock.read() == NOW

@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.compute.resource_tracker import ResourceTracker
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
@@ -19,6 +18,7 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
 from nodetracker.process.clock import Timer
 from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.stores import SqliteStore
 
 HOST = "host-1"
 TIMEOUT = 600
@@ -84,7 +84,7 @@ class MachineTimer(Timer):
 class DeletionMachine(RuleBasedStateMachine):
     """A guest that comes and goes, claims for it, and an agent that audits and restarts."""
 
-    def __init__(self, open_store=MemoryStore):
+    def __init__(self, open_store=SqliteStore):
         super().__init__()
         self.seconds = 0.0
         self.store = SteppingStore(self, open_store(self.now))
@@ -181,4 +181,4 @@ class DeletionMachine(RuleBasedStateMachine):
 
 
 TestDeletions = DeletionMachine.TestCase
-TestDeletions.settings = settings(max_examples=100, stateful_step_count=15, deadline=None)
+TestDeletions.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)

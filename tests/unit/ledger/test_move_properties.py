@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.resource_tracker import ResourceTracker
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.claim import MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.fact import fresh
@@ -22,13 +21,13 @@ from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
 from tests.builders import (
     NOW,
-    forget_history,
     make_guest,
     make_incarnation,
     make_snapshot,
     take_service,
 )
 from tests.oracle import COUNTING, check_usage
+from tests.stores import SqliteStore
 
 HOST = "host-1"
 NODES = ("node-1", "node-2")
@@ -80,7 +79,7 @@ class StubDriver:
 class MoveMachine(RuleBasedStateMachine):
     """Workloads are claimed and moved while guests appear and vanish and agents restart."""
 
-    def __init__(self, open_store=MemoryStore):
+    def __init__(self, open_store=SqliteStore):
         super().__init__()
         self.seconds = 0.0
         self.store = open_store(self.now)  # without rows, with this clock
@@ -244,7 +243,6 @@ class MoveMachine(RuleBasedStateMachine):
     @rule()
     def audit(self):
         report = self.tracker.audit(self.key)
-        forget_history(self.store)
         assert report.is_good, report.errors
         for record in self.store.load_nodes(HOST):
             listed = {GUESTS[number].uuid for number in self.driver.running[record.nodename]}
@@ -272,4 +270,4 @@ class MoveMachine(RuleBasedStateMachine):
 
 
 TestMoves = MoveMachine.TestCase
-TestMoves.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMoves.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)

@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.resource_tracker import ResourceTracker
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -29,13 +28,13 @@ from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
 from tests.builders import (
     NOW,
-    forget_history,
     make_guest,
     make_incarnation,
     make_snapshot,
     take_service,
 )
 from tests.oracle import COUNTING, check_usage, expected_usage
+from tests.stores import SqliteStore
 
 HOST = "host-1"
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
@@ -121,7 +120,7 @@ class StubDriver:
 class LedgerMachine(RuleBasedStateMachine):
     """Claims while guests appear and vanish and the agent restarts."""
 
-    def __init__(self, open_store=MemoryStore):
+    def __init__(self, open_store=SqliteStore):
         super().__init__()
         self.seconds = 0.0
         self.store = open_store(self.now)  # without rows, with this clock
@@ -380,7 +379,6 @@ class LedgerMachine(RuleBasedStateMachine):
     def see(self, listing):
         self.driver.guests = failed("test", "broken") if listing is None else fresh("test", listing)
         report = self.tracker.audit(self.key)
-        forget_history(self.store)
         if listing is not None and listing.is_complete:
             assert report.is_good, report.errors
 
@@ -417,4 +415,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLedger.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)

@@ -1,15 +1,15 @@
 """Warnings about placement that were active when the agent started."""
 
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.placement.earlier import EarlierWarnings
+from tests.stores import SqliteStore
 
 REFUSED = HostWarning(WarningKind.PLACEMENT_REFUSED, "node-1", "c", "placement refuses it")
 
 
 def test_active_warnings_of_placement_are_read_once() -> None:
-    store = MemoryStore()
+    store = SqliteStore()
     removal = HostWarning(WarningKind.PLACEMENT_REMOVAL, "node-2", "", "it stays")
     other = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
     foreign = HostWarning(WarningKind.PLACEMENT_FOREIGN, "node-1", "", "others")
@@ -23,7 +23,7 @@ def test_active_warnings_of_placement_are_read_once() -> None:
 
 
 def test_without_a_database_they_are_read_later() -> None:
-    class Store(MemoryStore):
+    class Store(SqliteStore):
         is_out = True
 
         def list_warnings(self, host=None):

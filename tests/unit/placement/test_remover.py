@@ -1,10 +1,10 @@
 """Removals over a model of placement."""
 
 from nodetracker.accounting.placement.placed import PlacedProvider
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import PlacementTimeoutError
 from nodetracker.placement.remover import ProviderRemover
 from tests.placement_model import NODE, PlacementModel, make_uuid
+from tests.stores import SqliteStore
 
 
 def test_consumers_that_are_not_removed_in_time_are_removed_in_halves() -> None:
@@ -20,7 +20,7 @@ def test_consumers_that_are_not_removed_in_time_are_removed_in_halves() -> None:
                 raise PlacementTimeoutError(method, "no answer in time")
 
     model.fail = fail
-    assert ProviderRemover(model, MemoryStore()).remove(NODE) is None
+    assert ProviderRemover(model, SqliteStore()).remove(NODE) is None
     assert sizes == [40, 20, 10, 10, 20, 10, 10]
     assert (model.providers, model.consumers) == ({}, {})
 
@@ -32,5 +32,5 @@ def test_a_tree_is_removed_from_its_leaves() -> None:
     model.create_provider(NODE, "node-1")
     model.create_provider(agent, "node-1:Open vSwitch agent", NODE)
     model.create_provider(bridge, "node-1:Open vSwitch agent:br-ex", agent)
-    assert ProviderRemover(model, MemoryStore()).remove(NODE) is None
+    assert ProviderRemover(model, SqliteStore()).remove(NODE) is None
     assert model.providers == {}

@@ -9,7 +9,6 @@ import pytest
 
 from nodetracker.conductor.client import ConductorStore
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import (
     NodetrackerError,
     RpcEndingError,
@@ -25,6 +24,7 @@ from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
 from nodetracker.rpc.client import RpcAgentDirectory
 from nodetracker.rpc.serializer import encode
 from tests.builders import NOW, later, make_incarnation, take_service
+from tests.stores import SqliteStore
 
 
 class Answering:
@@ -130,7 +130,7 @@ def make_answering(*answers: dict[str, Any]) -> RpcCaller:
 
 
 def test_a_field_that_a_newer_one_adds_is_left_out() -> None:
-    record = take_service(MemoryStore(), "alpha", make_incarnation())
+    record = take_service(SqliteStore(), "alpha", make_incarnation())
     caller = make_caller([encode(record) | {"rack": "r1"}])
     store = ConductorStore(caller, 5.0, lambda: NOW, 5.0)
     assert store.list_services("alpha") == [record]

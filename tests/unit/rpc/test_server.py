@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import (
     ConfigError,
     NotFoundError,
@@ -24,6 +23,7 @@ from nodetracker.rpc.answers import decode_error
 from nodetracker.rpc.server import RpcServer
 from tests.builders import NOW, later
 from tests.programs import wait_until
+from tests.stores import SqliteStore
 
 
 class Library:
@@ -69,7 +69,7 @@ class Served:
     """A server of a memory store, and calls to it as the library makes them."""
 
     def __init__(self, read_time: Callable[[], datetime] | None = None) -> None:
-        self.library, self.store = Library(), MemoryStore()
+        self.library, self.store = Library(), SqliteStore()
         self.clock = DatabaseClock(lambda: 0.0)  # stands still
         transport: Any = self.library
         self.server = RpcServer(
@@ -122,7 +122,7 @@ class TestStart:
     def test_a_name_that_is_too_long_is_refused(self) -> None:
         transport: Any = Library()
         with pytest.raises(ConfigError, match="too long for the name of a queue"):
-            RpcServer(lambda: transport, CONDUCTOR, "c" * 256, MemoryStore(), DatabaseClock(), 1)
+            RpcServer(lambda: transport, CONDUCTOR, "c" * 256, SqliteStore(), DatabaseClock(), 1)
 
 
 class TestEnd:

@@ -9,7 +9,6 @@ from oslo_config import cfg
 
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.errors import RpcVersionError, StoreUnavailableError
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
@@ -20,6 +19,7 @@ from nodetracker.rpc.server import RpcServer
 from nodetracker.rpc.transport import Transport
 from tests.builders import NOW
 from tests.programs import wait_until
+from tests.stores import SqliteStore
 
 OLD = Interface(Store, CONDUCTOR.topic, "1.0", CONDUCTOR.local)
 MAJOR, MINOR = map(int, CONDUCTOR.version.split("."))
@@ -52,12 +52,12 @@ def caller(transport: Transport) -> RpcCaller:
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+def store() -> SqliteStore:
+    return SqliteStore()
 
 
 @pytest.fixture
-def server(transport: Transport, store: MemoryStore) -> Iterator[RpcServer]:
+def server(transport: Transport, store: SqliteStore) -> Iterator[RpcServer]:
     server = RpcServer(lambda: transport, CONDUCTOR, "c-1", store, DatabaseClock(), 1)
     server.start()
     wait_until(lambda: server.is_serving)
@@ -82,7 +82,7 @@ def test_the_same_version_is_served(server: RpcServer, caller: RpcCaller) -> Non
 
 @pytest.mark.parametrize(("version", "since"), [("3.14", []), ("3.15", ["claim_unused"])])
 def test_a_caller_gets_lists_without_what_its_version_does_not_know(
-    server: RpcServer, caller: RpcCaller, store: MemoryStore, version: str, since: list[str]
+    server: RpcServer, caller: RpcCaller, store: SqliteStore, version: str, since: list[str]
 ) -> None:
     for kind in (WarningKind.DRIFT, WarningKind.CLAIM_UNUSED):
         store.raise_warning("host-1", HostWarning(kind, "node-1", "item", "a message"))

@@ -5,12 +5,12 @@ import uuid
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, usage_columns
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, later
 from tests.contract.values import create, register
+from tests.stores import SqliteStore
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 
@@ -18,7 +18,7 @@ ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 class FakeFleet:
     """A store whose clock is set by hand, filled node by node."""
 
-    def __init__(self, make_store=MemoryStore):
+    def __init__(self, make_store=SqliteStore):
         self.now = NOW
         self.store = make_store(lambda: self.now)
         self.agents = {}

@@ -11,10 +11,10 @@ from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.node_details import MOST_WORKLOADS, draw_description
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.db.memory import MemoryStore
 from nodetracker.model.listing import HistoryQuery, WarningQuery
 from nodetracker.model.node import NodeRecord, NodeValues
 from tests.page_node import RICH, add_rich_node
+from tests.stores import SqliteStore
 from tests.unit.cmd.screen.golden import check
 
 DOWN_TIME = 60
@@ -23,7 +23,7 @@ DOWN_TIME = 60
 @pytest.fixture(scope="module")
 def parts():
     """The rich node as it is read: record, service, time, warnings and changes."""
-    store = MemoryStore()
+    store = SqliteStore()
     add_rich_node(store)
     (record,) = store.load_nodes(RICH[0])
     (service,) = store.list_services(RICH[0])
@@ -90,7 +90,7 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
 
 def test_a_node_of_which_nothing_is_known_is_described():
     record = NodeRecord(1, "0b9c", "host-1", "node-1", 1, 1, NodeValues())
-    now = MemoryStore().now()
+    now = SqliteStore().now()
     described = describe_node(record, None, now, DOWN_TIME, None)
     text = plain_text(draw_description(described, {}, Terminal(80)))
     assert "the host has no agent" in text

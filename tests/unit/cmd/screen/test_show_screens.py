@@ -9,9 +9,9 @@ from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.cmd.screen.fields import NODE_SUMMARIES, TextLines, draw_fields, list_facts
 from nodetracker.cmd.screen.lines import line_width
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.db.memory import MemoryStore
 from tests.builders import NOW
 from tests.page_node import RICH, add_rich_node
+from tests.stores import SqliteStore
 from tests.unit.cmd.screen.fleets import agent
 from tests.unit.cmd.screen.golden import check
 
@@ -21,7 +21,7 @@ DOWN_TIME = 60
 @pytest.fixture(scope="module")
 def record():
     """The rich node, read at fixed times."""
-    store = MemoryStore()
+    store = SqliteStore()
     add_rich_node(store)
     (found,) = store.load_nodes(RICH[0])
     since = {"fresh": NOW - timedelta(days=3), "held": NOW - timedelta(minutes=4)}
