@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import nodetracker.accounting.requests
 import nodetracker.api.schemas
+from nodetracker.accounting import schemas
 from nodetracker.api.openapi import build_document
 from nodetracker.api.routes import ROUTES
 
@@ -35,11 +35,10 @@ class Names:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        for package in (nodetracker.api.schemas, nodetracker.accounting.requests):
-            for module in _list_modules(package):
-                for constant, value in vars(module).items():
-                    if _is_named(constant, value) and _identify(value) not in self._names:
-                        self._names[_identify(value)] = self._choose(module, constant)
+        for module in (*_list_modules(nodetracker.api.schemas), schemas):
+            for constant, value in vars(module).items():
+                if _is_named(constant, value) and _identify(value) not in self._names:
+                    self._names[_identify(value)] = self._choose(module, constant)
         self.used: dict[str, Mapping[str, Any]] = {}
 
     def _choose(self, module: ModuleType, constant: str) -> str:

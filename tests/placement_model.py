@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from nodetracker.accounting.ledger.columns import ledger_columns
+from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.placement.placed import (
     PlacedConsumer,
     PlacedProvider,

@@ -21,7 +21,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
 
-from nodetracker.accounting.requests.json_reader import parse_json
+from nodetracker.accounting.validator import parse_json
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
 from nodetracker.api.query import check_document
 from nodetracker.model.errors import BusyError, RequestError

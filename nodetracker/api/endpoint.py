@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import falcon
 
-from nodetracker.accounting.requests.validator import check
+from nodetracker.accounting.validator import check
 from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page, name_session_cookie
 from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl

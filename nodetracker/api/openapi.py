@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from nodetracker.accounting.requests.fields import Schema
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.family import Family, family_of
 from nodetracker.api.route import Operation, Route
 

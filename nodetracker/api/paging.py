@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.accounting.requests.fields import TEXT, Schema
+from nodetracker.accounting.schemas import TEXT, Schema
 from nodetracker.api.call import Call
 
 PAGE: Schema = {

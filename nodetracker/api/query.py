@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from nodetracker.accounting.requests.fields import Schema
-from nodetracker.accounting.requests.validator import check
+from nodetracker.accounting.schemas import Schema
+from nodetracker.accounting.validator import check
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.text import parse_uuid
 
@@ -161,7 +161,7 @@ def read_query(
     Raises:
         RequestError: a parameter is invalid; it names the parameter.
 
-    >>> from nodetracker.accounting.requests.fields import integer, record
+    >>> from nodetracker.accounting.schemas import integer, record
     >>> read_query([("limit", "7")], record({"limit": integer(1)}), is_strict=True)
     {'limit': 7}
     """

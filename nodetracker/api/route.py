@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.accounting.requests.fields import Schema, record
+from nodetracker.accounting.schemas import Schema, record
 from nodetracker.api.auth.browser import SAFE_METHODS
 from nodetracker.api.call import Handler
 from nodetracker.api.family import Version, parse_version

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from nodetracker.accounting.ledger.grants import require_active
-from nodetracker.accounting.ledger.moves import require_open
+from nodetracker.accounting.ledger.claims import require_active
+from nodetracker.accounting.ledger.migrations import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.fleet.reads import find_node, missing_node

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nodetracker.accounting.audit.inventory import unusable_cpu_sets
-from nodetracker.accounting.audit.provider_config import check_configs, list_unused_configs
-from nodetracker.accounting.pci.reported import check_reported_specs
+from nodetracker.accounting.audit.provider_config import (
+    check_configs,
+    check_reported_specs,
+    list_unused_configs,
+)
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading, ReadingBatch
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader

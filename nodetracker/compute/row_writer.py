@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import datetime
 
 from nodetracker.accounting.audit.planner import plan, plan_delete
-from nodetracker.accounting.audit.unseen import LISTING
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.ledger.moves import list_moving
+from nodetracker.accounting.audit.warnings import LISTING
+from nodetracker.accounting.ledger.migrations import list_moving
 from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.compute.host_rows import HostRows

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
-from nodetracker.accounting.audit.unseen import list_unseen
+from nodetracker.accounting.audit.warnings import list_unseen
 from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.row_writer import AuditRun
@@ -79,7 +79,7 @@ class WarningRegistry:
         return self._split_brains
 
     def list_unseen(self, run: AuditRun, is_listing_complete: bool) -> list[HostWarning]:
-        """Return the active warnings that an audit could not evaluate; see `unseen.list_unseen`.
+        """Return the active warnings that an audit could not evaluate; see `list_unseen`.
 
         Raises:
             StoreError: the warnings of an earlier run of the agent could not be read.

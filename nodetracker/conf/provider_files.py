@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from nodetracker.accounting.requests import provider_config as schemas
-from nodetracker.accounting.requests.fields import Schema
-from nodetracker.accounting.requests.validator import check
+from nodetracker.accounting import schemas
+from nodetracker.accounting.schemas import Schema
+from nodetracker.accounting.validator import check
 from nodetracker.model.errors import ConfigError, RequestError
 from nodetracker.model.provider import EVERY_NODE, ClassInventory, ProviderConfig
 from nodetracker.model.text import parse_uuid, render_file_error
@@ -65,7 +65,7 @@ def parse_provider_file(text: str, source: str) -> tuple[ProviderConfig, ...]:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
     except Exception as error:  # PyYAML 6.0 raises many types for scalars, as of "2026-99-99"
         raise ConfigError(f"{source}: not valid YAML: {_describe(error)}") from error
-    _check(document, schemas.DOCUMENT, source)
+    _check(document, schemas.PROVIDER_FILE, source)
     return tuple(
         _parse_entry(entry, source, f"providers[{number}]")
         for number, entry in enumerate(document.get("providers", ()))
@@ -97,7 +97,7 @@ def _parse_inventories(entry: Mapping[str, Any], where: str) -> dict[str, ClassI
             _require_custom(name, "resource class", where)
             if name in found:
                 raise ConfigError(f"{where}: duplicate resource class {name}")
-            _check(values, schemas.INVENTORY, f"{where}: {name}")
+            _check(values, schemas.CLASS_INVENTORY, f"{where}: {name}")
             if values.get("reserved", 0) > values["total"]:
                 raise ConfigError(f"{where}: {name}: reserved: exceeds total {values['total']}")
             found[name] = ClassInventory(**values)

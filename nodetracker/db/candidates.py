@@ -1,6 +1,6 @@
 """Find candidates: screen all nodes, weigh and order them, and return a page.
 
-Weights and order are those of `accounting.weights`, expressed by columns.
+Weights and order are those of `accounting.ledger.candidates`, expressed by columns.
 """
 
 import json
@@ -11,8 +11,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.candidates import CandidateOrdering
-from nodetracker.accounting.weights import LEAST_STEP, PRIME, STALE, WEIGHED, list_multipliers
+from nodetracker.accounting.ledger.candidates import (
+    LEAST_STEP,
+    PRIME,
+    STALE,
+    WEIGHED,
+    CandidateOrdering,
+    list_multipliers,
+)
 from nodetracker.db.connection.dialect import byte_key, json_item, json_list, larger
 from nodetracker.db.schema import tables
 from nodetracker.db.screens import (
@@ -70,7 +76,7 @@ class Scaling:
     Attributes:
         table: to join, None if these are numbers.
         least, width: of the `WEIGHED` amounts.
-        best, height: as `accounting.weights` defines them.
+        best, height: as `accounting.ledger.candidates` defines them.
     """
 
     table: sa.FromClause | None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.sanitize import sanitize_json
+from nodetracker.accounting.audit.planner import sanitize_json
 from nodetracker.model.claim import (
     Amounts,
     Claim,

@@ -11,6 +11,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.candidates import (
+    FACT_FLAGS,
+    UNTRACKED,
+    AmountScreen,
+    list_amounts,
+    refusing_flags,
+)
+from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.exclusions import (
     AMOUNT_CHECKS,
     MOST_EVALUATED,
@@ -20,16 +28,8 @@ from nodetracker.accounting.ledger.exclusions import (
     evaluate_miss,
     merge_exclusions,
 )
-from nodetracker.accounting.ledger.grants import evaluate_claim
-from nodetracker.accounting.ledger.locked import assume_locked
-from nodetracker.accounting.ledger.screening import (
-    FACT_FLAGS,
-    UNTRACKED,
-    AmountScreen,
-    list_amounts,
-    refusing_flags,
-)
-from nodetracker.accounting.pci.gpus import GPU_RESOURCE_CLASS
+from nodetracker.accounting.ledger.transaction import assume_locked
+from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.db import fleet
 from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import byte_key, has_text, json_number, utc_ago

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.screening import NodeLimits, limits_of
+from nodetracker.accounting.ledger.candidates import NodeLimits, limits_of
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import checks, codec, history, node_decisions
 from nodetracker.db.checks import Holder

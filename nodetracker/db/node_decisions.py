@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.columns import ledger_columns
+from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.pci.state import reassign_devices
 from nodetracker.db.codec import merge_values
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange

@@ -1,4 +1,4 @@
-"""Express by columns which nodes pass screening, as `accounting.ledger.screening` decides it.
+"""Express by columns which nodes pass screening, as `accounting.ledger.candidates` decides.
 
 A search is separated into its shape and the values of its bind parameters: searches of one
 shape share one statement, as building it takes SQLAlchemy 2.1 longer than all else that a
@@ -11,13 +11,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.screening import (
+from nodetracker.accounting.ledger.candidates import (
     UNTRACKED,
+    WEIGHED,
     AmountScreen,
+    best_weight,
     list_amounts,
+    node_hash,
     refusing_flags,
+    step_height,
 )
-from nodetracker.accounting.weights import WEIGHED, best_weight, node_hash, step_height
 from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number, utc_ago
 from nodetracker.db.schema import tables

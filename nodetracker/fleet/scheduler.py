@@ -9,16 +9,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
-from nodetracker.accounting.ledger.exclusions import Exclusions, render_exclusions, render_nearest
-from nodetracker.accounting.ledger.grants import (
+from nodetracker.accounting.ledger.candidates import node_hash
+from nodetracker.accounting.ledger.claims import (
     evaluate_claim,
     find_existing_grant,
     require_amounts,
 )
-from nodetracker.accounting.ledger.locked import assume_locked
-from nodetracker.accounting.ledger.migrations import list_dest_refusals
-from nodetracker.accounting.ledger.moves import complete_move, move_of
-from nodetracker.accounting.weights import node_hash
+from nodetracker.accounting.ledger.exclusions import Exclusions, render_exclusions, render_nearest
+from nodetracker.accounting.ledger.migrations import complete_move, list_dest_refusals, move_of
+from nodetracker.accounting.ledger.transaction import assume_locked
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import SAME_NODE_REQUIRED, Claim, ClaimRequest, Migration
 from nodetracker.model.errors import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nodetracker.accounting.numa.overlap import merge_overlapping_cells
+from nodetracker.accounting.numa.cells import merge_overlapping_cells
 from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
 from nodetracker.host.pages import build_page_pools, parse_page_size_kb, read_huge_pages
 from nodetracker.host.problems import Problems

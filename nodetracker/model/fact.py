@@ -27,7 +27,7 @@ class Fact(Generic[T]):
 
     A failed fact has no value, so the row keeps its last one. A fact that was
     read partially has both: its value is used, and the missing parts are held.
-    `nodetracker.accounting.audit.facts` decides from the row whether a fact
+    `nodetracker.accounting.audit.view` decides from the row whether a fact
     is held or unknown.
     """
 

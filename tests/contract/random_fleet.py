@@ -5,7 +5,7 @@ import random
 import uuid
 from typing import Any
 
-from nodetracker.accounting.ledger.columns import ledger_columns
+from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import ClaimRequest

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.columns import ledger_columns
+from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.change import ItemDiff, NodeChange
 from nodetracker.model.claim import ClaimRequest, ClaimState, MigrationStatus

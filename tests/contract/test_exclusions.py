@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.exclusions import (
     NearMiss,
     count_misses,
     evaluate_miss,
 )
-from nodetracker.accounting.ledger.grants import evaluate_claim
-from nodetracker.accounting.ledger.locked import assume_locked
+from nodetracker.accounting.ledger.transaction import assume_locked
 from nodetracker.db.exclusions import count_exclusions
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest

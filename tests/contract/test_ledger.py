@@ -10,7 +10,7 @@ import pytest
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.pci.pools import pci_columns
+from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import Charge, usage_columns
 from nodetracker.db.store import SqlStore
 from nodetracker.fleet.scheduler import Scheduler

@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nodetracker.accounting.pci.pools import pci_columns
+from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import Charge, charge_of_guest, usage_columns
 from nodetracker.cmd import manage
 from nodetracker.db.connection.engine import DatabaseSettings

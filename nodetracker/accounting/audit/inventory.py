@@ -1,13 +1,8 @@
-"""Build the capacity columns of a row, one function per fact.
+"""Describe a host's processors as Nova does: cells, sockets, cores and threads."""
 
-Each fact determines only its own columns, so a held fact leaves exactly these
-unchanged.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodetracker.accounting.audit.topology import cpu_topology
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.host import (
     ContainerEngine,
@@ -15,13 +10,119 @@ from nodetracker.model.host import (
     Gpu,
     HypervisorInfo,
     MemoryInfo,
+    Nic,
     StorageInfo,
+    SystemInfo,
 )
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology
 from nodetracker.model.pci import MdevType
 from nodetracker.model.settings import Policy, ReservedPages
 from nodetracker.model.units import capacity_gib_from_mib
+
+
+def cpu_topology(cpu: CpuInfo, cells: Sequence[CpuSet]) -> dict[str, int]:
+    """Return the ``topology`` of ``cpu_info``.
+
+    As in Nova, each number is per unit of the one before: sockets of a cell,
+    cores of a socket and threads of a core, each the largest of the host. When
+    they do not multiply to the number of CPUs, as with cores of two kinds, all
+    CPUs count as cores of one socket.
+
+    Args:
+        cells: online CPUs of each NUMA cell; empty without NUMA.
+
+    Source: nova's ``_get_cpu_info`` and libvirt's ``virHostCPUGetInfo``.
+
+    >>> pairs = tuple(frozenset({n, n + 4}) for n in range(4))
+    >>> cpu = CpuInfo(frozenset(range(8)), siblings=pairs, threads=2)
+    >>> cpu_topology(cpu, [frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7})])
+    {'cells': 2, 'sockets': 1, 'cores': 2, 'threads': 2}
+    """
+    populated = [cell & cpu.online for cell in cells if cell & cpu.online] or [cpu.online]
+    sockets = [list(_split_by_socket(cpu, cell)) for cell in populated]
+    found = {
+        "cells": max(1, len(cells)),
+        "sockets": max(len(groups) for groups in sockets),
+        "cores": max(_count_cores(cpu, group) for groups in sockets for group in groups),
+        "threads": cpu.threads,
+    }
+    product = len(populated) * found["sockets"] * found["cores"] * found["threads"]
+    count = len(cpu.online | cpu.offline)
+    return found if product == count else found | {"sockets": 1, "cores": count, "threads": 1}
+
+
+def list_cell_cpus(topology: NumaTopology | None, column: Mapping[str, Any]) -> list[CpuSet]:
+    """Return the CPUs of each NUMA cell.
+
+    Args:
+        topology: as read, None while it cannot be read.
+        column: the row's ``numa_topology``, which is then used instead.
+    """
+    if topology is not None:
+        return [cell.cpus for cell in topology.cells]
+    return [
+        frozenset(cell["cpuset"]).union(cell["pcpuset"], *cell["siblings"])
+        for cell in column.get("cells", ())
+    ]
+
+
+def _split_by_socket(cpu: CpuInfo, cell: CpuSet) -> Iterable[CpuSet]:
+    """Return a cell's CPUs by socket; those whose socket is unknown are in one."""
+    groups: dict[int | None, set[int]] = {}
+    for member in cell:
+        groups.setdefault(cpu.socket_of.get(member), set()).add(member)
+    return map(frozenset, groups.values())
+
+
+def _count_cores(cpu: CpuInfo, group: CpuSet) -> int:
+    grouped = [core for core in cpu.siblings if core & group]
+    return len(grouped) + len(group.difference(*grouped))
+
+
+def system_columns(system: SystemInfo, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the columns of the system fact.
+
+    Args:
+        before: the column ``system`` as stored; an interface whose speed is unknown
+            keeps its own, so that a link that goes down and up changes nothing.
+    """
+    speeds = {(nic["name"], nic["address"]): nic["speed_mbps"] for nic in before.get("nics", ())}
+    return {
+        "os_type": system.os_type,
+        "os": system.os,
+        "kernel_version": system.kernel_version,
+        "boot_id": system.boot_id,
+        "booted_at": system.booted_at,
+        "hypervisor_uuid": system.uuid or None,
+        "system": {
+            "hostname": system.hostname,
+            "vendor": system.vendor,
+            "product": system.product,
+            "product_version": system.product_version,
+            "serial": system.serial,
+            "firmware_version": system.firmware_version,
+            "nics": [_nic(nic, speeds.get((nic.name, nic.address))) for nic in system.nics],
+            "caches": [
+                {
+                    "level": cache.level,
+                    "kind": cache.kind,
+                    "size_kb": cache.size_kb,
+                    "count": cache.count,
+                }
+                for cache in system.caches
+            ],
+        },
+    }
+
+
+def _nic(nic: Nic, last_speed: int | None) -> dict[str, Any]:
+    return {
+        "name": nic.name,
+        "address": nic.address,
+        "driver": nic.driver,
+        "speed_mbps": last_speed if nic.speed_mbps is None else nic.speed_mbps,
+    }
 
 
 def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
@@ -126,7 +227,7 @@ def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
 
 
 def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
-    """Build the column of the GPU fact; `accounting.pci.gpus` adds the resource class."""
+    """Build the column of the GPU fact; `accounting.pci.columns` adds the resource class."""
     return {
         "gpus": [
             {

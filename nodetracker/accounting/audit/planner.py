@@ -1,22 +1,81 @@
-"""Plan the changes that make stored rows equal to their views."""
+"""Plan the changes that make stored rows equal to their views.
+
+New values are sanitized before they are compared with the stored ones. A name or label of a
+hypervisor or engine may have any length and contain any character; if a column rejected it,
+the whole row of its node could not be written. A truncated value equals the stored one, so an
+audit without changes writes nothing. UUIDs and addresses are parsed by the drivers;
+truncating them could make two equal.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from nodetracker.accounting.sanitize import sanitize_device, sanitize_guest, sanitize_values
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
+from nodetracker.model.fact import FactEntry
 from nodetracker.model.guest import Guest
-from nodetracker.model.node import (
-    NODE_COLUMNS,
-    VOLATILE_COLUMNS,
-    NodeRecord,
-    NodeValues,
-    NodeView,
-)
+from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.text import to_plain
+from nodetracker.model.text import (
+    LONG_TEXT_LENGTH,
+    PCI_ID_LENGTH,
+    TEXT_LENGTH,
+    sanitize_text,
+    to_plain,
+)
+
+GUEST_TEXTS = {"name": LONG_TEXT_LENGTH, "project_id": TEXT_LENGTH}
+"""Columns of a guest with text from its driver -> their length."""
+
+DEVICE_TEXTS = {
+    "vendor_id": PCI_ID_LENGTH,
+    "product_id": PCI_ID_LENGTH,
+    "class_id": PCI_ID_LENGTH,
+    "driver": TEXT_LENGTH,
+}
+"""Columns of a device with text from its driver -> their length."""
+
+
+def sanitize_values(values: NodeValues, columns: Iterable[str]) -> NodeValues:
+    """Return values with the named columns sanitized; texts have at most `TEXT_LENGTH`."""
+    changes: dict[str, Any] = {}
+    for name in columns:
+        value = getattr(values, name)
+        changes[name] = sanitize_text(value) if isinstance(value, str) else sanitize_json(value)
+    return replace(values, **changes)
+
+
+def sanitize_guest(guest: Guest) -> Guest:
+    """Return a guest with its texts sanitized."""
+    texts: dict[str, Any] = {
+        name: sanitize_text(getattr(guest, name), length) for name, length in GUEST_TEXTS.items()
+    }
+    return replace(guest, details=sanitize_json(guest.details), **texts)
+
+
+def sanitize_device(device: TrackedDevice) -> TrackedDevice:
+    """Return a device with its texts sanitized."""
+    texts: dict[str, Any] = {
+        name: sanitize_text(getattr(device, name), length) for name, length in DEVICE_TEXTS.items()
+    }
+    return replace(device, **texts)
+
+
+def sanitize_json(value: Any) -> Any:
+    """Return plain data, or facts, without characters that cannot be stored; lengths are kept."""
+    if isinstance(value, str):
+        return sanitize_text(value, len(value))
+    if isinstance(value, FactEntry):
+        error = None if value.error is None else sanitize_json(value.error)
+        return replace(value, source=sanitize_json(value.source), error=error)
+    if isinstance(value, Mapping):
+        return {sanitize_json(key): sanitize_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(sanitize_json(item) for item in value)
+    return value
+
 
 MEASURE_INTERVAL_SECONDS = 300
 """Minimum interval between writes of only volatile columns."""

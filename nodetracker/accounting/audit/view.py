@@ -1,4 +1,4 @@
-"""Build the view of a node from its snapshot and its stored record."""
+"""Derive the stored state of facts: fresh, held or unknown, with source and start time."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -7,38 +7,157 @@ from typing import Any
 
 from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
-from nodetracker.accounting.audit.facts import track_facts
-from nodetracker.accounting.audit.partial_guests import complete_listing
+from nodetracker.accounting.audit.inventory import list_cell_cpus, system_columns
 from nodetracker.accounting.audit.provider_config import (
     find_config,
     inventory_column,
     traits_column,
 )
-from nodetracker.accounting.audit.reading_warnings import (
-    list_cpu_set_warnings,
-    list_reading_warnings,
-)
-from nodetracker.accounting.audit.system import system_columns
-from nodetracker.accounting.audit.topology import list_cell_cpus
-from nodetracker.accounting.ledger.columns import ledger_columns
-from nodetracker.accounting.ledger.moves import evaluate_moves, list_departing, list_moving
-from nodetracker.accounting.ledger.reconcile import (
-    ListingTime,
-    Reconciliation,
-    reconcile_claims,
-)
+from nodetracker.accounting.audit.warnings import list_cpu_set_warnings, list_reading_warnings
+from nodetracker.accounting.ledger.migrations import evaluate_moves, list_departing, list_moving
+from nodetracker.accounting.ledger.node_claims import ledger_columns
+from nodetracker.accounting.ledger.reconcile import ListingTime, Reconciliation, reconcile_claims
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
-from nodetracker.accounting.numa.overlap import locate_devices
-from nodetracker.accounting.numa.usage import decode_host_cells, restrict_pins
+from nodetracker.accounting.numa.cells import decode_host_cells, locate_devices, restrict_pins
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.fact import Fact, FactState, failed
-from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.fact import Fact, FactEntry, FactState, failed
+from nodetracker.model.guest import Guest, GuestListing, GuestPins, PartialGuest, WorkloadKind
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.model.settings import Policy
+
+
+def track_facts(
+    facts: Mapping[str, Fact[Any]],
+    stored: Mapping[str, FactEntry],
+    now: datetime,
+    held_fact_expiry: int,
+) -> dict[str, FactEntry]:
+    """Derive the entries of this audit's facts from the stored ones.
+
+    A failed fact is held from the audit in which it first failed, also across
+    restarts of the agent, as the row has the time; after `held_fact_expiry`
+    seconds it is unknown. A fact that was never read is unknown immediately.
+
+    Args:
+        now: the database's time.
+
+    Returns:
+        Entries that equal the stored ones while nothing changes, so that an
+        audit without changes writes nothing.
+    """
+    entries = {
+        name: _evaluate_fact(fact, stored.get(name), now, held_fact_expiry)
+        for name, fact in facts.items()
+    }
+    guests = facts.get("guests")
+    if guests is not None:
+        entries["guests"] = _evaluate_guests(entries["guests"], guests, stored.get("guests"), now)
+    return entries
+
+
+def find_unseen_kinds(guests: Fact[GuestListing]) -> tuple[WorkloadKind, ...]:
+    """Return the kinds of guests that were not listed because their source failed."""
+    if guests.is_fresh:
+        return ()
+    unseen = frozenset(WorkloadKind) if guests.value is None else guests.value.unseen_kinds
+    return tuple(kind for kind in WorkloadKind if kind in unseen)
+
+
+def _evaluate_guests(
+    entry: FactEntry, fact: Fact[GuestListing], stored: FactEntry | None, now: datetime
+) -> FactEntry:
+    """Return the entry with the kinds that are not seen; held as long as all guests are listed.
+
+    The row then counts each guest, a few of them by their stored amounts. One
+    guest that hangs for long does not make the others unknown.
+    """
+    unseen_kinds = find_unseen_kinds(fact)
+    if stored is None or fact.value is None or fact.is_fresh or unseen_kinds:
+        return replace(entry, unseen_kinds=unseen_kinds)
+    since = stored.since if stored.state is FactState.HELD else now
+    return FactEntry(FactState.HELD, fact.source, since, fact.error)
+
+
+def _evaluate_fact(
+    fact: Fact[object], stored: FactEntry | None, now: datetime, held_fact_expiry: int
+) -> FactEntry:
+    if fact.is_fresh:
+        since = stored.since if stored and stored.state is FactState.FRESH else now
+        return FactEntry(FactState.FRESH, fact.source, since)
+    if stored is None:
+        return FactEntry(FactState.UNKNOWN, fact.source, now, fact.error)
+    if stored.state is FactState.UNKNOWN:
+        return FactEntry(FactState.UNKNOWN, fact.source, stored.since, fact.error)
+    held_since = now if stored.state is FactState.FRESH else stored.since
+    if (now - held_since).total_seconds() > held_fact_expiry:
+        return FactEntry(FactState.UNKNOWN, fact.source, now, fact.error)
+    return FactEntry(FactState.HELD, fact.source, held_since, fact.error)
+
+
+_NAMED_PROBLEMS = 3
+"""How many guests the fact's error names; the warnings name all."""
+
+
+def complete_listing(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> Fact[GuestListing]:
+    """Return the listing with its partial guests among the others, completed from the row.
+
+    So what was known of a guest is kept over restarts of the agent and of the
+    source. Of a guest without a row only an unknown disk counts as nothing; one
+    of unknown CPUs or memory is not charged before they are known.
+
+    Args:
+        stored: uuid -> guest as stored in the row.
+
+    Returns:
+        A fact read in part, which names them, if the source does not answer for some guests.
+    """
+    listing = fact.value
+    if listing is None or not listing.partial:
+        return fact
+    found = (_complete_guest(guest, stored.get(guest.uuid)) for guest in listing.partial)
+    completed = tuple(guest for guest in found if guest is not None)
+    return Fact(
+        fact.source,
+        replace(listing, guests=(*listing.guests, *completed)),
+        "; ".join(filter(None, (fact.error, _describe_problems(listing)))) or None,
+    )
+
+
+def _describe_problems(listing: GuestListing) -> str:
+    problems = sorted(guest.problem for guest in listing.partial if guest.problem)
+    more = len(problems) - _NAMED_PROBLEMS
+    return "; ".join(problems[:_NAMED_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
+    vcpu_milli, memory_mb, disk_mb = guest.vcpu_milli, guest.memory_mb, guest.disk_mb
+    project_id, pins, details = guest.project_id, guest.pins, guest.details
+    if stored is not None:
+        vcpu_milli = stored.vcpu_milli if vcpu_milli is None else vcpu_milli
+        memory_mb = stored.memory_mb if memory_mb is None else memory_mb
+        disk_mb = stored.disk_mb if disk_mb is None else disk_mb
+        project_id = stored.project_id if project_id is None else project_id
+        pins = stored.pins if pins is None else pins
+        details = stored.details if details is None else details
+    if vcpu_milli is None or memory_mb is None:
+        return None
+    return Guest(
+        uuid=guest.uuid,
+        name=guest.name,
+        kind=guest.kind,
+        vcpu_milli=vcpu_milli,
+        memory_mb=memory_mb,
+        disk_mb=disk_mb or 0,
+        power_state=guest.power_state,
+        project_id=project_id or "",
+        pins=pins or GuestPins(),
+        details=details or {},
+    )
+
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
 """A row without these would show zeros, so it is created only when all were read once."""

@@ -1,13 +1,23 @@
-"""Order the nodes that pass screening for a claim, and cut pages of them."""
+"""Screen nodes for a claim by the numbers of their rows, weigh those that pass, and order them.
+
+Screening excludes only nodes that the ledger would refuse; NUMA cells, PCI devices and
+the amounts of further resource classes are left to the ledger. A database does all
+three in one statement, by the columns of `NodeLimits` and those that count usage, with the
+same arithmetic, operation by operation: every store returns the same order.
+"""
 
 import bisect
-from collections.abc import Iterable
-from dataclasses import dataclass
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from nodetracker.accounting import weights
-from nodetracker.accounting.ledger.screening import free_of, screen
+from nodetracker.accounting.ledger.admission import AdmissionCheck, Capacity, list_capacities
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
+from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
@@ -15,10 +25,303 @@ from nodetracker.model.candidate import (
     CandidatePage,
     Scale,
 )
-from nodetracker.model.claim import Amounts, ClaimRequest
+from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest
+from nodetracker.model.fact import FactState
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import ServiceAvailability
-from nodetracker.model.settings import CandidatePolicy
+from nodetracker.model.settings import CandidatePolicy, Multipliers
+from nodetracker.model.units import MIB_PER_GIB, MILLI
+
+MAX_EXACT = 2**53
+"""Larger amounts are stored as this one; doubles are exact up to it."""
+
+UNTRACKED = 1
+"""Flag of a node whose driver does not track resources: no claim is refused for its size."""
+
+FACT_FLAGS = {
+    "guests": 2,
+    "cpu": 4,
+    "memory": 8,
+    "storage": 16,
+    "gpus": 32,
+    "numa": 64,
+    "pci": 128,
+}
+"""Name of a fact -> flag of a node on which it is unknown."""
+
+_UNSEEN_FLAGS = {WorkloadKind.INSTANCE: 256, WorkloadKind.CONTAINER: 512}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """What screening needs of a row's JSON columns, as columns of its own.
+
+    Attributes:
+        vcpu_milli_limit: limit of ``cpu_used``, in thousandths.
+        memory_mb_limit: limit of ``memory_mb_used``.
+        disk_mb_limit: limit of ``disk_used``, in MiB.
+        overhead_mb: memory that the driver adds to each instance.
+        admission_flags: `UNTRACKED`, one for each unknown fact and for each
+            kind of guests that cannot be listed.
+    """
+
+    vcpu_milli_limit: int
+    memory_mb_limit: int
+    disk_mb_limit: int
+    overhead_mb: int
+    admission_flags: int
+
+
+def limits_of(values: NodeValues) -> NodeLimits:
+    """Return the limits of a row."""
+    capacities = list_capacities(values)
+    cpu, memory, disk = (capacities[name] for name in (VCPU, MEMORY, DISK))
+    return NodeLimits(
+        vcpu_milli_limit=_bound(cpu.own_limit - cpu.reserved),
+        memory_mb_limit=_bound(memory.own_limit),
+        disk_mb_limit=_bound(disk.own_limit - disk.reserved),
+        overhead_mb=_bound(int(values.overhead.get("memory_mb", 0))),
+        admission_flags=_flags_of(values),
+    )
+
+
+def free_of(values: NodeValues) -> Amounts:
+    """Return the amounts that are free by the node's own limits; may be negative."""
+    limits, used = limits_of(values), charge_of_row(values)
+    return Amounts(
+        vcpu_milli=limits.vcpu_milli_limit - used.vcpu_milli,
+        pcpus=values.pcpus - used.pcpus,
+        memory_mb=limits.memory_mb_limit - values.memory_mb_used,
+        disk_mb=limits.disk_mb_limit - used.disk_mb,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AmountScreen:
+    """The amount that a request takes of one resource, and what limits it.
+
+    Attributes:
+        amount: without the driver's overhead.
+        limit: of the total usage, in parts, from the request.
+        is_limited: False if the request removes the limit.
+        has_own_limit: the node's own limits count: the request brings none.
+    """
+
+    amount: int
+    limit: int = 0
+    is_limited: bool = True
+    has_own_limit: bool = True
+
+
+_PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
+
+
+def list_amounts(request: ClaimRequest) -> dict[str, AmountScreen]:
+    """Return what to screen for, by resource class."""
+    amounts = {
+        VCPU: request.amounts.vcpu_milli,
+        PCPU: request.amounts.pcpus,
+        MEMORY: request.amounts.memory_mb,
+        DISK: request.amounts.disk_mb,
+    }
+    return {name: _screen_of(request, name, amount) for name, amount in amounts.items()}
+
+
+def _screen_of(request: ClaimRequest, name: str, amount: int) -> AmountScreen:
+    if name not in request.limits:
+        return AmountScreen(min(amount, MAX_EXACT))
+    limit = request.limits[name]
+    return AmountScreen(
+        min(amount, MAX_EXACT),
+        limit=0 if limit is None else min(limit * _PARTS[name], MAX_EXACT),
+        is_limited=limit is not None,
+        has_own_limit=False,
+    )
+
+
+def refusing_flags(request: ClaimRequest) -> int:
+    """Return the flags each of which makes a node refuse the request."""
+    amounts = request.amounts
+    needed = {
+        "guests": True,
+        "cpu": amounts.vcpu_milli or amounts.pcpus,
+        "memory": amounts.memory_mb,
+        "storage": amounts.disk_mb,
+        "gpus": amounts.resources.get(GPU_RESOURCE_CLASS),
+        "numa": request.numa is not None,
+        "pci": request.pci_requests,
+    }
+    flags = sum(FACT_FLAGS[name] for name, is_needed in needed.items() if is_needed)
+    return flags | _UNSEEN_FLAGS[request.workload.kind]
+
+
+def screen(request: ClaimRequest, values: NodeValues, has_guest: bool) -> set[AdmissionCheck]:
+    """Return the checks that a request fails by the numbers of a row.
+
+    Args:
+        has_guest: the node has a guest of the workload, which is charged
+            already: amounts are left to the ledger.
+    """
+    limits = limits_of(values)
+    if limits.admission_flags & UNTRACKED:
+        return set()
+    failed = set()
+    if limits.admission_flags & refusing_flags(request):
+        failed.add(AdmissionCheck.FACTS)
+    if set(request.required_traits) - set(values.traits):
+        failed.add(AdmissionCheck.TRAITS)
+    if request.amounts.resources.keys() - values.inventory.keys():
+        failed.add(AdmissionCheck.CLASSES)
+    if not has_guest:
+        failed |= _screen_amounts(request, values, limits)
+    return failed
+
+
+def _screen_amounts(
+    request: ClaimRequest, values: NodeValues, limits: NodeLimits
+) -> set[AdmissionCheck]:
+    amounts, capacities = list_amounts(request), list_capacities(values)
+    is_instance = request.workload.kind is WorkloadKind.INSTANCE
+    free = free_of(values)
+    rows = (
+        (AdmissionCheck.CPU, VCPU, free.vcpu_milli, 0),
+        (AdmissionCheck.PCPU, PCPU, free.pcpus, 0),
+        (AdmissionCheck.RAM, MEMORY, free.memory_mb, limits.overhead_mb if is_instance else 0),
+        (AdmissionCheck.DISK, DISK, free.disk_mb, 0),
+    )
+    return {
+        check
+        for check, name, unused, overhead in rows
+        if not _fits(amounts[name], capacities[name], unused, overhead)
+    }
+
+
+def _fits(screened: AmountScreen, capacity: Capacity, free: int, overhead: int) -> bool:
+    wanted = screened.amount + overhead
+    if wanted == 0 or not screened.is_limited:
+        return True
+    if screened.has_own_limit:
+        return wanted <= free and screened.amount <= capacity.total
+    return wanted <= screened.limit - capacity.used
+
+
+def _flags_of(values: NodeValues) -> int:
+    flags = 0 if values.tracks_resources else UNTRACKED
+    for name, flag in FACT_FLAGS.items():
+        entry = values.facts.get(name)
+        if entry is not None and entry.state is FactState.UNKNOWN:
+            flags |= flag
+    for kind in () if (guests := values.facts.get("guests")) is None else guests.unseen_kinds:
+        flags |= _UNSEEN_FLAGS[kind]
+    return flags
+
+
+def _bound(amount: int) -> int:
+    return max(-MAX_EXACT, min(amount, MAX_EXACT))
+
+
+PRIME = 2**31 - 1
+"""Hashes are below it, so that no product of two of them overflows 64 bits."""
+
+LEAST_STEP = 2.0**-40
+"""Height of the steps for a claim that changes no weight: nearly the order of the weights."""
+
+STALE = 2.0**50
+"""Steps, and weight, by which nodes whose free amounts are not known come after all others."""
+
+WEIGHED = ("memory_mb", "vcpu_milli", "disk_mb")
+"""The amounts that are weighed, in the order in which their shares are added."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHash:
+    """Orders the nodes of one step for one request, independently of other requests."""
+
+    factor: int
+    offset: int
+
+    def of(self, node_id: int) -> int:
+        """Return a number below `PRIME`; ids below it have different ones.
+
+        >>> NodeHash(3, 5).of(7)
+        26
+        """
+        return (node_id % PRIME * self.factor + self.offset) % PRIME
+
+
+def node_hash(request_uuid: str) -> NodeHash:
+    """Return the hash of nodes for a request."""
+    digest = hashlib.sha256(request_uuid.encode()).digest()
+    factor = int.from_bytes(digest[:8]) % (PRIME - 1) + 1
+    return NodeHash(factor, int.from_bytes(digest[8:16]) % PRIME)
+
+
+def scale_of(free: Sequence[Amounts]) -> Scale:
+    """Return the least and most of free amounts, 0 without any."""
+    columns = {name: [getattr(amounts, name) for amounts in free] for name in WEIGHED}
+    least: dict[str, Any] = {name: min(column, default=0) for name, column in columns.items()}
+    most: dict[str, Any] = {name: max(column, default=0) for name, column in columns.items()}
+    return Scale(replace(Amounts(), **least), replace(Amounts(), **most))
+
+
+def weigh(free: Amounts, scale: Scale, multipliers: Multipliers) -> float:
+    """Return the weight of a node; a higher weight is better.
+
+    Each amount is scaled to 0 … 1; those that are equal on all nodes add 0.
+
+    >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
+    >>> weigh(Amounts(memory_mb=1280), scale, Multipliers())
+    0.5
+    """
+    weight = 0.0
+    for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
+        least = getattr(scale.least, name)
+        width = max(getattr(scale.most, name) - least, 1)
+        weight += multiplier * (float(getattr(free, name) - least) / float(width))
+    return weight
+
+
+def best_weight(scale: Scale, multipliers: Multipliers) -> float:
+    """Return the weight of a node that is best by every amount."""
+    best = 0.0
+    for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
+        if getattr(scale.most, name) > getattr(scale.least, name):
+            best += max(multiplier, 0.0)
+    return best
+
+
+def step_height(amounts: Amounts, scale: Scale, multipliers: Multipliers) -> float:
+    """Return how much a claim of these amounts changes a node's weight, at least `LEAST_STEP`.
+
+    >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
+    >>> step_height(Amounts(memory_mb=384, disk_mb=10), scale, Multipliers())
+    0.25
+    """
+    height = 0.0
+    for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
+        width = getattr(scale.most, name) - getattr(scale.least, name)
+        if width > 0:
+            height += abs(multiplier) * (float(getattr(amounts, name)) / float(width))
+    return max(height, LEAST_STEP)
+
+
+def count_steps(weight: float, best: float, height: float) -> float:
+    """Return by how many claims a node is worse than the best.
+
+    Rounded to the nearest, so that nodes with equally many equal claims are on
+    one step whatever the last bit of their weights.
+
+    >>> count_steps(1.9, 3.0, 0.5)
+    2.0
+    """
+    return float(math.floor((best - weight) / height + 0.5))
+
+
+def list_multipliers(multipliers: Multipliers) -> tuple[float, ...]:
+    """Return the multipliers of the `WEIGHED` amounts."""
+    return multipliers.ram, multipliers.cpu, multipliers.disk
+
 
 Key = tuple[float, int, int] | tuple[float, str, str]
 
@@ -62,7 +365,7 @@ def list_candidates(
         and not screen(request, node.values, node.has_guest)
     ]
     free = {node.id: free_of(node.values) for node in passed}
-    scale = weights.scale_of(list(free.values())) if after is None else after.scale
+    scale = scale_of(list(free.values())) if after is None else after.scale
     ordering = CandidateOrdering(request, policy, scale)
     candidates = (
         ordering.weigh(node.id, node.host, node.nodename, free[node.id], node.has_guest)
@@ -87,17 +390,17 @@ class CandidateOrdering:
     """Weighs nodes and places them in the order of a policy."""
 
     def __init__(self, request: ClaimRequest, policy: CandidatePolicy, scale: Scale) -> None:
-        self._hash = weights.node_hash(request.uuid)
+        self._hash = node_hash(request.uuid)
         self._policy = policy
         self._scale = scale
-        self._best = weights.best_weight(scale, policy.multipliers)
-        self._height = weights.step_height(request.amounts, scale, policy.multipliers)
+        self._best = best_weight(scale, policy.multipliers)
+        self._height = step_height(request.amounts, scale, policy.multipliers)
 
     def weigh(
         self, node_id: int, host: str, nodename: str, free: Amounts, has_guest: bool
     ) -> CandidateNode:
         """Return a node with its weight."""
-        weight = weights.weigh(free, self._scale, self._policy.multipliers)
+        weight = weigh(free, self._scale, self._policy.multipliers)
         return CandidateNode(node_id, host, nodename, weight, free, has_guest)
 
     def locate(self, node: CandidateNode, has_stale_limits: bool = False) -> CandidateCursor:
@@ -106,11 +409,11 @@ class CandidateOrdering:
         Args:
             has_stale_limits: its free amounts and so its weight are not known: it comes last.
         """
-        penalty = weights.STALE if has_stale_limits else 0.0
+        penalty = STALE if has_stale_limits else 0.0
         if self._policy.order is CandidateOrder.NAMED:
             rank = node.weight - penalty
         else:
-            rank = weights.count_steps(node.weight, self._best, self._height) + penalty
+            rank = count_steps(node.weight, self._best, self._height) + penalty
         return CandidateCursor(
             self._scale, rank, self._hash.of(node.id), node.id, node.host, node.nodename
         )

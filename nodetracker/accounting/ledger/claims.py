@@ -1,13 +1,252 @@
-"""Decide the confirmation, renewal and abort of granted claims."""
+"""Decide whether a claim is granted on a node, its confirmation, renewal and abort."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nodetracker.accounting.ledger.locked import LockedClaim
-from nodetracker.accounting.ledger.node_claims import confirm_devices, diff_node, remove_claim
-from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
-from nodetracker.model.claim import Claim, ClaimState, MigrationStatus, ReleaseReason
-from nodetracker.model.errors import RefusedError
+from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, Refusal, admit
+from nodetracker.accounting.ledger.node_claims import (
+    add_claim,
+    confirm_devices,
+    diff_node,
+    guest_credit,
+    own_devices,
+    remove_claim,
+)
+from nodetracker.accounting.ledger.transaction import (
+    LedgerWrite,
+    LockedClaim,
+    LockedNode,
+    MigrationStep,
+    NodeWrite,
+)
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
+from nodetracker.accounting.numa.cells import decode_host_cells, sum_usage
+from nodetracker.accounting.pci.admission import PciAdmission
+from nodetracker.accounting.pci.columns import (
+    GPU_RESOURCE_CLASS,
+    count_bound,
+    count_by_cell,
+    pci_columns,
+)
+from nodetracker.accounting.usage import charge_of_claim
+from nodetracker.model.claim import (
+    Amounts,
+    Claim,
+    ClaimKind,
+    ClaimRequest,
+    ClaimState,
+    MigrationStatus,
+    ReleaseReason,
+)
+from nodetracker.model.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    RefusedError,
+    RequestError,
+)
+from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.settings import AdmissionPolicy
+
+
+def decide_grant(
+    request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy, reasons: Sequence[str] = ()
+) -> LedgerWrite[Claim]:
+    """Grant a request on a node.
+
+    The claim of a workload whose guest is listed is confirmed from the start.
+
+    Args:
+        reasons: to refuse the request regardless of the node.
+
+    Raises:
+        ClaimRefusedError: with these reasons and all of the node's.
+    """
+    node = node.for_workload(request.workload)
+    admission = evaluate_claim(request, node, policy)
+    if reasons or admission.reasons:
+        raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks)
+    claim = _make_claim(request, node, admission, policy.claim_timeout)
+    return LedgerWrite(claim, new_claim=claim, nodes=(diff_node(node, add_claim(node, claim)),))
+
+
+def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy) -> Admission:
+    """Return whether a node accepts claims now and this one fits, with every reason if not.
+
+    A node whose driver does not track resources never refuses a claim for its size.
+    """
+    node = node.for_workload(request.workload)
+    refusals = _evaluate_service(node, policy.service_down_time)
+    if not node.values.tracks_resources:
+        return Admission((), tuple(refusals))
+    admission = _evaluate_amounts(request, node)
+    refusals += admission.refusals
+    unknown = sorted({r.alias for r in request.pci_requests} - policy.aliases.keys())
+    refusals += [Refusal(AdmissionCheck.PCI, f"unknown PCI alias: {alias}") for alias in unknown]
+    if unknown:
+        return replace(admission, refusals=tuple(refusals))
+    pci = PciAdmission(
+        own_devices(node),
+        request.pci_requests,
+        policy.aliases,
+        {cell["id"]: cell.get("socket") for cell in node.values.numa_topology.get("cells", ())},
+    )
+    fit = _fit_numa(request, node, pci, policy.is_packing)
+    if isinstance(fit, NumaRefusal):
+        refusals.append(Refusal(AdmissionCheck.NUMA, fit.summary))
+        admission = replace(admission, numa_reasons=fit.reasons)
+    else:
+        admission = replace(admission, numa=fit)
+    if request.pci_requests:
+        verdict = pci.evaluate(_host_cells(admission.numa))
+        refusals += [Refusal(AdmissionCheck.PCI, reason) for reason in verdict.reasons]
+        admission = replace(admission, devices=verdict.all_addresses, pci=verdict)
+    return replace(admission, refusals=tuple(refusals))
+
+
+def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
+    """Return the claim that a request was granted before, None when it was not.
+
+    Args:
+        found: the claim with the request's uuid, if it exists.
+
+    Raises:
+        ClaimConflictError: the claim exists with another request body.
+    """
+    for claim in found:
+        if claim.request_hash != request.request_hash:
+            raise ClaimConflictError(f"claim {request.uuid} exists with another request body")
+        return replace(claim, is_repeated=True)
+    return None
+
+
+def require_active(claim: Claim) -> Claim:
+    """Return the claim that a request was granted, now or before, if it is active.
+
+    The ledger returns the same claim for the same request whatever its state;
+    callers that are about to use its resources call this as well.
+
+    Raises:
+        RefusedError: the claim is released.
+    """
+    if not claim.is_active:
+        raise RefusedError(
+            f"claim {claim.uuid} was granted before and is released ({claim.reason}); "
+            "use another uuid"
+        )
+    return claim
+
+
+def require_node(node: LockedNode | None, host: str, nodename: str) -> LockedNode:
+    """Return the node on which a claim is requested.
+
+    Raises:
+        ClaimRefusedError: the node does not exist.
+    """
+    if node is None:
+        raise ClaimRefusedError([f"no such node: {nodename} on host {host}"])
+    return node
+
+
+def require_no_move(request: ClaimRequest) -> None:
+    """Check that a request is not for the destination of a move.
+
+    Raises:
+        RequestError: it is.
+    """
+    if request.migration is not None:
+        raise RequestError("migration", "is only accepted when a migration is requested")
+
+
+def require_amounts(request: ClaimRequest) -> None:
+    """Check that a claim would hold something.
+
+    Raises:
+        RequestError: it would not; a question may, as every node answers it.
+    """
+    if request.amounts == Amounts() and not request.pci_requests:
+        raise RequestError("resources", "expected an amount above 0, a disk or a PCI request")
+
+
+def _make_claim(
+    request: ClaimRequest, node: LockedNode, admission: Admission, claim_timeout: int
+) -> Claim:
+    is_listed = node.guest is not None and node.guest.missing_since is None
+    return Claim(
+        uuid=request.uuid,
+        node_id=node.id,
+        host=node.host,
+        nodename=node.nodename,
+        workload=request.workload,
+        kind=ClaimKind.CREATE if request.migration is None else ClaimKind.MOVE,
+        state=ClaimState.CONFIRMED if is_listed else ClaimState.HELD,
+        amounts=request.amounts,
+        request_hash=request.request_hash,
+        created_at=node.now,
+        updated_at=node.now,
+        expires_at=None if is_listed else node.now + timedelta(seconds=claim_timeout),
+        numa=admission.numa,
+        devices=tuple(sorted(admission.devices)),
+        migration_uuid=None if request.migration is None else request.migration.uuid,
+    )
+
+
+def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]:
+    """Return the reasons why a node currently accepts no claims."""
+    service, host = node.service, f"host {node.host}"
+    if service is None:
+        return [Refusal(AdmissionCheck.SERVICE, f"{host} has no service")]
+    refusals = []
+    if service.disabled:
+        why = f": {service.disabled_reason}" if service.disabled_reason else ""
+        refusals.append(Refusal(AdmissionCheck.ENABLED, f"{host} is disabled{why}"))
+    if service.maintenance:
+        refusals.append(Refusal(AdmissionCheck.MAINTENANCE, f"{host} is in maintenance"))
+    if not is_service_up(service, node.now, service_down_time):
+        refusals.append(Refusal(AdmissionCheck.UP, f"{host} is down"))
+    return refusals
+
+
+def _evaluate_amounts(request: ClaimRequest, node: LockedNode) -> Admission:
+    charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
+    used = dict(node.used_resources)
+    if node.unclaimed_guest is not None:  # its claim may use the GPUs that it is bound to
+        bound = count_bound(node.values.gpus, node.unclaimed_guest.uuid)
+        used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - bound
+    return admit(request, node.values, charge, guest_credit(node), used)
+
+
+def _fit_numa(
+    request: ClaimRequest, node: LockedNode, pci: PciAdmission, is_packing: bool
+) -> NumaPlacement | NumaRefusal | None:
+    if request.numa is None:
+        return None
+    cells = decode_host_cells(node.values.numa_topology)
+    others = [
+        *node.claim_placements.values(),
+        *(
+            placement
+            for uuid, placement in node.guest_placements.items()
+            if node.guest is None or uuid != node.guest.uuid
+        ),
+    ]
+    stats = node.values.pci_stats
+    if request.pci_requests:  # those of the workload's guest are free for its claim
+        stats = pci_columns(pci.devices.values())["pci_stats"]
+    return fit_numa(
+        request.numa,
+        cells,
+        sum_usage(cells, others),
+        free_devices=count_by_cell(stats),
+        limits=request.numa_limits,
+        is_packing=is_packing,
+        accepts=pci.accepts if request.pci_requests else None,
+    )
+
+
+def _host_cells(placement: NumaPlacement | None) -> Collection[int]:
+    return () if placement is None else [cell.host_cell for cell in placement.cells]
 
 
 def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:

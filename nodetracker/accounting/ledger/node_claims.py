@@ -1,26 +1,71 @@
-"""Add claims to a locked node and remove them: usage, NUMA cells, devices, GPUs and the guest.
+"""Make a node's row follow from its claims, guests and devices: computed anew, or by one claim.
 
-Each function returns the changed node; `diff_node` returns what has to be
-written.
+Each function that adds or removes a claim returns the changed node; `diff_node` returns
+what has to be written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from nodetracker.accounting.ledger.columns import topology_column
-from nodetracker.accounting.ledger.locked import LockedNode
-from nodetracker.accounting.ledger.write import NodeWrite
-from nodetracker.accounting.pci.gpus import inventory_after_claims
-from nodetracker.accounting.pci.pools import pci_columns
+from nodetracker.accounting.ledger.transaction import LockedNode, NodeWrite
+from nodetracker.accounting.numa.cells import (
+    decode_host_cells,
+    list_placements,
+    sum_usage,
+    topology_with_usage,
+)
+from nodetracker.accounting.pci.columns import (
+    inventory_after_claims,
+    ledger_gpu_columns,
+    pci_columns,
+)
 from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
-from nodetracker.accounting.usage import Charge, charge_of_claim, charge_of_row, usage_columns
+from nodetracker.accounting.usage import (
+    Charge,
+    charge_of_claim,
+    charge_of_ledger,
+    charge_of_row,
+    usage_columns,
+)
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
 from nodetracker.model.numa import NumaPlacement
 from nodetracker.model.pci import TrackedDevice
+
+
+def ledger_columns(
+    values: NodeValues,
+    claims: Collection[Claim],
+    guests: Mapping[str, Guest],
+    devices: Mapping[str, TrackedDevice],
+) -> dict[str, Any]:
+    """Build the columns from all claims and guests, independently of their stored values.
+
+    Args:
+        values: the rest of the row, mainly capacity and overhead.
+        guests: by uuid, each with the claim that is assigned to it.
+        devices: each with the claim or guest that it is assigned to.
+    """
+    total = charge_of_ledger(claims, guests, int(values.overhead.get("memory_mb", 0)))
+    return {
+        "numa_topology": topology_column(
+            values.numa_topology, list_placements(claims, guests.values())
+        ),
+        **pci_columns(devices.values()),
+        **ledger_gpu_columns(values.gpus, values.inventory, claims, guests.values(), devices),
+        **usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
+    }
+
+
+def topology_column(
+    column: Mapping[str, Any], placements: Iterable[NumaPlacement]
+) -> dict[str, Any]:
+    """Return the column ``numa_topology`` with the usage of each cell by placements."""
+    return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))
+
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from nodetracker.accounting.numa.usage import find_conflicts
+from nodetracker.accounting.numa.cells import find_conflicts
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.fact import Fact
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_DOWN, Decimal
 
-from nodetracker.accounting.ledger.capacity import (
+from nodetracker.accounting.ledger.admission import (
     FACTS,
     Capacity,
     capacity_of_class,

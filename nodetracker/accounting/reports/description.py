@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.capacity import Capacity, capacity_of_class, list_capacities
+from nodetracker.accounting.ledger.admission import Capacity, capacity_of_class, list_capacities
 from nodetracker.accounting.reports.hardware import (
     CellLine,
     DevicePool,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.capacity import Capacity, list_capacities
+from nodetracker.accounting.ledger.admission import Capacity, list_capacities
 from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.services import (
     STATES,

@@ -1,6 +1,6 @@
 """Routes of nodetracker's own API for nodes, hosts and what is on them."""
 
-from nodetracker.accounting.requests.fields import Schema
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Handler
 from nodetracker.api.handlers.own import (
     claims,

@@ -1,6 +1,6 @@
 """Routes in the form of Nova's API."""
 
-from nodetracker.accounting.requests.fields import Schema
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Handler
 from nodetracker.api.handlers.nova import (
     aggregates,

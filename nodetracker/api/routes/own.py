@@ -1,6 +1,6 @@
 """Routes of nodetracker's own API."""
 
-from nodetracker.accounting.requests.claim import CLAIM_REQUEST
+from nodetracker.accounting.schemas import CLAIM_REQUEST
 from nodetracker.api.handlers.own import (
     about,
     candidates,

@@ -1,7 +1,7 @@
-"""Schemas of candidates; that of a request is `schemas.claim`."""
+"""Schemas of candidates; that of a request is `CLAIM_REQUEST` of `accounting.schemas`."""
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.requests.fields import TEXT, Schema, list_of, one_of, record
+from nodetracker.accounting.schemas import TEXT, Schema, list_of, one_of, record
 from nodetracker.api.paging import PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

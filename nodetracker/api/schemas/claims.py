@@ -1,6 +1,6 @@
-"""Schemas of claims; that of a request is `schemas.claim`."""
+"""Schemas of claims; that of a request is `CLAIM_REQUEST` of `accounting.schemas`."""
 
-from nodetracker.accounting.requests.fields import UUID, Schema, list_of, one_of, record
+from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

@@ -1,6 +1,6 @@
 """Build the parts that schemas of queries and answers share."""
 
-from nodetracker.accounting.requests.fields import Schema
+from nodetracker.accounting.schemas import Schema
 from nodetracker.model.text import TEXT_LENGTH
 
 ANY_TEXT: Schema = {"description": "a text", "type": "string"}

@@ -1,6 +1,6 @@
 """Schemas of hosts."""
 
-from nodetracker.accounting.requests.fields import Schema, record
+from nodetracker.accounting.schemas import Schema, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

@@ -1,6 +1,6 @@
 """Schemas of Nova's hypervisors."""
 
-from nodetracker.accounting.requests.fields import record
+from nodetracker.accounting.schemas import record
 from nodetracker.api.paging import PAGE
 from nodetracker.api.schemas.fields import ANY_TEXT, BOOLEAN
 

@@ -9,7 +9,7 @@ from typing import Any
 from nodetracker.accounting.reports.hardware import CpuUse
 from nodetracker.accounting.reports.overview import PARTS
 from nodetracker.accounting.reports.services import Freshness
-from nodetracker.accounting.requests.fields import Schema, one_of, record
+from nodetracker.accounting.schemas import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

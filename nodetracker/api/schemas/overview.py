@@ -2,7 +2,7 @@
 
 from nodetracker.accounting.reports.overview import PARTS, HealthLevel
 from nodetracker.accounting.reports.services import STATES, STATUSES, Freshness
-from nodetracker.accounting.requests.fields import one_of
+from nodetracker.accounting.schemas import one_of
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,
     BOOLEAN,

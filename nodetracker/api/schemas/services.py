@@ -1,6 +1,6 @@
 """Schemas of services, in Nova's form and nodetracker's own."""
 
-from nodetracker.accounting.requests.fields import TEXT, Schema, record
+from nodetracker.accounting.schemas import TEXT, Schema, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

@@ -1,6 +1,6 @@
 """Schemas of ``/v1/session``."""
 
-from nodetracker.accounting.requests.fields import Schema, record
+from nodetracker.accounting.schemas import Schema, record
 from nodetracker.model.text import TEXT_LENGTH
 
 _NAME: Schema = {

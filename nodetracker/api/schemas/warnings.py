@@ -1,6 +1,6 @@
 """Schemas of warnings."""
 
-from nodetracker.accounting.requests.fields import Schema, one_of, record
+from nodetracker.accounting.schemas import Schema, one_of, record
 from nodetracker.api.paging import LINKS, PAGE
 from nodetracker.api.schemas.fields import (
     ANY_TEXT,

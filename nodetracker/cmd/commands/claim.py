@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.grants import require_active, require_amounts
+from nodetracker.accounting.ledger.claims import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_admission, render_claim
-from nodetracker.accounting.requests.json_reader import parse_json
+from nodetracker.accounting.validator import parse_json
 from nodetracker.cmd.commands.base import (
     ListCommand,
     ShowCommand,

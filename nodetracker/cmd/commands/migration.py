@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from nodetracker.accounting.ledger.moves import move_of, require_open
+from nodetracker.accounting.ledger.migrations import move_of, require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.cmd.commands.base import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from nodetracker.accounting.ledger.grants import require_active
+from nodetracker.accounting.ledger.claims import require_active
 from nodetracker.accounting.ledger.request import hash_request
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.reports.workloads import (

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger import grants
+from nodetracker.accounting.ledger import claims as grants
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.claims import decide_abort, decide_confirm, decide_renew
-from nodetracker.accounting.ledger.locked import LockedClaim
-from nodetracker.accounting.ledger.write import LedgerWrite, NodeWrite
+from nodetracker.accounting.ledger.transaction import LedgerWrite, LockedClaim, NodeWrite
 from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.db import codec
 from nodetracker.db.claims import list_claims
@@ -85,7 +84,7 @@ def try_claim(
 
 
 def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Claim | None:
-    """See `grants.find_existing_grant`."""
+    """See `find_existing_grant`."""
     return grants.find_existing_grant(list_claims(connection, uuid=request.uuid), request)
 
 

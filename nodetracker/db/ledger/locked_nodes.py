@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.locked import LockedNode
+from nodetracker.accounting.ledger.transaction import LockedNode
 from nodetracker.accounting.usage import Charge
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now

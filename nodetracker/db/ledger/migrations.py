@@ -11,15 +11,15 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.grants import require_amounts, require_node
-from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
+from nodetracker.accounting.ledger.claims import require_amounts, require_node
 from nodetracker.accounting.ledger.migrations import (
     decide_move,
     decide_move_confirm,
     decide_move_revert,
     decide_move_status,
+    move_of,
 )
-from nodetracker.accounting.ledger.moves import move_of
+from nodetracker.accounting.ledger.transaction import LockedMigration, LockedMove
 from nodetracker.db.claims import select_claims
 from nodetracker.db.connection.dialect import can_skip_locked, utc_now
 from nodetracker.db.ledger import claims

@@ -1,6 +1,6 @@
 """Run ledger transactions on claims in dicts."""
 
-from nodetracker.accounting.ledger import grants
+from nodetracker.accounting.ledger import claims
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.claims import decide_abort, decide_confirm, decide_renew
 from nodetracker.db.memory.locked import lock_claim, lock_node
@@ -24,15 +24,15 @@ class MemoryClaims(MemoryRows):
         skip_locked: bool = False,
     ) -> Claim:
         """See `Store`; no row is ever locked."""
-        grants.require_no_move(request)
-        grants.require_amounts(request)
+        claims.require_no_move(request)
+        claims.require_amounts(request)
         with self._writing() as tables:
             existing = find_existing_grant(tables, request)
             if existing is not None:
                 return existing
             node = lock_node(tables, self._clock(), host, nodename, request.workload.uuid)
-            node = grants.require_node(node, host, nodename)
-            return apply_write(tables, grants.decide_grant(request, node, policy))
+            node = claims.require_node(node, host, nodename)
+            return apply_write(tables, claims.decide_grant(request, node, policy))
 
     def try_claim(
         self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
@@ -42,7 +42,7 @@ class MemoryClaims(MemoryRows):
             node = lock_node(tables, self._clock(), host, nodename, request.workload.uuid)
             if node is None:
                 raise NotFoundError(f"no such node: {nodename} on host {host}")
-            return grants.evaluate_claim(request, node, policy)
+            return claims.evaluate_claim(request, node, policy)
 
     def confirm_claim(self, uuid: str) -> Claim:
         """See `Store`."""
@@ -85,6 +85,6 @@ class MemoryClaims(MemoryRows):
 
 
 def find_existing_grant(tables: Tables, request: ClaimRequest) -> Claim | None:
-    """See `grants.find_existing_grant`."""
+    """See `find_existing_grant`."""
     known = tables.claims.get(request.uuid)
-    return grants.find_existing_grant([] if known is None else [known], request)
+    return claims.find_existing_grant([] if known is None else [known], request)

@@ -1,7 +1,7 @@
 """Count the nodes in dicts that each check excludes."""
 
+from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.exclusions import Exclusions, count_misses, evaluate_miss
-from nodetracker.accounting.ledger.grants import evaluate_claim
 from nodetracker.db.memory.locked import read_locked
 from nodetracker.db.memory.tables import MemoryRows
 from nodetracker.model.claim import ClaimRequest

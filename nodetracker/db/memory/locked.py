@@ -3,8 +3,8 @@
 from collections import Counter
 from datetime import datetime
 
-from nodetracker.accounting.ledger.grants import require_node
-from nodetracker.accounting.ledger.locked import (
+from nodetracker.accounting.ledger.claims import require_node
+from nodetracker.accounting.ledger.transaction import (
     LockedClaim,
     LockedMigration,
     LockedMove,

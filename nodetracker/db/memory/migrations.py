@@ -1,13 +1,13 @@
 """Run ledger transactions on migrations in dicts."""
 
-from nodetracker.accounting.ledger.grants import require_amounts
+from nodetracker.accounting.ledger.claims import require_amounts
 from nodetracker.accounting.ledger.migrations import (
     decide_move,
     decide_move_confirm,
     decide_move_revert,
     decide_move_status,
+    move_of,
 )
-from nodetracker.accounting.ledger.moves import move_of
 from nodetracker.db.memory.claims import MemoryClaims, find_existing_grant
 from nodetracker.db.memory.locked import lock_migration, lock_move
 from nodetracker.db.memory.tables import place_migration

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from nodetracker.accounting.ledger.write import LedgerWrite, NodeWrite
+from nodetracker.accounting.ledger.transaction import LedgerWrite, NodeWrite
 from nodetracker.db.memory.tables import Tables
 from nodetracker.model.change import ItemDiff
 

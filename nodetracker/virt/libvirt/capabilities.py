@@ -4,7 +4,7 @@ import uuid as uuid_module
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
-from nodetracker.accounting.numa.overlap import merge_overlapping_cells
+from nodetracker.accounting.numa.cells import merge_overlapping_cells
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodetracker.accounting.ledger.numa_request import parse_numa_request
-from nodetracker.accounting.numa.fit import NumaRefusal, fit_numa
-from nodetracker.accounting.pci.pools import pci_columns
+from nodetracker.accounting.ledger.request import parse_numa_request
+from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
+from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import count_columns
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError

@@ -11,7 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.accounting.reports.health import evaluate_api_health
-from nodetracker.accounting.requests.fields import record
+from nodetracker.accounting.schemas import record
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.auth.turns import FREE_FAILURES

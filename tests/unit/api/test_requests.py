@@ -10,7 +10,7 @@ import falcon.testing
 import pytest
 from oslo_config import cfg
 
-from nodetracker.accounting.requests.fields import integer, record
+from nodetracker.accounting.schemas import integer, record
 from nodetracker.api.application import build_application
 from nodetracker.api.call import Answer
 from nodetracker.api.context import Identity

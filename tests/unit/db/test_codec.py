@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.accounting.sanitize import DEVICE_TEXTS, GUEST_TEXTS
+from nodetracker.accounting.audit.planner import DEVICE_TEXTS, GUEST_TEXTS
 from nodetracker.db import codec
 from nodetracker.db.codec import parse_json, render_json
 from nodetracker.db.connection.dialect import JsonText

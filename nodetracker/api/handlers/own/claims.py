@@ -2,11 +2,7 @@
 
 from typing import Any
 
-from nodetracker.accounting.ledger.grants import (
-    require_active,
-    require_amounts,
-    require_no_move,
-)
+from nodetracker.accounting.ledger.claims import require_active, require_amounts, require_no_move
 from nodetracker.accounting.reports.claims import (
     render_admission,
     render_claim_details,

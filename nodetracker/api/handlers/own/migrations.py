@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nodetracker.accounting.ledger.grants import require_amounts
-from nodetracker.accounting.ledger.moves import move_of, require_open
+from nodetracker.accounting.ledger.claims import require_amounts
+from nodetracker.accounting.ledger.migrations import move_of, require_open
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.claim_requests import find_place, read_claim_request

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.ledger.capacity import list_capacities
+from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.liveness import check_node_is_deletable
 from nodetracker.accounting.reports.description import list_resources
 from nodetracker.accounting.reports.drift import compare_usage, explain_usage

@@ -1,6 +1,6 @@
 import pytest
 
-from nodetracker.accounting.audit.facts import find_unseen_kinds, track_facts
+from nodetracker.accounting.audit.view import find_unseen_kinds, track_facts
 from nodetracker.model.fact import Fact, FactEntry, FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
 from tests.builders import NOW, later

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.accounting.audit.topology import cpu_topology
+from nodetracker.accounting.audit.inventory import cpu_topology
 from nodetracker.accounting.audit.view import account
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import CpuInfo

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.numa.usage import restrict_pins
+from nodetracker.accounting.numa.cells import restrict_pins
 from nodetracker.accounting.pci.state import assign_to_guests
 from nodetracker.accounting.usage import Charge, charge_of_guest
 from nodetracker.model.claim import ClaimState

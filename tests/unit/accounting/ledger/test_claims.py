@@ -5,8 +5,12 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.ledger.claims import decide_abort, decide_confirm, decide_renew
-from nodetracker.accounting.ledger.locked import LockedClaim
-from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
+from nodetracker.accounting.ledger.transaction import (
+    LedgerWrite,
+    LockedClaim,
+    MigrationStep,
+    NodeWrite,
+)
 from nodetracker.model.claim import Amounts, ClaimState, MigrationStatus
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.pci import PciStatus

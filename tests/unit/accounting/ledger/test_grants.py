@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.ledger.grants import decide_grant, evaluate_claim
+from nodetracker.accounting.ledger.claims import decide_grant, evaluate_claim
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.claim import ClaimKind, ClaimState, MigrationType, MoveRequest
 from nodetracker.model.errors import ClaimRefusedError

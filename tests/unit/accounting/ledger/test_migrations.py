@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.ledger.locked import LockedMigration, LockedMove
 from nodetracker.accounting.ledger.migrations import (
     decide_move,
     decide_move_confirm,
@@ -12,7 +11,13 @@ from nodetracker.accounting.ledger.migrations import (
     decide_move_status,
 )
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.ledger.write import LedgerWrite, MigrationStep, NodeWrite
+from nodetracker.accounting.ledger.transaction import (
+    LedgerWrite,
+    LockedMigration,
+    LockedMove,
+    MigrationStep,
+    NodeWrite,
+)
 from nodetracker.model.claim import ClaimState, MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.pci import PciStatus

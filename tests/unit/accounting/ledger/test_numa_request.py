@@ -1,7 +1,10 @@
 import pytest
 
-from nodetracker.accounting.ledger.numa_request import parse_numa_limits, parse_numa_request
-from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.ledger.request import (
+    parse_claim_request,
+    parse_numa_limits,
+    parse_numa_request,
+)
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.numa import (

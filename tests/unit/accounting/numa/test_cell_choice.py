@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.accounting.numa.cell_choice import MAX_VISITED, CellChoice, find_shortage
+from nodetracker.accounting.numa.assignment import MAX_VISITED, CellChoice, find_shortage
 
 EIGHT = frozenset(range(8))
 SETS_OF_EIGHT = 2**8

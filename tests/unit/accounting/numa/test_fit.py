@@ -3,15 +3,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.accounting.ledger.numa_request import parse_numa_request
-from nodetracker.accounting.numa.fit import (
+from nodetracker.accounting.ledger.request import parse_numa_request
+from nodetracker.accounting.numa.assignment import (
     CANNOT_FIT,
     CANNOT_FIT_WITH_DEVICES,
     CANNOT_FIT_WITH_NETWORKS,
     NumaRefusal,
     fit_numa,
 )
-from nodetracker.accounting.numa.usage import sum_usage
+from nodetracker.accounting.numa.cells import sum_usage
 from nodetracker.model.claim import Amounts
 from nodetracker.model.numa import (
     CellPlacement,

@@ -1,8 +1,7 @@
 """A host whose cells share CPUs is one cell, with all that was placed on any of them."""
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.numa.overlap import merge_overlapping_cells
-from nodetracker.accounting.numa.usage import sum_usage
+from nodetracker.accounting.numa.cells import merge_overlapping_cells, sum_usage
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.numa import (
     CellPlacement,

@@ -7,8 +7,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodetracker.accounting.numa.fit import fit_numa
-from nodetracker.accounting.numa.usage import find_conflicts, sum_usage
+from nodetracker.accounting.numa.assignment import fit_numa
+from nodetracker.accounting.numa.cells import find_conflicts, sum_usage
 from nodetracker.model.numa import (
     CpuThreadPolicy,
     HostCell,

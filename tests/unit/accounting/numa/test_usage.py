@@ -1,7 +1,7 @@
 import pytest
 
 from nodetracker.accounting.audit.inventory import numa_columns
-from nodetracker.accounting.numa.usage import (
+from nodetracker.accounting.numa.cells import (
     decode_host_cells,
     find_conflicts,
     sum_usage,

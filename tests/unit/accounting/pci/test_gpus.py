@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.pci.gpus import count_bound
+from nodetracker.accounting.pci.columns import count_bound
 from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestPins

@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodetracker.accounting.pci.matching import Demand, is_met, match_devices
+from nodetracker.accounting.pci.admission import Demand, is_met, match_devices
 
 
 def search(demands, parents):

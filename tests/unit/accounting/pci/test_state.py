@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodetracker.accounting.pci.pools import count_pools, pci_columns
+from nodetracker.accounting.pci.columns import count_pools, pci_columns
 from nodetracker.accounting.pci.state import (
     allocate_devices,
     assign_to_claims,

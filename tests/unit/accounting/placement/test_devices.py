@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from nodetracker.accounting.pci.reported import check_reported_specs
+from nodetracker.accounting.audit.provider_config import check_reported_specs
 from nodetracker.accounting.placement.comparison import compare, settle
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedTree

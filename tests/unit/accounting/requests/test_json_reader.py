@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from nodetracker.accounting.requests.json_reader import parse_json
+from nodetracker.accounting.validator import parse_json
 from nodetracker.model.errors import RequestError
 
 

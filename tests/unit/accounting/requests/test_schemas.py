@@ -5,11 +5,17 @@ import sys
 import pytest
 from jsonschema import Draft202012Validator
 
-from nodetracker.accounting.requests.claim import CLAIM_REQUEST
-from nodetracker.accounting.requests.fields import TEXT, integer, list_of, record
-from nodetracker.accounting.requests.migration import MIGRATION
-from nodetracker.accounting.requests.numa import NUMA, NUMA_LIMITS
-from nodetracker.accounting.requests.validator import check
+from nodetracker.accounting.schemas import (
+    CLAIM_REQUEST,
+    MIGRATION,
+    NUMA,
+    NUMA_LIMITS,
+    TEXT,
+    integer,
+    list_of,
+    record,
+)
+from nodetracker.accounting.validator import check
 from nodetracker.model.errors import RequestError
 
 SCHEMAS = [CLAIM_REQUEST, MIGRATION, NUMA, NUMA_LIMITS]
