@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,18 +13,21 @@ from nodetracker.accounting.audit.provider_config import (
     check_reported_specs,
     list_unused_configs,
 )
+from nodetracker.accounting.ledger.claims import require_active
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading, ReadingBatch
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.row_writer import AuditRun, MissingGuestTracker, RowWriter
 from nodetracker.compute.warning_registry import WarningRegistry
+from nodetracker.fleet.reads import find_node
 from nodetracker.model.audit import AllNodes, AuditReport
+from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.node import NodeListing, NodeRecord
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
-from nodetracker.ports import AdmissionPolicy, AgentKey, AgentStore, Driver
+from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore
 from nodetracker.process.clock import DatabaseClock, utc_clock
 from nodetracker.process.loops import Progress
 
@@ -161,7 +165,7 @@ class ResourceTracker:
         self,
         settings: AgentSettings,
         driver: Driver,
-        store: AgentStore,
+        store: HostStore,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_clock,
         queue: AuditQueue | None = None,
@@ -169,6 +173,7 @@ class ResourceTracker:
     ) -> None:
         self._settings = settings
         self._driver = driver
+        self._store = store
         self._monotonic = monotonic
         self._queue = queue or AuditQueue()
         self._progress = progress or Progress()
@@ -200,6 +205,30 @@ class ResourceTracker:
             settings.is_packing_cells,
             settings.policy.pci.aliases,
         )
+
+    @contextmanager
+    def instance_claim(self, request: ClaimRequest, nodename: str | None = None) -> Iterator[Claim]:
+        """Claim a workload's resources while its guest is created; an exception aborts the claim.
+
+        Without an exception the caller confirms the claim, or the audit that
+        finds the guest does.
+
+        Args:
+            nodename: None = the request's node, or the host's only node.
+
+        Raises:
+            ClaimRefusedError, ClaimConflictError: see `LedgerStore.create_claim`.
+            RefusedError: the host has several nodes and none is named, or the
+                claim was granted before and is released already.
+        """
+        host = self._settings.host
+        node = nodename or request.nodename or find_node(self._store, host).nodename
+        claim = require_active(self._store.create_claim(request, host, node, self.policy))
+        try:
+            yield claim
+        except BaseException:
+            self._store.abort_claim(claim.uuid)
+            raise
 
     def check(self, settings: AgentSettings) -> None:
         """Check other settings against the nodes as they are known.

@@ -1,12 +1,16 @@
 """Claims and guests as audits see them: confirmed, expired, late, vanished, adopted."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
@@ -250,6 +254,74 @@ def test_a_node_that_does_not_track_accepts_every_claim(claimed_host):
     claimed_host.store.set_service(HOST, COMPUTE_BINARY, ServiceChange(disabled=True))
     with pytest.raises(ClaimRefusedError, match="is disabled"):
         claimed_host.claim(2)
+
+
+class TestInstanceClaim:
+    REQUEST = parse_claim_request(
+        {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 2}}
+    )
+
+    def test_the_example_of_the_documentation_holds_while_the_guest_is_created(self, claimed_host):
+        text = (Path(__file__).parents[3] / "docs/claims.md").read_text()
+        (example,) = re.findall("^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        used = []
+        names = {
+            "tracker": claimed_host.tracker,
+            "create_guest": lambda claim: used.append((claim.workload.uuid, claimed_host.used)),
+        }
+        exec(example, names)
+        assert used == [("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", 2)]
+
+    def test_an_exception_aborts_the_claim(self, claimed_host):
+        def make_guest():
+            with claimed_host.tracker.instance_claim(self.REQUEST):
+                assert claimed_host.used == 2
+                raise OSError("no image")
+
+        with pytest.raises(OSError, match="no image"):
+            make_guest()
+        assert claimed_host.used == 0
+        (claim,) = claimed_host.store.list_claims()
+        assert claim.reason == "aborted"
+
+    def test_a_released_claim_is_refused(self, claimed_host):
+        with pytest.raises(OSError, match="x"), claimed_host.tracker.instance_claim(self.REQUEST):
+            raise OSError("x")
+        with (
+            pytest.raises(RefusedError, match=r"is released \(aborted\)"),
+            claimed_host.tracker.instance_claim(self.REQUEST),
+        ):
+            pytest.fail("a guest would be made that nothing is held for")
+
+    def test_without_an_exception_the_claim_is_kept(self, claimed_host, clock):
+        with claimed_host.tracker.instance_claim(self.REQUEST, "node-1") as claim:
+            pass
+        clock.seconds += 300
+        renewed = claimed_host.store.renew_claim(claim.uuid, ADMISSION_POLICY)
+        assert renewed.expires_at > claim.expires_at
+        assert claimed_host.store.confirm_claim(claim.uuid).state is ClaimState.CONFIRMED
+        assert claimed_host.store.abort_claim(claim.uuid).state is ClaimState.RELEASED
+        assert claimed_host.used == 0
+
+    @pytest.mark.parametrize(
+        ("requested", "given", "used"),
+        [(None, "node-2", "node-2"), ("node-2", None, "node-2"), ("node-1", "node-2", "node-2")],
+    )
+    def test_the_caller_s_nodename_comes_before_the_request_s(
+        self, claimed_host, requested, given, used
+    ):
+        claimed_host.audit(node(1), node(2))
+        request = dataclasses.replace(self.REQUEST, nodename=requested)
+        with claimed_host.tracker.instance_claim(request, given) as claim:
+            assert claim.nodename == used
+
+    def test_a_host_with_several_nodes_requires_a_nodename(self, claimed_host):
+        claimed_host.audit(node(1), node(2))
+        with (
+            pytest.raises(RefusedError, match=r"name one of them \(node-1, node-2\)"),
+            claimed_host.tracker.instance_claim(self.REQUEST),
+        ):
+            pass
 
 
 def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_a_warning(claimed_host, clock):
