@@ -17,7 +17,6 @@ from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 
 PROGRAM = "nodetracker-compute"
 _DESCRIPTION = "The agent of a compute host: reads its nodes and keeps their rows up to date."
-
 _ONCE = cfg.BoolOpt(
     "once",
     default=False,

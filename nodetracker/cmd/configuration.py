@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from nodetracker.cmd.help_text import fail_usage
+from nodetracker.cmd.screen.streams import fail_usage
 from nodetracker.conf.opts import register_options
 from nodetracker.model.errors import ConfigError
 from nodetracker.process.daemon import EXIT_USAGE

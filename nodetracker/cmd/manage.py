@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from nodetracker.cmd.command_table import COMMANDS
-from nodetracker.cmd.help_text import fail_usage, find_nearest, list_commands, select_noun
+from nodetracker.cmd.command_table import COMMANDS, find_nearest, list_commands, select_noun
 from nodetracker.cmd.screen.streams import (
     ErrorFormatter,
     end_output,
+    fail_usage,
     make_safe,
     render_error,
     replace_closed_streams,

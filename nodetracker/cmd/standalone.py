@@ -10,6 +10,7 @@ from typing import TextIO
 
 from oslo_config import cfg
 
+from nodetracker.accounting.reports.problems import FleetView, view_fleet
 from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
 from nodetracker.api.watched_store import WatchedStore, make_outage_log
@@ -19,7 +20,6 @@ from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_purge
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.fleet_watch import FleetSource, make_fleet_source
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
 from nodetracker.cmd.screen.lines import make_line, plain_text
 from nodetracker.cmd.screen.output import Panel, PanelStream, Screen
@@ -39,7 +39,6 @@ from nodetracker.ports import AuditObserver
 from nodetracker.process.loops import PeriodicLoop
 
 LOG = logging.getLogger(__name__)
-
 PROGRAM = "nodetracker-standalone"
 _DESCRIPTION = (
     "The agent of this machine with its own SQLite database; needs no setup. "
@@ -47,9 +46,7 @@ _DESCRIPTION = (
     "Its state and its configuration file are in ~/.local/state/nodetracker."
 )
 CONFIGURATION_FILE = "nodetracker.conf"
-
 _PURGE = "[database]\nreleased_claims_days = 30\nhistory_days = 90\n"
-
 _COLUMNS = (
     Column("node", ("nodename",)),
     Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
@@ -101,8 +98,10 @@ def _run(arguments: Sequence[str]) -> int:
     own_file = _write_own_file(state_path, settings.host)
     printer: AuditObserver = TablePrinter(sys.stdout)
     if panel is not None:
-        source = make_fleet_source(store, settings.service_down_time, conf.compute.held_fact_expiry)
-        printer = OverviewPrinter(source, panel, sys.stdout)
+        limits = settings.service_down_time, conf.compute.held_fact_expiry
+        printer = OverviewPrinter(
+            lambda: view_fleet(store.read_overview(), *limits), panel, sys.stdout
+        )
     # One of the agent and of the REST service, so that an outage is in the log once.
     outages = make_outage_log()
     agent = build_agent(
@@ -126,7 +125,7 @@ def _run(arguments: Sequence[str]) -> int:
 class OverviewPrinter:
     """Shows the overview at the end of a terminal after each audit."""
 
-    def __init__(self, read: FleetSource, panel: Panel, out: TextIO) -> None:
+    def __init__(self, read: Callable[[], FleetView], panel: Panel, out: TextIO) -> None:
         self._read = read
         self._panel = panel
         self._out = out

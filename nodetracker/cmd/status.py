@@ -5,9 +5,12 @@ no identity, no row, no file.
 """
 
 import logging
+import os
+import pwd
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +18,17 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from nodetracker.accounting.placement.readiness import (
-    explain_name_conflicts,
-    explain_old_version,
-)
+import nodetracker
+from nodetracker.accounting.placement.readiness import explain_name_conflicts, explain_old_version
 from nodetracker.accounting.placement.tree import OWNER_TRAIT
 from nodetracker.accounting.reports import readiness
-from nodetracker.accounting.reports.readiness import Verdict
+from nodetracker.accounting.reports.readiness import Barrier, Verdict
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_program
-from nodetracker.cmd.service_user import find_barrier
 from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
 from nodetracker.db.schema import revisions
 from nodetracker.model.claim import ClaimState
@@ -41,11 +41,15 @@ from nodetracker.ports import Driver, ReadingStore
 from nodetracker.process.daemon import EXIT_USAGE
 from nodetracker.process.workers import Task, WorkerPool
 
-if TYPE_CHECKING:  # imported late, with keystoneauth
+if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
 
-LOG = logging.getLogger(__name__)
 
+SERVICE_USER = "nodetracker"
+"""The user of the units in ``etc/systemd``."""
+
+_RUN_SECONDS = 20.0
+LOG = logging.getLogger(__name__)
 PROGRAM = "nodetracker-status"
 _DESCRIPTION = (
     "upgrade check: checks whether this host is ready for the installed version. Writes nothing."
@@ -277,6 +281,79 @@ class HostReader:
             return task.result()
         except DriverUnavailableError as error:
             return failed_snapshot(name, error.source, error.reason)
+
+
+def find_barrier(
+    name: str = SERVICE_USER,
+    command: Sequence[str] = (sys.executable, "-c", "import nodetracker"),
+    files: Collection[str] = (sys.executable, os.__file__, nodetracker.__file__),
+) -> Barrier | None:
+    """Return what keeps a user from running this installation, None without an obstacle.
+
+    Also None where it cannot be known: without that user, or for others than root.
+
+    Args:
+        command: is run as that user.
+        files: what the command needs; the barrier is a directory above one of them.
+    """
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    if os.geteuid() != 0:
+        return None
+    groups = os.getgrouplist(name, account.pw_gid)
+    problem = _run_as(account, groups, command)
+    if problem is None:
+        return None
+    closed = _find_closed(files, account.pw_uid, groups)
+    return Barrier(name, command[0], closed, problem)
+
+
+def _run_as(
+    account: pwd.struct_passwd, groups: Sequence[int], command: Sequence[str]
+) -> str | None:
+    """Run a command as a user; return why it failed, None if it did not or is not known."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this Python
+            command,
+            cwd="/",
+            env={},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_RUN_SECONDS,
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=groups,
+        )
+    except subprocess.TimeoutExpired:
+        return f"does not end within {_RUN_SECONDS:g} s"
+    except OSError as error:
+        # Without a filename it was the change of the user that failed, as in some containers.
+        return None if error.filename is None else error.strerror
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.split("\n")
+    return next((line for line in reversed(lines) if line.strip()), f"exits with {done.returncode}")
+
+
+def _find_closed(files: Iterable[str], uid: int, groups: Collection[int]) -> str | None:
+    """Return the first directory above the files that a user may not enter by its mode."""
+    for file in files:
+        for path in (Path(file), Path(file).resolve()):
+            for directory in reversed(path.parents):
+                if not _may_enter(directory.stat(), uid, groups):
+                    return str(directory)
+    return None
+
+
+def _may_enter(status: os.stat_result, uid: int, groups: Collection[int]) -> bool:
+    if status.st_uid == uid:
+        return bool(status.st_mode & 0o100)
+    return bool(status.st_mode & (0o010 if status.st_gid in groups else 0o001))
 
 
 if __name__ == "__main__":

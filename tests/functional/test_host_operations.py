@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nodetracker.cmd.operator import read_operator
+from nodetracker.cmd.commands.service import read_operator
 from nodetracker.model.errors import RpcVersionError
 from nodetracker.ports import HostAgent
 from nodetracker.process.clock import DatabaseClock

@@ -1,10 +1,10 @@
-"""Name what is wrong with each node of the overview, the worst first."""
+"""Find what is wrong with each node of the overview, the worst first."""
 
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from nodetracker.accounting.reports.overview import NodeLine, Overview, ServiceLine
+from nodetracker.accounting.reports.overview import NodeLine, Overview, ServiceLine, build_overview
 from nodetracker.accounting.reports.services import Freshness
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import OverviewRows
@@ -38,6 +38,28 @@ class Problem:
 
 NodeProblems = Mapping[tuple[str, str], tuple[Problem, ...]]
 """Host and nodename -> its problems, the worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """The overview of the fleet with the problems of all its nodes."""
+
+    overview: Overview
+    problems: NodeProblems
+
+    def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
+        """Return a node's problems, the worst first."""
+        return self.problems.get((line.node.host, line.node.nodename), ())
+
+    def severity_of(self, line: NodeLine) -> Severity:
+        """Return how bad the worst problem of a node is."""
+        return max((found.severity for found in self.problems_of(line)), default=Severity.FINE)
+
+
+def view_fleet(rows: OverviewRows, service_down_time: int, held_fact_expiry: int) -> FleetView:
+    """Build the overview, and find the problems; the arguments are those of `build_overview`."""
+    overview = build_overview(rows, service_down_time, held_fact_expiry)
+    return FleetView(overview, find_problems(overview, rows))
 
 
 def find_problems(overview: Overview, rows: OverviewRows) -> NodeProblems:

@@ -9,9 +9,9 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
-from nodetracker.cmd.help_text import fail_usage
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.streams import fail_usage
 from nodetracker.cmd.screen.table import Column
 from nodetracker.model.errors import ConfigError, NotFoundError, RefusedError, RpcError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # imported late: few commands need them
     )
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
 MOST_DIGITS = 20
 
 

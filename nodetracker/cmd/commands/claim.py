@@ -1,7 +1,9 @@
-"""claim create, list, show, confirm, abort, renew."""
+"""Commands on claims: create, list, show, confirm, abort and renew them, and list candidates."""
 
 import argparse
 import sys
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,28 +11,35 @@ from typing import Any
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.claims import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.claims import render_admission, render_claim
+from nodetracker.accounting.reports.claims import render_admission, render_candidate, render_claim
+from nodetracker.accounting.reports.values import render_gib, render_mib
 from nodetracker.accounting.validator import parse_json
 from nodetracker.cmd.commands.base import (
+    MOST_DIGITS,
     ListCommand,
     ShowCommand,
     columns_of,
+    parse_limit,
     uuid_argument,
 )
-from nodetracker.cmd.commands.dry_run import show_admission
-from nodetracker.cmd.screen.table import Column, Kind
+from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.screen.bars import draw_candidates
+from nodetracker.cmd.screen.lines import plain_text
+from nodetracker.cmd.screen.table import Column, Kind, draw_table
+from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.fleet.reads import find_node, read_items
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
+from nodetracker.fleet.scheduler import refuse
+from nodetracker.model.claim import ACTIVE_STATES, DISK, MEMORY, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.text import render_file_error
+from nodetracker.model.text import render_file_error, render_value
+from nodetracker.model.units import render_amount
 from nodetracker.process.daemon import EXIT_FAILED
 
 COLUMNS = (
     "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb", "disk_gb",
     "expires_at", "reason", "pcpus", "resources", "devices",
 )  # fmt: skip
-
 
 _MOST_CHARACTERS = 1024 * 1024
 """Limit of a request's file."""
@@ -228,3 +237,162 @@ def show(claim: Claim) -> tuple[Any, Any]:
     """Return one claim in cliff's format."""
     row = render_claim(claim)
     return tuple(row), tuple(row.values())
+
+
+def show_admission(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return a dry run in cliff's format: JSON for programs, a line per item for people.
+
+    Args:
+        row: from `render_admission`.
+    """
+    cells = [] if row["numa"] is None else row["numa"]["cells"]
+    shown = dict(row) | {
+        "reasons": Lines(row["reasons"]),
+        "numa": Lines(row["numa"], map(_render_line, cells)),
+        "numa_reasons": Lines(row["numa_reasons"]),
+        "resources": Lines(row["resources"], _draw_verdicts(row["resources"])),
+        "pci": Lines(row["pci"], map(_render_line, row["pci"])),
+    }
+    return tuple(shown), tuple(shown.values())
+
+
+def _draw_verdicts(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table of what the claim requests: requested and free amounts, and whether they fit.
+
+    >>> amounts = {"resource": "VCPU", "requested": 9.0, "free": 8.0, "limit": 8.0, "excess": None}
+    >>> _draw_verdicts([amounts | {"fits": False}])[1]
+    'VCPU          9     8      8  lacks 1'
+    """
+    rows = [_row_of_verdict(verdict) for verdict in verdicts if verdict["requested"]]
+    columns = [
+        Column("resource", ("resource",)),
+        *(Column(name, (name,), Kind.NUMBER) for name in ("asked", "free", "limit")),
+        Column("verdict", ("verdict",)),
+    ]
+    return plain_text(draw_table(columns, rows, Terminal(), None, is_complete=True)).splitlines()
+
+
+def _row_of_verdict(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    resource, asked, free = verdict["resource"], verdict["requested"], verdict["free"]
+    lacking = 0.0 if free is None else asked - free
+    if verdict["fits"]:
+        text = "fits"
+    elif lacking > 0:
+        text = f"lacks {_render_size(resource, lacking)}"
+    else:
+        text = f"larger than one claim may be, by {_render_size(resource, verdict['excess'])}"
+    return {
+        "resource": resource,
+        "asked": _render_size(resource, asked),
+        "free": _render_size(resource, free),
+        "limit": _render_size(resource, verdict["limit"]),
+        "verdict": text,
+    }
+
+
+def _render_size(resource: str, amount: float | None) -> str:
+    if amount is None:
+        return "unlimited"
+    if resource in (MEMORY, DISK):
+        return render_mib(amount) if resource == MEMORY else render_gib(amount)
+    return render_amount(amount)
+
+
+def _render_line(values: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {_render_value(value)}"
+        for name, value in values.items()
+        if value not in (None, [], {})
+    )
+
+
+def _render_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}:{_render_value(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return " ".join(map(_render_value, value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return render_amount(value) if isinstance(value, float) else str(value)
+
+
+CANDIDATE_COLUMNS = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
+
+
+class ListCandidates(ListCommand):
+    """List the nodes that fit an instance with these resources, best first."""
+
+    example = "candidate list --resource VCPU=2 --resource MEMORY_MB=4096"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add the requested resources and traits."""
+        self._parser = super().get_parser(prog_name)
+        self._parser.add_argument(
+            "--resource",
+            action="append",
+            default=[],
+            type=parse_resource,
+            metavar="CLASS=AMOUNT",
+            help="Requested amount, such as VCPU=2, MEMORY_MB=4096, DISK_GB=20; may be repeated.",
+        )
+        self._parser.add_argument(
+            "--trait",
+            action="append",
+            default=[],
+            metavar="T",
+            help="Trait that the node must have; may be repeated.",
+        )
+        self._parser.add_argument(
+            "--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."
+        )
+        return self._parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Draw the table format, unless columns are selected; other formats have the data."""
+        if parsed_args.formatter != "table" or parsed_args.columns or parsed_args.long:
+            return int(super().run(parsed_args))
+        names, found = self.take_action(parsed_args)
+        screen = self.find_screen(parsed_args)
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        screen.show(draw_candidates(rows, screen.terminal))
+        return 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Evaluate all nodes."""
+        request = self._read_request(parsed_args)
+        scheduler = self.scheduler
+        found = scheduler.select(request, parsed_args.limit)
+        if not found:
+            raise refuse(request, scheduler.explain(request))
+        return columns_of([render_candidate(candidate) for candidate in found], CANDIDATE_COLUMNS)
+
+    def _read_request(self, parsed_args: argparse.Namespace) -> ClaimRequest:
+        """Build the request; an invalid one is a usage error."""
+        resources: dict[str, int] = {}
+        for name, amount in parsed_args.resource:
+            if name in resources:
+                self._parser.error(f"argument --resource: duplicate resource class {name}")
+            resources[name] = amount
+        body = {
+            "workload": {"uuid": str(uuid.uuid4())},
+            "resources": resources,
+            "required_traits": parsed_args.trait,
+        }
+        try:
+            return parse_claim_request(body)
+        except RequestError as error:
+            self._parser.error(str(error))
+
+
+def parse_resource(text: str) -> tuple[str, int]:
+    """Parse ``CLASS=AMOUNT``.
+
+    Raises:
+        ArgumentTypeError: the text has another format.
+    """
+    name, _, amount = text.partition("=")
+    if not name or not amount.isdecimal() or len(amount) > MOST_DIGITS:
+        raise argparse.ArgumentTypeError(
+            f"invalid value {render_value(text)}: expected CLASS=AMOUNT such as VCPU=2"
+        )
+    return name, int(amount)

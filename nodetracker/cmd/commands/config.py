@@ -24,7 +24,6 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_DONE
 
 _Check = Callable[[cfg.ConfigOpts], object]
-
 SAMPLE_NAMESPACES = (
     "nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports",
     "oslo.middleware.http_proxy_to_wsgi", "oslo.policy", "keystonemiddleware.auth_token",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nodetracker.accounting.reports.overview import PARTS, Amounts, NodeLine, Overview, ResourceUse
-from nodetracker.accounting.reports.problems import NodeProblems, Problem, Severity
+from nodetracker.accounting.reports.problems import FleetView, Problem, Severity
 from nodetracker.accounting.reports.values import (
     render_age,
     render_mib,
@@ -52,26 +52,6 @@ _LABEL = 8
 _BEYOND = 6
 _NUMBERS = 28
 _ORDER = ("down", "unreachable", "stale", "never read", "late", "maintenance", "disabled")
-
-
-@dataclass(frozen=True, slots=True)
-class FleetView:
-    """What the screen shows.
-
-    Attributes:
-        problems: of all nodes.
-    """
-
-    overview: Overview
-    problems: NodeProblems
-
-    def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
-        """Return a node's problems, the worst first."""
-        return self.problems.get((line.node.host, line.node.nodename), ())
-
-    def severity_of(self, line: NodeLine) -> Severity:
-        """Return how bad the worst problem of a node is."""
-        return max((found.severity for found in self.problems_of(line)), default=Severity.FINE)
 
 
 def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None) -> list[Line]:

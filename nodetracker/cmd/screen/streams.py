@@ -5,12 +5,12 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, NoReturn, TextIO
 
 from nodetracker.cmd.screen.terminal import detect_terminal
 from nodetracker.cmd.screen.text import safe_lines, safe_text, wrap_text
 from nodetracker.model.errors import RefusedError
-from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
+from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
 
 ERROR_LENGTH = 500
 """Maximum length of an error's line."""
@@ -96,6 +96,12 @@ def draw_error(error: object, out: TextIO) -> str:
     if not out.isatty():
         return text
     return "\n".join(wrap_text(text, detect_terminal(out).width))
+
+
+def fail_usage(program: str, message: str) -> NoReturn:
+    """Print a usage error, and exit."""
+    print(draw_error(f"{program}: {message} (see {program} --help)", sys.stderr), file=sys.stderr)
+    raise SystemExit(EXIT_USAGE)
 
 
 class ErrorFormatter(logging.Formatter):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nodetracker.cmd.fleet_watch import FleetWatch
+from nodetracker.cmd.commands.overview import FleetWatch
 from nodetracker.model.errors import NotFoundError, StoreUnavailableError
 from tests.unit.cmd.screen import fleets
 

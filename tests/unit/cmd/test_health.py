@@ -176,5 +176,5 @@ def test_it_imports_no_database_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = done.stdout.split()
-    assert "nodetracker.cmd.commands.health" in imported
+    assert "nodetracker.cmd.commands.machine" in imported
     assert [name for name in ("sqlalchemy", "alembic", "nodetracker.db") if name in imported] == []

@@ -4,7 +4,7 @@ import os
 import pwd
 import socket
 
-from nodetracker.cmd.operator import read_operator
+from nodetracker.cmd.commands.service import read_operator
 
 
 def test_the_login_name_counts_where_there_is_a_login_session():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.cmd.service_user import find_barrier
+from nodetracker.cmd.status import find_barrier
 
 USER = "nobody"
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from nodetracker.accounting.reports.overview import build_overview
-from nodetracker.accounting.reports.problems import find_problems
-from nodetracker.cmd.screen.overview import FleetView
+from nodetracker.accounting.reports.problems import FleetView, find_problems
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind

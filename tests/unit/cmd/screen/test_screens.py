@@ -9,11 +9,11 @@ import pytest
 from nodetracker.cmd.commands.claim import ListClaims
 from nodetracker.cmd.commands.migration import ListMigrations
 from nodetracker.cmd.commands.node import ListNodes
+from nodetracker.cmd.commands.overview import Outage, draw_picture
 from nodetracker.cmd.commands.placement import AuditPlacement, HealPlacement
 from nodetracker.cmd.commands.service import ListServices
 from nodetracker.cmd.commands.warning import ListWarnings
 from nodetracker.cmd.commands.workload import ListWorkloads
-from nodetracker.cmd.fleet_watch import Outage, draw_picture
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.overview import draw_overview
