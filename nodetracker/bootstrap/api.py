@@ -30,15 +30,20 @@ from nodetracker.bootstrap.settings import (
     check_conductor_values,
 )
 from nodetracker.bootstrap.stores import build_purge, build_store
-from nodetracker.bootstrap.values import Problems, build_database_settings, read_host_name
+from nodetracker.bootstrap.values import (
+    Problems,
+    build_database_settings,
+    read_host_name,
+    read_value,
+)
 from nodetracker.compute.identity import read_incarnation
+from nodetracker.conf.api import PROXY_GROUP, PROXY_HEADERS
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.fleet.watch import Watcher
 from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
@@ -294,16 +299,5 @@ def _is_behind_proxy(conf: cfg.ConfigOpts) -> bool:
     Raises:
         ConfigError: its value is invalid.
     """
-    option = cfg.BoolOpt("enable_proxy_headers_parsing", default=False)
-    own = cfg.ConfigOpts()  # as the library registers the option itself
-    own.register_opt(option, "oslo_middleware")
-    try:
-        own(
-            [],
-            default_config_files=conf.config_file or [],
-            default_config_dirs=conf.config_dir or [],
-        )
-        return bool(own.oslo_middleware.enable_proxy_headers_parsing)
-    except (cfg.Error, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"[oslo_middleware] {option.name}: {reason}") from error
+    conf.register_opt(PROXY_HEADERS, group=PROXY_GROUP)
+    return bool(read_value(conf, PROXY_GROUP, PROXY_HEADERS.name))

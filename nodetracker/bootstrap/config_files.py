@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from oslo_config import cfg
 
 from nodetracker.bootstrap.broker import list_messaging_options
+from nodetracker.conf.agent import PLACEMENT
 from nodetracker.conf.opts import is_group, list_placement_options
-from nodetracker.conf.placement import GROUP as PLACEMENT
 
 _DEFAULT = "DEFAULT"
 _Options = Mapping[str, Mapping[str, Sequence[Any]]]
@@ -31,7 +31,7 @@ def find_problems(conf: cfg.ConfigOpts) -> Iterable[str]:
 
     registered = _list_registered(conf)
     libraries = _by_name(
-        [*list_messaging_options(), *list_api_options(), (PLACEMENT, list_placement_options())]
+        [*list_messaging_options(), *list_api_options(), (PLACEMENT.name, list_placement_options())]
     )
     for path, group, options in _read_groups(conf):
         if group not in registered and group not in libraries:
@@ -59,7 +59,7 @@ def find_ignored(conf: cfg.ConfigOpts) -> Iterable[str]:
         if unknown and group == _DEFAULT:
             shared = _by_name(list_messaging_options()).get(group, {})
             unknown = [name for name in unknown if name not in shared]
-        elif unknown and group == PLACEMENT:
+        elif unknown and group == PLACEMENT.name:
             shared = _by_name([(group, list_placement_options())]).get(group, {})
             # Without the library, nobody can know.
             unknown = [name for name in unknown if shared and name not in shared]

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.bootstrap.values import Problems, check_values, read_host_name, read_value
-from nodetracker.conf import scheduler
+from nodetracker.conf.api import SCHEDULER
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.host.address import read_own_address
 from nodetracker.host.roots import Roots
@@ -92,11 +92,11 @@ def build_scheduler_settings(conf: cfg.ConfigOpts) -> SchedulerSettings:
     """
     multipliers = Multipliers(
         **{
-            kind: read_value(conf, scheduler.GROUP, f"{kind}_weight_multiplier")
+            kind: read_value(conf, SCHEDULER.name, f"{kind}_weight_multiplier")
             for kind in ("ram", "cpu", "disk")
         }
     )
-    subset_size = read_value(conf, scheduler.GROUP, "host_subset_size")
+    subset_size = read_value(conf, SCHEDULER.name, "host_subset_size")
     return SchedulerSettings(multipliers, subset_size)
 
 

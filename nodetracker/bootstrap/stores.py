@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from nodetracker.bootstrap.values import build_database_settings
-from nodetracker.conf.opts import DATABASE_GROUP
+from nodetracker.conf.default import DATABASE
 from nodetracker.model.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late: not every program needs them
@@ -70,7 +70,7 @@ def require_database(conf: cfg.ConfigOpts) -> None:
     Raises:
         ConfigError: ``[database] connection`` is not set.
     """
-    found = conf.get_location("connection", DATABASE_GROUP)
+    found = conf.get_location("connection", DATABASE.name)
     is_set = found is not None and found.location.is_user_controlled
     if not conf.conductor.use_local and not is_set:
         raise ConfigError(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from oslo_config import cfg
 
-from nodetracker.conf import database
-from nodetracker.conf.opts import DATABASE_GROUP, list_registered
+from nodetracker.conf.default import DATABASE
+from nodetracker.conf.opts import list_registered
 from nodetracker.model.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late, as not every program needs it
@@ -61,9 +61,9 @@ def build_database_settings(conf: cfg.ConfigOpts) -> "DatabaseSettings":
     """Return those of the ``[database]`` group's values that are the library's."""
     from nodetracker.db.connection.engine import DatabaseSettings
 
-    own = {option.dest for option in database.OPTIONS}
-    names = set(conf[DATABASE_GROUP]) - own
-    values = {name: read_value(conf, DATABASE_GROUP, name) for name in names}
+    own = {option.dest for option in DATABASE.options}
+    names = set(conf[DATABASE.name]) - own
+    values = {name: read_value(conf, DATABASE.name, name) for name in names}
     connection = values.pop("connection")
     if not connection:
         raise ConfigError("[database] connection: must not be empty")

@@ -28,7 +28,8 @@ from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
 from nodetracker.compute.operations import OwnAgentDirectory
-from nodetracker.conf import api, default
+from nodetracker.conf.api import API
+from nodetracker.conf.default import DEFAULT
 from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
@@ -76,8 +77,8 @@ def _run(arguments: Sequence[str]) -> int:
         load_configuration(conf, arguments, PROGRAM, default_files, register, _DESCRIPTION)
 
     conf = cfg.CONF
-    cfg.set_defaults(default.OPTIONS, state_path=str(default_state_path()))
-    cfg.set_defaults(api.OPTIONS, auth_strategy="noauth")
+    cfg.set_defaults(DEFAULT.options, state_path=str(default_state_path()))
+    cfg.set_defaults(API.options, auth_strategy="noauth")
     load(conf, register_options)
     terminal = detect_terminal(sys.stdout)
     panel = Panel(sys.stdout) if terminal.is_interactive else None

@@ -1,1 +1,1 @@
-"""The options, one group a file; `nodetracker.conf.opts` gathers them and the drivers'."""
+"""The options; `nodetracker.conf.opts` gathers them and the drivers'."""

@@ -1,12 +1,11 @@
-"""Options of the ``[api]`` group: where the REST API is served, and to whom."""
+"""Options of the REST service: ``[api]`` and, for claims without a host, ``[scheduler]``."""
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
-from nodetracker.conf.default import ABSOLUTE_PATH
+from nodetracker.conf.default import ABSOLUTE_PATH, LibraryOption, option_group
 
-GROUP = "api"
-
-OPTIONS = (
+API = option_group(
+    "api",
     cfg.HostAddressOpt(
         "listen",
         default="127.0.0.1",
@@ -104,5 +103,44 @@ OPTIONS = (
         "open_metrics",
         default=False,
         help="Whether /metrics needs no credentials.",
+    ),
+)
+
+PROXY_GROUP = "oslo_middleware"
+PROXY_HEADERS = LibraryOption("enable_proxy_headers_parsing", type=types.Boolean(), default=False)
+"""Whether proxies say what clients sent; read before the library of that group is imported."""
+
+_MULTIPLIER = types.Float(min=-1000.0, max=1000.0)
+
+SCHEDULER = option_group(
+    "scheduler",
+    cfg.Opt(
+        "ram_weight_multiplier",
+        type=_MULTIPLIER,
+        default=1.0,
+        help="How much free memory counts when candidates are ordered. Positive values prefer "
+        "the node with the most, which spreads workloads; negative ones prefer the node with the "
+        "least, which fills one node after the other; 0 ignores it.",
+    ),
+    cfg.Opt(
+        "cpu_weight_multiplier",
+        type=_MULTIPLIER,
+        default=1.0,
+        help="How much free shared CPUs (VCPU) count, like ram_weight_multiplier.",
+    ),
+    cfg.Opt(
+        "disk_weight_multiplier",
+        type=_MULTIPLIER,
+        default=1.0,
+        help="How much free disk counts, like ram_weight_multiplier.",
+    ),
+    cfg.IntOpt(
+        "host_subset_size",
+        default=1,
+        min=1,
+        max=1000,
+        help="Number of best candidates among which a claim without a host chooses by its uuid. "
+        "Larger values distribute concurrent claims over more nodes, at the expense of the order "
+        "by weight.",
     ),
 )

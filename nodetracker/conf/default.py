@@ -1,10 +1,22 @@
-"""Options of the ``[DEFAULT]`` group: host name, addresses, directories and intervals."""
+"""Options that every program has: ``[DEFAULT]``, ``[database]`` and ``[conductor]``."""
 
 import socket
+from typing import NamedTuple
 
 from oslo_config import cfg
 
-GROUP = "DEFAULT"
+
+class OptionGroup(NamedTuple):
+    """The options of one group of the configuration."""
+
+    name: str
+    options: tuple[cfg.Opt, ...]
+
+
+def option_group(name: str, *options: cfg.Opt) -> OptionGroup:
+    """Return a group of options."""
+    return OptionGroup(name, options)
+
 
 ABSOLUTE_PATH = r"^/"
 """Pattern of paths that must not depend on the working directory."""
@@ -22,11 +34,10 @@ HOST_OPTION = cfg.StrOpt(
 """Read as ``conf.DEFAULT.host``: ``conf.host`` is the group of that name."""
 
 
-class _TransportUrl(cfg.StrOpt):
-    """Replaces the messaging library's option of the same name.
+class LibraryOption(cfg.Opt):
+    """Replaces a library's option of the same name.
 
-    With it, programs can check whether the option is set without importing
-    that library.
+    With it, programs can read the option without importing that library.
     """
 
     def __ne__(self, other: object) -> bool:
@@ -34,14 +45,15 @@ class _TransportUrl(cfg.StrOpt):
         return getattr(other, "name", None) != self.name
 
 
-TRANSPORT_URL = _TransportUrl(
+TRANSPORT_URL = LibraryOption(
     "transport_url",
     secret=True,
     help="URL of the message broker, e.g. rabbit://USER:PASSWORD@HOST:5672/. Unset: agents "
     "serve no calls and send no notifications.",
 )
 
-OPTIONS = (
+DEFAULT = option_group(
+    "DEFAULT",
     cfg.StrOpt(
         "my_ip",
         sample_default="<address of the default route>",
@@ -77,5 +89,46 @@ OPTIONS = (
         min=0,
         max=LONGEST_SECONDS,
         help="Seconds that a running audit may take to finish after SIGTERM.",
+    ),
+)
+
+_MOST_DAYS = 36500
+
+DATABASE = option_group(
+    "database",
+    cfg.IntOpt(
+        "released_claims_days",
+        default=0,
+        min=0,
+        max=_MOST_DAYS,
+        help="Days after which released claims and migrations that ended are deleted; 0 = never. "
+        "The first by name of the conductors and API services that are up deletes them, so all "
+        "of these need the same value. A claim that a migration still refers to is kept.",
+    ),
+    cfg.IntOpt(
+        "history_days",
+        default=0,
+        min=0,
+        max=_MOST_DAYS,
+        help="Days after which history, resolved warnings and removals of providers that nobody "
+        "attempted are deleted, by the same service; 0 = never.",
+    ),
+)
+
+CONDUCTOR = option_group(
+    "conductor",
+    cfg.BoolOpt(
+        "use_local",
+        default=True,
+        help="Whether this program accesses the database directly. If false, it calls the "
+        "conductors over the message broker and needs no [database] connection.",
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=16,
+        min=1,
+        max=256,
+        help="Number of calls that a conductor processes in parallel, each on a separate database "
+        "connection.",
     ),
 )

@@ -8,20 +8,20 @@ from oslo_log import _options as log_options  # the module of the library's own 
 from oslo_log import versionutils
 from oslo_reports import opts as report_options
 
-from nodetracker.conf import (
-    api,
-    compute,
-    conductor,
-    database,
-    default,
-    host,
-    metrics,
-    pci,
-    placement,
-    scheduler,
+from nodetracker.conf.agent import COMPUTE, HOST, METRICS, PCI, PLACEMENT
+from nodetracker.conf.api import API, SCHEDULER
+from nodetracker.conf.default import (
+    CONDUCTOR,
+    DATABASE,
+    DEFAULT,
+    HOST_OPTION,
+    TRANSPORT_URL,
+    OptionGroup,
 )
 
-DATABASE_GROUP = database.GROUP
+_GROUPS = (COMPUTE, HOST, PCI, CONDUCTOR, DATABASE, SCHEDULER, PLACEMENT, METRICS, API)
+"""All but ``[DEFAULT]``."""
+
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"
 
 _QUIET_LIBRARIES = (
@@ -41,7 +41,8 @@ def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
 
     ``transport_url`` is listed by the messaging library.
     """
-    return [*_list_own(), *_list_drivers(), (placement.GROUP, list_placement_options())]
+    shown = OptionGroup(DEFAULT.name, (HOST_OPTION, *DEFAULT.options))
+    return [shown, *_GROUPS, *_list_drivers(), (PLACEMENT.name, list_placement_options())]
 
 
 def list_placement_options() -> Sequence[cfg.Opt]:
@@ -51,21 +52,6 @@ def list_placement_options() -> Sequence[cfg.Opt]:
     except ImportError:
         return ()
     return list_options()
-
-
-def _list_own() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    return [
-        (default.GROUP, (default.HOST_OPTION, *default.OPTIONS)),
-        (compute.GROUP, compute.OPTIONS),
-        (host.GROUP, host.OPTIONS),
-        (pci.GROUP, pci.OPTIONS),
-        (conductor.GROUP, conductor.OPTIONS),
-        (database.GROUP, database.OPTIONS),
-        (scheduler.GROUP, scheduler.OPTIONS),
-        (placement.GROUP, placement.OPTIONS),
-        (metrics.GROUP, metrics.OPTIONS),
-        (api.GROUP, api.OPTIONS),
-    ]
 
 
 def _list_drivers() -> list[tuple[str, Sequence[cfg.Opt]]]:
@@ -135,14 +121,13 @@ def register_driver_options(conf: cfg.ConfigOpts) -> None:
 
 def _register_others(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(versionutils.deprecated_opts)  # not by the library's own registration
-    conf.register_opts(db_options.database_opts, group=DATABASE_GROUP)
+    conf.register_opts(db_options.database_opts, group=DATABASE.name)
     for group, report in report_options.list_opts():
         conf.register_opts(report, group=group)
-    conf.register_opt(default.HOST_OPTION, group=default.GROUP)
-    conf.register_opts((default.TRANSPORT_URL, *default.OPTIONS))
-    for group, options in _list_own():
-        if group != default.GROUP:
-            conf.register_opts(options, group=group)
+    conf.register_opt(HOST_OPTION, group=DEFAULT.name)
+    conf.register_opts((TRANSPORT_URL, *DEFAULT.options))
+    for group, options in _GROUPS:
+        conf.register_opts(options, group=group)
 
 
 def is_group(conf: cfg.ConfigOpts, name: str) -> bool:
@@ -160,7 +145,7 @@ def list_registered(conf: cfg.ConfigOpts) -> Iterable[tuple[str, str]]:
     """
     groups = {name for name in conf if is_group(conf, name)}
     for name in sorted(set(conf) - groups):
-        yield default.GROUP, name
+        yield DEFAULT.name, name
     for group in sorted(groups):
         for name in sorted(conf[group]):
             yield group, name

@@ -6,7 +6,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from nodetracker.bootstrap.placement import build_placement_client
-from nodetracker.conf.placement import GROUP, OPTIONS
+from nodetracker.conf.agent import PLACEMENT
 from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.client import PlacementClient
@@ -22,7 +22,7 @@ def make_client(directory: Path, text: str, counts: RequestCounts | None = None)
     path = directory / f"placement-{uuid.uuid4()}.conf"
     path.write_text(text)
     conf = cfg.ConfigOpts()
-    conf.register_opts(OPTIONS, group=GROUP)
+    conf.register_opts(PLACEMENT.options, group=PLACEMENT.name)
     conf([], default_config_files=[str(path)])
     return build_placement_client(conf, counts)
 

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.bootstrap.placement import build_placement_client
-from nodetracker.conf.placement import GROUP, OPTIONS
+from nodetracker.conf.agent import PLACEMENT
 from nodetracker.model.errors import (
     ConfigError,
     PlacementConflictError,
@@ -32,7 +32,7 @@ def make_client(tmp_path):
         path = tmp_path / "placement.conf"
         path.write_text(text)
         conf = cfg.ConfigOpts()
-        conf.register_opts(OPTIONS, group=GROUP)
+        conf.register_opts(PLACEMENT.options, group=PLACEMENT.name)
         conf([], default_config_files=[str(path)])
         return build_placement_client(conf)
 

@@ -8,7 +8,7 @@ from oslo_config import cfg
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.bootstrap.placement import build_placement_client
-from nodetracker.conf.placement import GROUP, OPTIONS
+from nodetracker.conf.agent import PLACEMENT
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.node import NodeValues
 from nodetracker.model.provider import RemovalQuery
@@ -68,7 +68,7 @@ def client(tmp_path, placement):
     path = tmp_path / "placement.conf"
     path.write_text(placement.configuration())
     conf = cfg.ConfigOpts()
-    conf.register_opts(OPTIONS, group=GROUP)
+    conf.register_opts(PLACEMENT.options, group=PLACEMENT.name)
     conf([], default_config_files=[str(path)])
     return build_placement_client(conf)
 

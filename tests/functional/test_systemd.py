@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nodetracker.conf import default
+from nodetracker.conf.default import DEFAULT
 from tests.functional.servers.process import require, require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN
@@ -137,7 +137,7 @@ class TestUnit:
             assert conductor[name] == service[name], name
 
     def test_a_running_audit_may_end_before_it_is_killed(self, service):
-        (timeout,) = [o for o in default.OPTIONS if o.name == "graceful_shutdown_timeout"]
+        (timeout,) = [o for o in DEFAULT.options if o.name == "graceful_shutdown_timeout"]
         assert int(service["TimeoutStopSec"]) > timeout.default
 
     def test_what_the_agent_reads_is_not_hidden(self, service):
@@ -146,7 +146,7 @@ class TestUnit:
         assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(service["RestrictAddressFamilies"].split())
 
     def test_the_state_directory_is_the_default_state_path(self, service):
-        (state_path,) = [option for option in default.OPTIONS if option.name == "state_path"]
+        (state_path,) = [option for option in DEFAULT.options if option.name == "state_path"]
         assert state_path.default == f"/var/lib/{service['StateDirectory']}"
 
 

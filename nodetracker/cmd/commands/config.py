@@ -17,7 +17,8 @@ from nodetracker.bootstrap.values import Problems, read_value
 from nodetracker.cmd.commands.base import StoreCommand
 from nodetracker.cmd.program import check_log_config
 from nodetracker.cmd.screen.streams import draw_error
-from nodetracker.conf.opts import DATABASE_GROUP, register_driver_options
+from nodetracker.conf.default import DATABASE
+from nodetracker.conf.opts import register_driver_options
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.model.settings import AgentSettings, Policy
@@ -117,7 +118,7 @@ def _check_database(conf: cfg.ConfigOpts) -> None:
     from nodetracker.db.store import open_store
 
     if conf.conductor.use_local:  # without the other options, which are checked by themselves
-        open_store(DatabaseSettings(read_value(conf, DATABASE_GROUP, "connection")))
+        open_store(DatabaseSettings(read_value(conf, DATABASE.name, "connection")))
 
 
 def _check_placement(conf: cfg.ConfigOpts) -> None:

@@ -23,7 +23,7 @@ from nodetracker.api.route import Operation, list_open_paths, route
 from nodetracker.api.routes import ROUTES
 from nodetracker.api.schemas.fields import ANY_TEXT
 from nodetracker.bootstrap.access import accepts_insecure_power_actions, build_access
-from nodetracker.conf import api as api_options
+from nodetracker.conf.api import API
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import ApiStatus
 
@@ -74,7 +74,7 @@ KEYSTONE = {
 @pytest.fixture
 def conf(tmp_path):
     conf = cfg.ConfigOpts()
-    conf.register_opts(api_options.OPTIONS, group=api_options.GROUP)
+    conf.register_opts(API.options, group=API.name)
     lines = [f"{name} = {value}\n" for name, value in KEYSTONE.items()]
     (tmp_path / "keystone.conf").write_text("".join(["[keystone_authtoken]\n", *lines]))
     conf([f"--config-dir={tmp_path}"], default_config_files=[])

@@ -1,17 +1,16 @@
-"""Options of the ``[compute]`` group: drivers, audits, reservations and allocation ratios."""
+"""Options of agents: ``[compute]``, ``[host]``, ``[pci]``, ``[metrics]`` and ``[placement]``."""
 
 from oslo_config import cfg, types
 
-from nodetracker.conf.default import ABSOLUTE_PATH, LONGEST_SECONDS
-
-GROUP = "compute"
+from nodetracker.conf.default import ABSOLUTE_PATH, LONGEST_SECONDS, option_group
 
 _LARGEST_AMOUNT = 2**40
 """An EiB in MiB; sums of it fit any column."""
 
 _RATIO = types.Float(min=0.0, max=1000.0)
 
-OPTIONS = (
+COMPUTE = option_group(
+    "compute",
     cfg.ListOpt(
         "compute_driver",
         default=["local"],
@@ -184,3 +183,117 @@ OPTIONS = (
         "existing parent, is reported as the node's disk.",
     ),
 )
+
+HOST = option_group(
+    "host",
+    cfg.StrOpt(
+        "procfs",
+        default="/proc",
+        regex=ABSOLUTE_PATH,
+        help="Path of the host's proc filesystem, e.g. its mount point inside a container.",
+    ),
+    cfg.StrOpt("sysfs", default="/sys", regex=ABSOLUTE_PATH, help="Path of the host's sysfs."),
+    cfg.StrOpt(
+        "rootfs", default="/", regex=ABSOLUTE_PATH, help="Path of the host's root filesystem."
+    ),
+)
+
+PCI = option_group(
+    "pci",
+    cfg.MultiStrOpt(
+        "device_spec",
+        mutable=True,
+        default=[],
+        help="PCI devices available to guests, as a JSON object or a list of objects; the first "
+        "object that matches a device wins. Keys: vendor_id and product_id (hex, or *), address "
+        "(e.g. 0000:81:*.*, or an object of regular expressions for domain, bus, slot and "
+        "function) or devname (a network interface); any other key is a tag, e.g. "
+        "physical_network, trusted, managed, live_migratable. The full address of a physical "
+        "function matches its virtual functions, too, also as an object. May be repeated.",
+        sample_default=['{"vendor_id": "8086", "product_id": "10ed", "address": "0000:81:*.*"}'],
+    ),
+    cfg.MultiStrOpt(
+        "alias",
+        mutable=True,
+        default=[],
+        help="Alias by which claims request devices, as a JSON object. Keys: name, vendor_id, "
+        "product_id, resource_class (matches the tag of this name, or CUSTOM_PCI_8086_10FB made "
+        "of a device's ids; with it, vendor_id and product_id may be absent), traits (separated "
+        "by commas; all must be in the tag of this name), device_type (type-PCI, type-VF or "
+        "type-PF; physical functions are matched only by type-PF), numa_policy (required, legacy, "
+        "preferred or socket; the default is legacy), live_migratable and capability_type (pci). "
+        "Entries with the same name are alternatives.",
+        sample_default=['{"name": "nic", "vendor_id": "8086", "product_id": "10ed"}'],
+    ),
+    cfg.BoolOpt(
+        "report_in_placement",
+        default=False,
+        help="Whether placement gets a provider for each PCI device.",
+    ),
+)
+
+METRICS = option_group(
+    "metrics",
+    cfg.BoolOpt(
+        "enabled",
+        default=True,
+        help="Whether the agent serves /metrics (Prometheus, OpenMetrics) and /health.",
+    ),
+    cfg.HostAddressOpt(
+        "listen",
+        default="127.0.0.1",
+        help="Address or name of this machine on which they are served; :: means all IPv6 and "
+        "IPv4 addresses. Access is not authenticated.",
+    ),
+    cfg.PortOpt(
+        "port",
+        default=9774,
+        min=1,
+        help="TCP port on which they are served. While it is in use, the agent runs without it "
+        "and retries.",
+    ),
+)
+
+PLACEMENT = option_group(
+    "placement",
+    cfg.BoolOpt(
+        "enabled",
+        default=False,
+        help="Whether the agent keeps resource providers, inventories, traits and allocations of "
+        "its nodes in placement. Requires auth_type.",
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=4,
+        min=1,
+        max=64,
+        help="Number of threads that send requests, each for one node at a time.",
+    ),
+    cfg.FloatOpt(
+        "timeout",
+        default=10,
+        min=0.1,
+        max=600,
+        help="Seconds without a byte of an answer after which a request fails.",
+    ),
+    cfg.FloatOpt(
+        "resource_provider_association_refresh",
+        default=300,
+        min=0,
+        help="Seconds between checks whether somebody else has changed the nodes' providers; "
+        "0 means never.",
+    ),
+    cfg.FloatOpt(
+        "leak_grace",
+        default=3600,
+        min=0,
+        help="Seconds for which a consumer of nodetracker that the ledger does not know may have "
+        "allocations before it is reported as leaked.",
+    ),
+    cfg.BoolOpt(
+        "heal_leaks",
+        default=False,
+        help="Whether allocations of leaked consumers are deleted.",
+    ),
+)
+"""Without those of keystoneauth, which its sessions add."""
