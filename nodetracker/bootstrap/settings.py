@@ -10,8 +10,8 @@ from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.bootstrap.values import Problems, check_values, read_host_name, read_value
 from nodetracker.conf.api import SCHEDULER
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.host.address import read_own_address
 from nodetracker.host.roots import Roots
+from nodetracker.host.system import read_own_address
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.settings import (

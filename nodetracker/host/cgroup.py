@@ -1,10 +1,9 @@
 """Read the CPU time and memory that a container's control group actually uses."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodetracker.host.roots import Roots, parse_integer, read_optional_text
+from nodetracker.host.roots import Roots, parse_integer, read_optional_integer, read_optional_text
 from nodetracker.model.errors import HostDataError
 
 _NS_PER_US = 1000
@@ -98,34 +97,22 @@ def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
     }
     base = roots.sysfs / "fs/cgroup"
     if "memory" in paths and "cpuacct" in paths:
-        return _read_version_1(base, paths)
-    if "" in paths:
-        return _read_version_2(base / paths[""].lstrip("/"))
-    return None
-
-
-def _read_version_1(base: Path, paths: Mapping[str, str]) -> CgroupUsage | None:
-    memory = base / "memory" / paths["memory"].lstrip("/")
-    cpu_ns = _read_number(base / "cpuacct" / paths["cpuacct"].lstrip("/") / "cpuacct.usage")
-    usage = _read_number(memory / "memory.usage_in_bytes")
-    inactive = _read_field(memory / "memory.stat", "total_inactive_file")
+        memory = base / "memory" / paths["memory"].lstrip("/")
+        cpu = base / "cpuacct" / paths["cpuacct"].lstrip("/")
+        cpu_ns = read_optional_integer(cpu / "cpuacct.usage")
+        usage = read_optional_integer(memory / "memory.usage_in_bytes")
+        inactive = _read_field(memory / "memory.stat", "total_inactive_file")
+    elif "" in paths:
+        group = base / paths[""].lstrip("/")
+        cpu_us = _read_field(group / "cpu.stat", "usage_usec")
+        cpu_ns = None if cpu_us is None else cpu_us * _NS_PER_US
+        usage = read_optional_integer(group / "memory.current")
+        inactive = _read_field(group / "memory.stat", "inactive_file")
+    else:
+        return None
     if cpu_ns is None or usage is None or inactive is None:
         return None
     return CgroupUsage(cpu_ns, max(0, usage - inactive))
-
-
-def _read_version_2(group: Path) -> CgroupUsage | None:
-    cpu_us = _read_field(group / "cpu.stat", "usage_usec")
-    usage = _read_number(group / "memory.current")
-    inactive = _read_field(group / "memory.stat", "inactive_file")
-    if cpu_us is None or usage is None or inactive is None:
-        return None
-    return CgroupUsage(cpu_us * _NS_PER_US, max(0, usage - inactive))
-
-
-def _read_number(path: Path) -> int | None:
-    text = read_optional_text(path)
-    return None if text is None else parse_integer(text, str(path))
 
 
 def _read_field(path: Path, name: str) -> int | None:

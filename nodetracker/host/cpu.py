@@ -2,24 +2,32 @@
 
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from nodetracker.host.cpuinfo import Cpuinfo, parse_cpuinfo
-from nodetracker.host.cpulist import parse_cpu_list, parse_cpu_mask
-from nodetracker.host.problems import Problems
 from nodetracker.host.roots import (
+    Problems,
     Roots,
     is_this_machine,
     list_directory,
     parse_integer,
+    read_optional_integer,
     read_optional_text,
 )
-from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
 
+_WORD = re.compile(r"[0-9a-fA-F]{1,8}")
+_WORD_DIGITS = 8
+_MODEL_KEYS = ("model name", "cpu model", "cpu", "Processor", "family", "uarch", "machine")
+_VENDOR_KEYS = ("vendor_id", "vendor", "CPU implementer", "mvendorid")
+_FLAG_KEYS = ("flags", "Features", "features")
+_NUMBERED = re.compile(r"processor +([0-9]{1,6})")
+_S390_MACHINE = re.compile(r"machine = (\S+)")
+_ARM_ARCHITECTURE = re.compile(r"([5-9])")
 _CPU_DIRECTORY = re.compile(r"cpu([0-9]{1,5})")
 _CORE_FILES = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
 _PACKAGE_FILES = ("package_cpus_list", "core_siblings_list", "core_siblings")
@@ -30,15 +38,32 @@ _Package = tuple[int, ...] | CpuSet
 """Identity of a package: its (drawer, book, package) ids, or its CPUs without such ids."""
 
 
-def read_cpu_info(roots: Roots, machine: str | None = None) -> CpuInfo:
+@dataclass(frozen=True, slots=True)
+class Cpuinfo:
+    """The contents of ``/proc/cpuinfo``.
+
+    Attributes:
+        processors: ids of the online CPUs in the order of the file.
+        package_of, core_of: CPU id -> "physical id" and "core id", on the
+            architectures that have them.
+        architecture: as in ``uname -m``, "" when it cannot be derived.
+        model, vendor: of the first processor, "" when unknown.
+        flags: of the first processor, in ascending order.
+    """
+
+    processors: tuple[int, ...] = ()
+    package_of: Mapping[int, int] = field(default_factory=dict)
+    core_of: Mapping[int, int] = field(default_factory=dict)
+    architecture: str = ""
+    model: str = ""
+    vendor: str = ""
+    flags: tuple[str, ...] = ()
+
+
+def read_cpu_info(roots: Roots) -> CpuInfo:
     """Return the processors of the host.
 
     Cores and packages contain online CPUs only, even if the kernel lists others.
-
-    Args:
-        roots: directories to read from.
-        machine: the architecture, e.g. ``x86_64``. None: this machine's when
-            `roots` belong to it, else derived from ``/proc/cpuinfo``.
 
     Returns:
         The processors; each file that cannot be used is replaced by the next
@@ -64,8 +89,6 @@ def read_cpu_info(roots: Roots, machine: str | None = None) -> CpuInfo:
             raise HostDataError(str(path), "lists no processors, and neither does sysfs")
     cores = _read_cores(base, online, cpuinfo, problems)
     package_of, sockets = _read_packages(base, cores, cpuinfo, problems)
-    if machine is None:
-        machine = platform.machine() if is_this_machine(roots) else cpuinfo.architecture
     return CpuInfo(
         online=online,
         offline=present - online,
@@ -74,7 +97,7 @@ def read_cpu_info(roots: Roots, machine: str | None = None) -> CpuInfo:
         threads=max(len(core) for core in cores),
         siblings=cores,
         socket_of=package_of,
-        architecture=machine,
+        architecture=platform.machine() if is_this_machine(roots) else cpuinfo.architecture,
         model=cpuinfo.model,
         vendor=cpuinfo.vendor,
         flags=cpuinfo.flags,
@@ -111,11 +134,10 @@ def _is_online(base: Path, cpu: int, listed: CpuSet, problems: Problems) -> bool
     path = base / f"cpu{cpu}" / "online"
 
     def read() -> bool:
-        text = read_optional_text(path)
-        state = 1 if text is None else parse_integer(text, str(path))
-        if state not in {0, 1}:
+        state = read_optional_integer(path)
+        if state not in {None, 0, 1}:
             raise HostDataError(str(path), "is neither 0 nor 1")
-        return state == 1
+        return state != 0
 
     return problems.attempt(read, cpu in listed, "/proc/cpuinfo says whether the CPU is online")
 
@@ -236,12 +258,120 @@ def _read_packages(
 
 def _read_id(path: Path, problems: Problems) -> int | None:
     """Return a topology id: -1 when the kernel does not know it, None without a usable file."""
-    number = problems.attempt(lambda: _read_optional_integer(path), None, "/proc/cpuinfo is used")
+    number = problems.attempt(lambda: read_optional_integer(path), None, "/proc/cpuinfo is used")
     if number is None:
         return None
     return -1 if number < 0 or number == _UNKNOWN_ID else number
 
 
-def _read_optional_integer(path: Path) -> int | None:
-    text = read_optional_text(path)
-    return None if text is None else parse_integer(text, str(path))
+def parse_cpuinfo(text: str, source: str = "/proc/cpuinfo") -> Cpuinfo:
+    r"""Parse the text of ``/proc/cpuinfo``.
+
+    The first line with a key wins: some architectures write it once for all
+    processors, before or after them. Unknown lines are ignored. Text without
+    processors is valid.
+
+    Raises:
+        HostDataError: the id of a processor, package or core is not a number.
+
+    Source: ``show_cpuinfo()`` of x86, arm, arm64, s390, powerpc, ia64, riscv.
+
+    >>> parse_cpuinfo("processor\t: 0\nvendor_id\t: GenuineIntel\n").processors
+    (0,)
+    """
+    first: dict[str, str] = {}
+    processors: dict[int, None] = {}
+    package_of: dict[int, int] = {}
+    core_of: dict[int, int] = {}
+    current: int | None = None
+    for line in text.split("\n"):
+        key, colon, value = line.partition(":")
+        key, value = key.strip(), value.strip()
+        if not colon:
+            continue
+        if key in {"processor", "cpu number"}:
+            current = parse_integer(value, source)
+            processors[current] = None
+        elif key == "physical id" and current is not None:
+            package_of[current] = parse_integer(value, source)
+        elif key == "core id" and current is not None:
+            core_of[current] = parse_integer(value, source)
+        elif numbered := _NUMBERED.fullmatch(key):  # s390 before Linux 4.20
+            processors[int(numbered[1])] = None
+            if machine := _S390_MACHINE.search(value):
+                first.setdefault("machine", machine[1])
+        elif value:
+            first.setdefault(key, value)
+    return Cpuinfo(
+        processors=tuple(processors),
+        package_of=package_of,
+        core_of=core_of,
+        architecture=_name_architecture(first),
+        model=_first_of(first, _MODEL_KEYS),
+        vendor=_first_of(first, _VENDOR_KEYS),
+        flags=tuple(sorted(set(_first_of(first, _FLAG_KEYS).split()))),
+    )
+
+
+def _first_of(lines: Mapping[str, str], keys: tuple[str, ...]) -> str:
+    return next((lines[key] for key in keys if key in lines), "")
+
+
+def _name_architecture(lines: Mapping[str, str]) -> str:
+    """Return the ``uname -m`` name; "" on POWER, whose byte order is not in the text."""
+    if lines.get("vendor_id") == "IBM/S390":
+        return "s390x"
+    if lines.get("arch") == "IA-64":
+        return "ia64"
+    if "flags" in lines and "bogomips" in lines:
+        return "x86_64" if "lm" in lines["flags"].split() else "i686"
+    if lines.get("isa", "").startswith(("rv32", "rv64")):
+        return "riscv" + lines["isa"][2:4]
+    if "CPU architecture" in lines:
+        return _name_arm(lines)
+    return ""
+
+
+def _name_arm(lines: Mapping[str, str]) -> str:
+    is_32_bit = "thumb" in lines.get("Features", "").split()
+    version = _ARM_ARCHITECTURE.match(lines["CPU architecture"])
+    if lines["CPU architecture"] == "AArch64" or (version and version[1] >= "8"):
+        return "armv8l" if is_32_bit else "aarch64"
+    return f"armv{version[1]}l" if version else ""
+
+
+def parse_cpu_list(text: str, source: str) -> CpuSet:
+    r"""Parse a list such as ``"0-7,16\n"``; blank text is the empty set.
+
+    Raises:
+        HostDataError: a part is not an id or a range.
+    """
+    if "^" in text:
+        raise HostDataError(source, "is not a list of CPUs")
+    try:
+        return parse_cpu_set(text)
+    except ValueError as error:
+        raise HostDataError(source, "is not a list of CPUs") from error
+
+
+def parse_cpu_mask(text: str, source: str) -> CpuSet:
+    r"""Parse a mask of 32-bit words in hex, the highest word first.
+
+    Kernels before 2.6.26 have no lists; their masks have the width that the
+    kernel was built for.
+
+    Raises:
+        HostDataError: a word is not hexadecimal, or a word after the first
+            does not have eight digits.
+
+    >>> sorted(parse_cpu_mask("00000001,00000003\n", "thread_siblings"))
+    [0, 1, 32]
+    """
+    words = text.strip().split(",")
+    for position, word in enumerate(words):
+        if not _WORD.fullmatch(word) or (position and len(word) != _WORD_DIGITS):
+            raise HostDataError(source, "is not a mask of CPUs")
+    bits = bin(int("".join(words), 16))[:1:-1] if len(words) <= MAX_CPU_ID // 32 + 1 else ""
+    if not bits:
+        raise HostDataError(source, "is not a mask of CPUs")
+    return frozenset(index for index, bit in enumerate(bits) if bit == "1")

@@ -1,26 +1,32 @@
 """Read the host's block devices and the filesystem that holds guests' disks."""
 
+import os
 import re
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from nodetracker.host.filesystem import read_filesystem
-from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import (
+    Partial,
+    Problems,
     Roots,
     clean_label,
+    describe_os_error,
     list_directory,
-    parse_integer,
     path_exists,
+    read_integer,
     read_label,
     read_label_bytes,
+    read_optional_integer,
     read_optional_text,
-    read_text,
 )
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.host import Disk, StorageInfo
-from nodetracker.model.units import capacity_mib_from_bytes
+from nodetracker.model.host import Disk, Filesystem, StorageInfo
+from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
 
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+_FIELDS_BEFORE = 6
+_FIELDS_AFTER = 3
 _SECTOR_BYTES = 512
 """The unit of ``size``, independent of the device's sector size."""
 
@@ -45,6 +51,178 @@ def parse_vpd_serial(data: bytes) -> str:
     return clean_label(data[_PAGE_80_HEADER_BYTES : _PAGE_80_HEADER_BYTES + length])
 
 
+def _read_serial(directory: Path) -> str:
+    """Return the first serial number found: virtio's, NVMe's or SCSI's."""
+    serial = read_label(directory / "serial") or read_label(directory / "device/serial")
+    if serial:
+        return serial
+    return parse_vpd_serial(read_label_bytes(directory / "device/vpd_pg80"))
+
+
+def _read_numa_node(directory: Path, problems: Problems) -> int | None:
+    """Return the NUMA cell of the disk's nearest parent device that has one."""
+    try:
+        device = directory.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    for place in (device / "device", *device.parents):
+        if place.name == "devices":
+            break
+        read = partial(read_optional_integer, place / "numa_node")
+        unknown: int | None = -1
+        node = problems.attempt(read, unknown, "the disk's NUMA cell is unknown")
+        if node is not None:
+            return node if node >= 0 else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount: one line of ``mountinfo``.
+
+    Attributes:
+        options: options of the filesystem, not of this mount, e.g. ``prjquota``.
+    """
+
+    mount_point: str
+    device: str
+    fs_type: str
+    options: tuple[str, ...] = ()
+
+
+def read_storage(path: Path, roots: Roots) -> StorageInfo:
+    """Return the filesystem for guests' disks and the block devices of the host.
+
+    Raises:
+        HostDataError: see `read_filesystem`.
+    """
+    filesystem, disks = read_filesystem(path, roots), read_disks(roots)
+    problems = (*filesystem.problems, *disks.problems)
+    return StorageInfo(filesystem.value, disks.value, problems=problems)
+
+
+def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
+    """Measure the filesystem of a directory or of its nearest existing parent.
+
+    The amounts are measured, not claimed by guests. Total and available are
+    rounded down, used is rounded up. Available excludes the blocks reserved
+    for root, so used and available need not add up to the total. Device and
+    type are "" with a problem when ``mountinfo`` cannot be used.
+
+    Raises:
+        HostDataError: the filesystem cannot be measured; the fact is held.
+
+    Source: statvfs(3); ``proc/self/mountinfo`` for device and type.
+    """
+    measured = _find_existing(path)
+    try:
+        device_id = measured.stat().st_dev
+        size = os.statvfs(measured)
+    except OSError as error:
+        raise HostDataError(str(measured), describe_os_error(error)) from error
+    if size.f_blocks == 0:
+        raise HostDataError(str(measured), "is on a filesystem of size zero")
+    problems = Problems(measured)
+    cost = "device and type of the filesystem are unknown"
+    mount = problems.attempt(partial(_read_mount, measured, roots), None, cost)
+    filesystem = Filesystem(
+        path=_as_utf8(str(measured)),
+        total_mb=capacity_mib_from_bytes(size.f_blocks * size.f_frsize),
+        used_mb=usage_mib_from_bytes((size.f_blocks - size.f_bfree) * size.f_frsize),
+        available_mb=capacity_mib_from_bytes(size.f_bavail * size.f_frsize),
+        device=_as_utf8(mount.device) if mount else "",
+        fs_type=_as_utf8(mount.fs_type) if mount else "",
+        device_id=device_id,
+    )
+    return Partial(filesystem, problems.list_all())
+
+
+def read_mount(path: Path, roots: Roots) -> Mount | None:
+    """Return the mount that contains a directory or its nearest existing parent, if any.
+
+    Raises:
+        HostDataError: the path cannot be resolved, or ``mountinfo`` cannot be read.
+    """
+    return _read_mount(_find_existing(path), roots)
+
+
+def _read_mount(measured: Path, roots: Roots) -> Mount | None:
+    mountinfo = roots.procfs / "self/mountinfo"
+    text = read_optional_text(mountinfo, errors="surrogateescape")
+    return find_mount(parse_mountinfo(text or "", str(mountinfo)), str(measured))
+
+
+def _find_existing(path: Path) -> Path:
+    try:
+        resolved = Path(os.path.realpath(path))
+        return next((place for place in (resolved, *resolved.parents) if place.is_dir()), resolved)
+    except (OSError, ValueError) as error:
+        reason = describe_os_error(error) if isinstance(error, OSError) else "is not a path"
+        raise HostDataError(str(path), reason) from error
+
+
+def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mount, ...]:
+    r"""Parse the text of ``mountinfo``, keeping its order: later mounts hide earlier ones.
+
+    The kernel escapes blanks, newlines and backslashes as three octal digits;
+    they are decoded.
+
+    Raises:
+        HostDataError: a line lacks fields.
+
+    Source: Linux Documentation/filesystems/proc.rst, 3.5.
+
+    >>> line = r"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue"
+    >>> parse_mountinfo(line)[0].mount_point, parse_mountinfo(line)[0].options
+    ('/mnt/a b', ('rw', 'errors=continue'))
+    """
+    mounts = []
+    for line in text.split("\n"):
+        if not line:
+            continue
+        fields = line.split(" ")
+        # The number of optional fields before the dash varies; none of the
+        # fixed fields before those is a single dash.
+        dash = fields.index("-", _FIELDS_BEFORE) if "-" in fields[_FIELDS_BEFORE:] else len(fields)
+        after = fields[dash + 1 :]
+        if len(after) < _FIELDS_AFTER:
+            raise HostDataError(source, "has a line with missing fields")
+        fs_type, device = _decode_octal(after[0]), _decode_octal(after[1])
+        options = tuple(after[2].split(","))
+        mounts.append(Mount(_decode_octal(fields[4]), device, fs_type, options))
+    return tuple(mounts)
+
+
+def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    """Return the mount that contains an absolute path without symbolic links.
+
+    The longest mount point that is the path or one of its parents wins. Of
+    several mounts on the same point the last one wins, as it hides the others.
+    """
+    above = {path, *(str(parent) for parent in PurePosixPath(path).parents)}
+    best: Mount | None = None
+    for mount in mounts:
+        if mount.mount_point in above and (
+            best is None or len(mount.mount_point) >= len(best.mount_point)
+        ):
+            best = mount
+    return best
+
+
+def _decode_octal(text: str) -> str:
+    if "\\" not in text:
+        return text
+    # An escape is one byte; a character may consist of several.
+    raw = text.encode(errors="surrogateescape")
+    raw = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), raw)
+    return raw.decode(errors="surrogateescape")
+
+
+def _as_utf8(text: str) -> str:
+    """Replace the bytes of a name that are not UTF-8, which databases reject."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def read_disks(roots: Roots) -> Partial[tuple[Disk, ...]]:
     """Return the whole disks, sorted by name.
 
@@ -65,17 +243,6 @@ def read_disks(roots: Roots) -> Partial[tuple[Disk, ...]]:
     return Partial(tuple(disks), problems.list_all())
 
 
-def read_storage(path: Path, roots: Roots) -> StorageInfo:
-    """Return the filesystem for guests' disks and the block devices of the host.
-
-    Raises:
-        HostDataError: see `read_filesystem`.
-    """
-    filesystem, disks = read_filesystem(path, roots), read_disks(roots)
-    problems = (*filesystem.problems, *disks.problems)
-    return StorageInfo(filesystem.value, disks.value, problems=problems)
-
-
 def _list_devices(roots: Roots, problems: Problems) -> list[Path]:
     cost = "no disk is listed"
     for base in (roots.sysfs / "block", roots.sysfs / "class/block"):
@@ -90,13 +257,11 @@ def _read_disk(directory: Path, problems: Problems) -> Disk | None:
     if not path_exists(directory):
         list_directory(directory)  # raises unless the device has been removed
         return None
-    if path_exists(directory / "partition"):
-        return None
-    if read_label(directory / "hidden") == "1":
+    if path_exists(directory / "partition") or read_label(directory / "hidden") == "1":
         return None
     path = directory / "size"
     try:
-        sectors = parse_integer(read_text(path), str(path))
+        sectors = read_integer(path)
     except HostDataError:
         if not path_exists(directory):
             return None
@@ -113,33 +278,3 @@ def _read_disk(directory: Path, problems: Problems) -> Disk | None:
         is_rotational=read_label(directory / "queue/rotational") == "1",
         numa_node=_read_numa_node(directory, problems),
     )
-
-
-def _read_serial(directory: Path) -> str:
-    """Return the first serial number found: virtio's, NVMe's or SCSI's."""
-    serial = read_label(directory / "serial") or read_label(directory / "device/serial")
-    if serial:
-        return serial
-    return parse_vpd_serial(read_label_bytes(directory / "device/vpd_pg80"))
-
-
-def _read_numa_node(directory: Path, problems: Problems) -> int | None:
-    """Return the NUMA cell of the disk's nearest parent device that has one."""
-    try:
-        device = directory.resolve(strict=True)
-    except (OSError, RuntimeError):
-        return None
-    for place in (device / "device", *device.parents):
-        if place.name == "devices":
-            break
-        read = partial(_read_optional_integer, place / "numa_node")
-        unknown: int | None = -1
-        node = problems.attempt(read, unknown, "the disk's NUMA cell is unknown")
-        if node is not None:
-            return node if node >= 0 else None
-    return None
-
-
-def _read_optional_integer(path: Path) -> int | None:
-    text = read_optional_text(path)
-    return None if text is None else parse_integer(text, str(path))

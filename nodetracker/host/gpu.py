@@ -2,13 +2,13 @@
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 from nodetracker.host.pci import parse_pci_address
 from nodetracker.host.roots import Roots, is_this_machine, path_exists
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Gpu
-from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.model.pci import PciDevice, PciDeviceType, address_key
 from nodetracker.model.units import capacity_mib_from_bytes
 
 _NVIDIA = "10de"
@@ -17,39 +17,6 @@ _VGA = "0300"
 _COMPUTE_CLASSES = frozenset({"0302", "0380"})  # 3D and other display controllers
 _ACCELERATORS = frozenset({("1002", "1200")})  # AMD Instinct since MI300
 _DOMAIN_DIGITS = 4
-
-
-class Nvml(Protocol):
-    """The part of NVIDIA's ``pynvml`` module that is used here."""
-
-    NVMLError: type[Exception]
-
-    def nvmlInit(self) -> None:  # noqa: N802 the library's names
-        """Open the library; each call needs one call of `nvmlShutdown`."""
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        """Close the library."""
-
-    def nvmlSystemGetDriverVersion(self) -> str | bytes:  # noqa: N802
-        """Return the driver's version."""
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        """Return the number of devices."""
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802
-        """Return a handle of the device at this position."""
-
-    def nvmlDeviceGetPciInfo(self, handle: Any) -> Any:  # noqa: N802
-        """Return a structure with ``busId``."""
-
-    def nvmlDeviceGetName(self, handle: Any) -> str | bytes:  # noqa: N802
-        """Return the product's name."""
-
-    def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:  # noqa: N802
-        """Return the device's uuid, as NVIDIA's tools accept it."""
-
-    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:  # noqa: N802
-        """Return a structure with ``total`` in bytes."""
 
 
 def parse_nvml_address(text: str) -> str:
@@ -82,7 +49,7 @@ def is_gpu(device: PciDevice) -> bool:
     )
 
 
-def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Nvml | None = None) -> tuple[Gpu, ...]:
+def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Any = None) -> tuple[Gpu, ...]:
     """Return the GPUs of the host in ascending address.
 
     Without NVIDIA's library or driver, or for a device that does not respond,
@@ -102,12 +69,7 @@ def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Nvml | None = None) 
         numa_node_of = {device.address: device.numa_node for device in pci}
         for gpu in _read_nvml(nvml, numa_node_of):
             gpus[gpu.address] = gpu
-    return tuple(sorted(gpus.values(), key=_sort_key))
-
-
-def _sort_key(gpu: Gpu) -> tuple[int, str]:
-    domain, _, rest = gpu.address.partition(":")
-    return int(domain, 16), rest
+    return tuple(gpus[address] for address in sorted(gpus, key=address_key))
 
 
 def _describe(device: PciDevice) -> Gpu:
@@ -128,26 +90,26 @@ def _has_nvidia(roots: Roots, pci: Sequence[PciDevice]) -> bool:
     )
 
 
-def _load_nvml() -> Nvml | None:
+def _load_nvml() -> Any:
+    """Return NVIDIA's module ``pynvml``, None if it is not installed."""
     try:
-        return cast("Nvml", importlib.import_module("pynvml"))
+        return importlib.import_module("pynvml")
     except ImportError:
         return None
 
 
-def _read_nvml(nvml: Nvml, numa_node_of: dict[str, int | None]) -> list[Gpu]:
+def _read_nvml(nvml: Any, numa_node_of: dict[str, int | None]) -> list[Gpu]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:  # no driver, or no permission
         return []
     try:
         driver_version = _as_text(nvml.nvmlSystemGetDriverVersion())
-        gpus = []
-        for index in range(nvml.nvmlDeviceGetCount()):
-            gpu = _read_nvml_device(nvml, index, driver_version, numa_node_of)
-            if gpu is not None:
-                gpus.append(gpu)
-        return gpus
+        read = (
+            _read_nvml_device(nvml, index, driver_version, numa_node_of)
+            for index in range(nvml.nvmlDeviceGetCount())
+        )
+        return [gpu for gpu in read if gpu is not None]
     except nvml.NVMLError:
         return []
     finally:
@@ -158,7 +120,7 @@ def _read_nvml(nvml: Nvml, numa_node_of: dict[str, int | None]) -> list[Gpu]:
 
 
 def _read_nvml_device(
-    nvml: Nvml, index: int, driver_version: str, numa_node_of: dict[str, int | None]
+    nvml: Any, index: int, driver_version: str, numa_node_of: dict[str, int | None]
 ) -> Gpu | None:
     """Return one device, None when it has fallen off the bus or its data is malformed."""
     try:

@@ -3,8 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from nodetracker.host.problems import Problems
-from nodetracker.host.roots import Roots, read_text
+from nodetracker.host.roots import Problems, Roots, read_text
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.units import capacity_mib_from_kib

@@ -6,18 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.host.problems import Partial, Problems
 from nodetracker.host.roots import (
+    Partial,
+    Problems,
     Roots,
     list_directory,
     parse_integer,
     path_exists,
+    read_integer,
     read_label,
     read_link_name,
     read_text,
 )
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.pci import ADDRESS_PATTERN, MdevType, PciDevice, PciDeviceType
+from nodetracker.model.pci import ADDRESS_PATTERN, MdevType, PciDevice, PciDeviceType, address_key
 
 _HEX = re.compile(r"0x([0-9a-fA-F]{1,8})")
 _VF_LINK = re.compile(r"virtfn[0-9]+")
@@ -91,8 +93,9 @@ def read_pci_devices(roots: Roots) -> Partial[tuple[PciDevice, ...]]:
     for name in again:
         read = partial(_read_device, base / name, problems)
         devices.append(problems.attempt(read, None, "the device is left out"))
-    found = sorted((device for device in devices if device is not None), key=_sort_key)
-    return Partial(tuple(found), problems.list_all())
+    found = {device.address: device for device in devices if device is not None}
+    in_order = tuple(found[address] for address in sorted(found, key=address_key))
+    return Partial(in_order, problems.list_all())
 
 
 def read_netdevs(roots: Roots) -> Partial[dict[str, str]]:
@@ -140,7 +143,7 @@ def _list_optional(directory: Path, problems: Problems) -> tuple[str, ...]:
 
 def _read_mdev_type(directory: Path, problems: Problems) -> MdevType | None:
     path = directory / "available_instances"
-    available = problems.attempt(partial(_read_integer, path), None, "the type is left out")
+    available = problems.attempt(partial(read_integer, path), None, "the type is left out")
     if available is None:
         return None
     return MdevType(
@@ -149,11 +152,6 @@ def _read_mdev_type(directory: Path, problems: Problems) -> MdevType | None:
         device_api=read_label(directory / "device_api"),
         available=available,
     )
-
-
-def _sort_key(device: PciDevice) -> tuple[int, str]:
-    domain, _, rest = device.address.partition(":")
-    return int(domain, 16), rest
 
 
 def _read_device(directory: Path, problems: Problems) -> PciDevice | None:
@@ -189,7 +187,7 @@ class _DeviceFiles:
         if parent is None and "physfn" in names:
             return None  # the kernel unlinks a function before it removes it
         vf_total, vf_count = (0, 0) if parent is not None else self._count_functions()
-        numa_node = self._optional("numa_node", _read_integer, -1)
+        numa_node = self._optional("numa_node", read_integer, -1)
         dev_type = PciDeviceType.PF if vf_total > 0 else PciDeviceType.PCI
         return PciDevice(
             address=address,
@@ -210,18 +208,14 @@ class _DeviceFiles:
         links = sum(1 for name in self._names if _VF_LINK.fullmatch(name))
         if "sriov_totalvfs" not in self._names:  # kernels before Linux 3.8 have only the links
             return links, links
-        total = self._optional("sriov_totalvfs", _read_integer, links)
-        return total, self._optional("sriov_numvfs", _read_integer, links)
+        total = self._optional("sriov_totalvfs", read_integer, links)
+        return total, self._optional("sriov_numvfs", read_integer, links)
 
     def _optional(self, name: str, read: Callable[[Path], T], default: T) -> T:
         if name not in self._names:
             return default
         read_file = partial(read, self._directory / name)
         return self._problems.attempt(read_file, default, "the device is listed without it")
-
-
-def _read_integer(path: Path) -> int:
-    return parse_integer(read_text(path), str(path))
 
 
 def _read_id(path: Path, digits: int) -> str:

@@ -1,16 +1,22 @@
-"""Locate and read the host's files; all readers of this package use this module."""
+"""Locate and read the host's files, and collect those that cannot be used.
+
+All readers of this package use this module. A reader calls `Problems.attempt`
+for what a value can do without, so that such a file costs only what it
+describes. What a value needs raises HostDataError, and the fact is held.
+"""
 
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from nodetracker.model.errors import HostDataError
+from nodetracker.model.host import HostProblem
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 """Limit for one file; ``/proc/cpuinfo`` of two thousand CPUs is 3 MiB."""
@@ -39,19 +45,19 @@ class Roots:
 
 
 class ReadObserver(Protocol):
-    """Receives a call for each path that a reader accesses, with the result."""
+    """Receives a call for each path that a reader accesses, with the result.
 
-    def on_read(self, path: Path, data: bytes) -> None:
-        """Handle a file that was read completely."""
+    `on_lookup` is called for a link that was read and a path whose existence was
+    checked, `on_failure` for a path that exists and could not be read.
+    """
 
-    def on_lookup(self, path: Path) -> None:
-        """Handle a link that was read, or a path whose existence was checked."""
+    def on_read(self, path: Path, data: bytes) -> None: ...
 
-    def on_list(self, path: Path, names: tuple[str, ...]) -> None:
-        """Handle a directory that was listed."""
+    def on_lookup(self, path: Path) -> None: ...
 
-    def on_failure(self, path: Path, reason: str) -> None:
-        """Handle a path that exists and could not be read."""
+    def on_list(self, path: Path, names: tuple[str, ...]) -> None: ...
+
+    def on_failure(self, path: Path, reason: str) -> None: ...
 
 
 _OBSERVER: ContextVar[ReadObserver | None] = ContextVar("read_observer", default=None)
@@ -94,12 +100,9 @@ def read_text(path: Path, errors: str = "strict") -> str:
         HostDataError: the file is absent, unreadable, larger than
             `MAX_TEXT_BYTES` or not UTF-8; the fact is held.
     """
-    try:
-        return _decode(_read_bytes(path), errors)
-    except OSError as error:
-        raise HostDataError(str(path), describe_os_error(error)) from error
-    except UnicodeDecodeError as error:
-        raise HostDataError(str(path), "is not UTF-8 text") from error
+    text = _read_text(path, errors, frozenset())
+    assert text is not None
+    return text
 
 
 def read_optional_text(path: Path, errors: str = "strict") -> str | None:
@@ -111,10 +114,15 @@ def read_optional_text(path: Path, errors: str = "strict") -> str | None:
     Raises:
         HostDataError: the file exists and cannot be read, see `read_text`.
     """
+    return _read_text(path, errors, _ABSENT)
+
+
+def _read_text(path: Path, errors: str, absent: Container[int]) -> str | None:
     try:
-        return _decode(_read_bytes(path), errors)
+        # Some kernels (2.6 in node/online, 5.15 in lists of CPUs) end a text with a NUL byte.
+        return _read_bytes(path).rstrip(b"\0").decode(errors=errors)
     except OSError as error:
-        if error.errno in _ABSENT:
+        if error.errno in absent:
             return None
         raise HostDataError(str(path), describe_os_error(error)) from error
     except UnicodeDecodeError as error:
@@ -204,14 +212,28 @@ def parse_integer(text: str, source: str) -> int:
     return int(digits)
 
 
+def read_integer(path: Path) -> int:
+    """Return the decimal number of a file that must exist.
+
+    Raises:
+        HostDataError: the file cannot be read, or is not a number.
+    """
+    return parse_integer(read_text(path), str(path))
+
+
+def read_optional_integer(path: Path) -> int | None:
+    """Return the decimal number of an optional file, None when it does not exist.
+
+    Raises:
+        HostDataError: the file exists and cannot be read, or is not a number.
+    """
+    text = read_optional_text(path)
+    return None if text is None else parse_integer(text, str(path))
+
+
 def describe_os_error(error: OSError) -> str:
     """Return the description of an operating system error, without variable parts."""
     return os.strerror(error.errno) if error.errno else type(error).__name__
-
-
-def _decode(data: bytes, errors: str) -> str:
-    # Some kernels (2.6 in node/online, 5.15 in lists of CPUs) end a text with a NUL byte.
-    return data.rstrip(b"\0").decode(errors=errors)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -250,3 +272,54 @@ def _read_file(path: Path) -> bytes:
         return b"".join(chunks)
     finally:
         os.close(descriptor)
+
+
+MAX_PROBLEMS = 16
+"""Number of problems that one reader names; further ones are only counted."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Generic[T]):
+    """A value without the parts whose files cannot be used, and these files."""
+
+    value: T
+    problems: tuple[HostProblem, ...] = ()
+
+
+class Problems:
+    """The files that one reading could not use; each is a warning.
+
+    Args:
+        source: what is read, e.g. a directory; names the problems that are only counted.
+    """
+
+    def __init__(self, source: object) -> None:
+        self._source = str(source)
+        self._found: dict[str, str] = {}
+
+    def attempt(self, read: Callable[[], T], default: T, cost: str) -> T:
+        """Return what `read` returns, or `default` and a problem if it raises HostDataError.
+
+        Args:
+            cost: what is lost, as part of a sentence.
+        """
+        try:
+            return read()
+        except HostDataError as error:
+            self.add(error.source, error.reason, cost)
+            return default
+
+    def add(self, path: str, reason: str, cost: str) -> None:
+        """Add a problem; the first one of a path counts."""
+        self._found.setdefault(path, f"{reason}; {cost}")
+
+    def list_all(self) -> tuple[HostProblem, ...]:
+        """Return the problems, ordered by path."""
+        found = sorted(self._found.items())
+        named = [HostProblem(path, text) for path, text in found[:MAX_PROBLEMS]]
+        if len(found) > MAX_PROBLEMS:
+            further = len(found) - MAX_PROBLEMS
+            named.append(HostProblem(self._source, f"{further} more files cannot be used"))
+        return tuple(named)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.host.cache import CacheReader
 from nodetracker.host.cpu import read_cpu_info
 from nodetracker.host.disk import read_storage
 from nodetracker.host.gpu import read_gpus
@@ -15,7 +14,7 @@ from nodetracker.host.memory import read_memory_info
 from nodetracker.host.numa import read_numa_topology
 from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
 from nodetracker.host.roots import Roots
-from nodetracker.host.system import read_system_info
+from nodetracker.host.system import CacheReader, read_system_info
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.host import CpuInfo, Gpu, HostProblem, MemoryInfo, StorageInfo, SystemInfo

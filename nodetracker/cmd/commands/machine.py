@@ -16,8 +16,7 @@ from nodetracker.bootstrap.values import read_value
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand, columns_of
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
-from nodetracker.host.capture import capture_machine
+from nodetracker.host.capture import SUFFIXES, capture_machine, name_folder, write_archive
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import HealthState
 from nodetracker.model.text import count_noun

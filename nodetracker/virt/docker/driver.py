@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from nodetracker.host.cache import CacheReader
-from nodetracker.host.filesystem import read_mount
+from nodetracker.host.disk import read_mount
+from nodetracker.host.system import CacheReader
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from xml.etree.ElementTree import Element
 
-from nodetracker.host.problems import Partial, Problems
+from nodetracker.host.roots import Partial, Problems
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType, address_key
 from nodetracker.virt.libvirt.xml import (

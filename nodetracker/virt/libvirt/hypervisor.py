@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nodetracker.host.cache import CacheReader
 from nodetracker.host.gpu import read_gpus
 from nodetracker.host.pci import read_netdevs, read_pci_devices
-from nodetracker.host.problems import Partial
-from nodetracker.host.system import read_system_info
+from nodetracker.host.roots import Partial
+from nodetracker.host.system import CacheReader, read_system_info
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo

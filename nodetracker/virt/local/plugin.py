@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from nodetracker.host.cache import CacheReader
+from nodetracker.host.system import CacheReader
 from nodetracker.model.audit import NodeEvent
 from nodetracker.model.errors import DriverFeatureError
 from nodetracker.model.fact import fresh

@@ -11,12 +11,11 @@ import pytest
 from host_tree import MakeRoots
 
 from nodetracker.host import roots as host_roots
-from nodetracker.host.archive import SUFFIXES, name_folder, write_archive
-from nodetracker.host.cache import CacheReader
-from nodetracker.host.capture import Capture, capture_machine
+from nodetracker.host.capture import SUFFIXES, Capture, capture_machine, name_folder, write_archive
 from nodetracker.host.disk import read_disks
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
+from nodetracker.host.system import CacheReader
 from nodetracker.model.errors import HostDataError, NotFoundError, RefusedError
 from nodetracker.virt.machine import MachineProbes
 from nodetracker.virt.probes import ProbeRunner

@@ -1,6 +1,6 @@
 import socket
 
-from nodetracker.host.address import read_own_address
+from nodetracker.host.system import read_own_address
 
 
 def test_the_address_of_the_default_route_is_one_of_this_machine():

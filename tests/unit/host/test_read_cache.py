@@ -3,7 +3,7 @@
 import pytest
 from host_tree import MakeRoots
 
-from nodetracker.host.cache import CacheReader, read_caches
+from nodetracker.host.system import CacheReader, read_caches
 from nodetracker.model.host import CpuCache
 
 BASE = "sys/devices/system/cpu"

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from nodetracker.host import disk as disk_module
 from nodetracker.host import roots as roots_module
-from nodetracker.host.disk import parse_vpd_serial, read_disks, read_storage
-from nodetracker.host.filesystem import Mount, find_mount, parse_mountinfo, read_filesystem
+from nodetracker.host.disk import (
+    Mount,
+    find_mount,
+    parse_mountinfo,
+    parse_vpd_serial,
+    read_disks,
+    read_filesystem,
+    read_storage,
+)
 from nodetracker.host.roots import Roots
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Disk
@@ -108,12 +115,12 @@ def test_a_disk_that_is_removed_while_it_is_read_is_no_problem(
 ) -> None:
     roots = make_roots(disk("sda") | disk("sdb"))
 
-    def read_text(path: Path) -> str:
+    def read_integer(path: Path) -> int:
         if path.parent.name == "sda":
             shutil.rmtree(path.parent)
-        return roots_module.read_text(path)
+        return roots_module.read_integer(path)
 
-    monkeypatch.setattr(disk_module, "read_text", read_text)
+    monkeypatch.setattr(disk_module, "read_integer", read_integer)
     found = read_disks(roots)
     assert ([one.name for one in found.value], found.problems) == (["sdb"], ())
 

@@ -3,8 +3,8 @@
 import pytest
 from host_tree import MakeRoots
 
-from nodetracker.host.nic import MAX_NICS, read_nics
-from nodetracker.host.problems import Partial
+from nodetracker.host.roots import Partial
+from nodetracker.host.system import MAX_NICS, read_nics
 from nodetracker.model.host import HostProblem, Nic
 
 PCI = "0000:81:00.0"

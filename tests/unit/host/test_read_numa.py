@@ -8,8 +8,13 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.host.numa import parse_cell_memory, parse_distances, read_numa_topology
-from nodetracker.host.pages import build_page_pools, parse_page_size_kb
+from nodetracker.host.numa import (
+    build_page_pools,
+    parse_cell_memory,
+    parse_distances,
+    parse_page_size_kb,
+    read_numa_topology,
+)
 from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.errors import HostDataError
@@ -132,7 +137,6 @@ def test_the_base_page_size_of_another_machine_is_derived(make_roots: MakeRoots)
     files[f"{NODE}/node0/vmstat"] = "nr_free_pages 8190\n"
     roots = make_roots(files)
     assert read_numa_topology(roots, None).cells[0].pages == (PagePool(64, 16384),)
-    assert read_numa_topology(roots, None, page_size_kb=16).cells[0].pages[0].size_kb == 16
 
 
 def test_the_base_page_size_of_this_machine_is_read_from_the_system(make_roots: MakeRoots) -> None:
