@@ -83,7 +83,7 @@ class Broker:
         Raises:
             ConfigError: as `connect`.
         """
-        from nodetracker.rpc.client import RpcAgentDirectory
+        from nodetracker.rpc.caller import RpcAgentDirectory
 
         return RpcAgentDirectory(self.caller)
 
@@ -98,9 +98,9 @@ class Broker:
         """
         if not self.is_configured:
             return
-        from nodetracker.conductor.interface import CONDUCTOR
-        from nodetracker.conductor.ping import PING
-        from nodetracker.rpc.client import COMPUTE
+        from nodetracker.conductor.client import CONDUCTOR
+        from nodetracker.conductor.service import PING
+        from nodetracker.rpc.caller import COMPUTE
 
         interfaces = {COMPUTE_BINARY: (COMPUTE,), CONDUCTOR_BINARY: (CONDUCTOR, PING)}
         for interface in interfaces.get(binary, ()):
@@ -131,7 +131,7 @@ class Broker:
         read_time: Callable[[], datetime],
     ) -> "RpcServer":
         """Return the server of an agent, not started."""
-        from nodetracker.rpc.client import COMPUTE
+        from nodetracker.rpc.caller import COMPUTE
         from nodetracker.rpc.server import RpcServer
 
         return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS, read_time)

@@ -11,10 +11,8 @@ from nodetracker.bootstrap.settings import check_conductor_values
 from nodetracker.bootstrap.stores import build_purge, require_database
 from nodetracker.bootstrap.values import build_database_settings, read_host_name
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.conductor.broker_watch import BrokerWatch
-from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.conductor.ping import SelfCall
-from nodetracker.conductor.service import ConductorService
+from nodetracker.conductor.client import CONDUCTOR
+from nodetracker.conductor.service import BrokerWatch, ConductorService, SelfCall
 from nodetracker.db.store import open_store
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch, Watcher

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.errors import (
     RpcEndingError,
     RpcError,
@@ -16,11 +15,21 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import AuditState
+from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, Store
 from nodetracker.ports.delegated_store import DelegatedStore
 from nodetracker.process.clock import utc_clock
 from nodetracker.rpc.caller import RpcCaller
-from nodetracker.rpc.interface import Method
+from nodetracker.rpc.interface import Interface, Method
+
+CONDUCTOR = Interface(
+    Store,
+    topic="conductor",
+    version="3.16",
+    local=frozenset({"close"}),
+    since={WarningKind.CLAIM_UNUSED: "3.15", WarningKind.CLAIM_MISMATCH: "3.15"},
+)
+
 
 LOG = logging.getLogger(__name__)
 

@@ -1,18 +1,128 @@
-"""Run a conductor, which serves the store to processes without a database."""
+"""Run a conductor: it serves the store to processes without a database, and checks the broker."""
 
 import logging
 import time
 from collections.abc import Callable, Sequence
 
-from nodetracker.conductor.broker_watch import BrokerWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import INTERVAL_SECONDS, FleetWatch
-from nodetracker.model.errors import NodetrackerError, StoreError
+from nodetracker.model.errors import NodetrackerError, RpcError, StoreError
+from nodetracker.model.service import BROKER, AuditState
 from nodetracker.ports import CallServer, FleetStore
+from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.loops import PeriodicLoop
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
+from nodetracker.rpc.caller import RpcCaller
+from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
+from nodetracker.rpc.server import RpcServer
+from nodetracker.rpc.transport import Transport
+
+PING_SECONDS = 5.0
+START_SECONDS = 5.0
+"""How long a call waits for the server of a conductor that has just started."""
+
+
+class PingEndpoint:
+    """Answers as soon as the broker delivers a call; needs neither the store nor a free worker."""
+
+    def ping(self) -> None:
+        """Do nothing."""
+
+
+PING = Interface(PingEndpoint, topic="conductor-ping", version="1.0")
+
+
+class SelfCall:
+    """Calls this process through the broker.
+
+    Args:
+        host: the conductor's name.
+
+    Attributes:
+        server: answers the calls; not started. Its clock is never set, so it refuses no
+            call as late: a late ping does no harm, and after the database has hung, the
+            clocks of server and caller differ.
+    """
+
+    def __init__(
+        self, get_transport: Callable[[], Transport], host: str, caller: RpcCaller
+    ) -> None:
+        self.server = RpcServer(
+            get_transport, PING, host, PingEndpoint(), DatabaseClock(), threads=1
+        )
+        self._host = host
+        self._caller = caller
+
+    def __call__(self) -> None:
+        """Make one call, once the server listens or the time for its start is over.
+
+        Raises:
+            RpcError: it failed.
+        """
+        self.server.wait_until_serving(START_SECONDS)
+        self._caller.call(PING, self._host, PING.methods["ping"], {}, PING_SECONDS)
+
+
+GRACE_SECONDS = 60.0
+"""How long agents may take to reconnect to a broker that is back."""
+
+
+class BrokerWatch:
+    """Remembers since when the broker has delivered nothing.
+
+    Meanwhile agents whose heartbeats come through it send none and may well be
+    alive, so a conductor's row records it.
+
+    Args:
+        call_self: makes a call to this same process through the broker.
+    """
+
+    def __init__(
+        self, call_self: Callable[[], object], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._call_self = call_self
+        self._monotonic = monotonic
+        self._good_at: float | None = None
+        self._error: str | None = None
+        self._back_at: float | None = None
+
+    def check(self) -> None:
+        """Make one call."""
+        called_at = self._monotonic()
+        try:
+            self._call_self()
+        except RpcError as error:
+            self._error = str(error)
+        else:
+            if self._error is not None:
+                self._back_at = self._monotonic()
+            if not self.is_out:
+                self._good_at = called_at
+            self._error = None
+
+    @property
+    def error(self) -> str | None:
+        """Why the broker delivers nothing, None while it does."""
+        return self._error
+
+    @property
+    def is_out(self) -> bool:
+        """True while it delivers nothing, and until the agents have had time to reconnect."""
+        if self._error is not None:
+            return True
+        back_at = self._back_at
+        return back_at is not None and self._monotonic() - back_at < GRACE_SECONDS
+
+    def state(self) -> AuditState:
+        """Return the entry for the conductor's row; its age is that of the last good answer."""
+        if not self.is_out:
+            return AuditState()
+        age = None if self._good_at is None else self._monotonic() - self._good_at
+        error = self._error or "delivers calls again, and agents are reconnecting"
+        return AuditState(nodes={BROKER: {"age_seconds": age, "error": error}})
+
 
 LOG = logging.getLogger(__name__)
 

@@ -17,16 +17,17 @@ from nodetracker.ports.agent import (
     LedgerListener,
     Notifier,
 )
-from nodetracker.ports.agent_store import AgentStore
-from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability
-from nodetracker.ports.fleet import FleetReader
-from nodetracker.ports.fleet_store import FleetStore
-from nodetracker.ports.ledger_store import LedgerStore
-from nodetracker.ports.monitor import Monitor
-from nodetracker.ports.operator_store import OperatorStore, ReadingStore
-from nodetracker.ports.removal_store import RemovalStore
-from nodetracker.ports.scheduler_store import SchedulerStore
-from nodetracker.ports.store import HostStore, Store, WatchStore
+from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability, Monitor
+from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
+from nodetracker.ports.ledger import LedgerStore, SchedulerStore
+from nodetracker.ports.store import (
+    AgentStore,
+    HostStore,
+    OperatorStore,
+    RemovalStore,
+    Store,
+    WatchStore,
+)
 
 __all__ = [
     "POWER_ACTIONS",

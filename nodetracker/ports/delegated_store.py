@@ -1,13 +1,9 @@
 """A store whose methods share one implementation, the base of those that wrap or call another."""
 
-from nodetracker.ports.agent_store import AgentStore
-from nodetracker.ports.fleet import DelegatedFleetReader
-from nodetracker.ports.fleet_store import FleetStore
-from nodetracker.ports.ledger_store import LedgerStore
+from nodetracker.ports.fleet import DelegatedFleetReader, FleetStore
+from nodetracker.ports.ledger import LedgerStore, SchedulerStore
 from nodetracker.ports.methods import delegated
-from nodetracker.ports.operator_store import OperatorStore
-from nodetracker.ports.removal_store import RemovalStore
-from nodetracker.ports.scheduler_store import SchedulerStore
+from nodetracker.ports.store import AgentStore, OperatorStore, RemovalStore
 
 
 class DelegatedStore(DelegatedFleetReader):

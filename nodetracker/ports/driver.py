@@ -1,7 +1,7 @@
-"""Port to the drivers: nodes, their facts and guests, events and power."""
+"""Ports to the drivers (nodes, their facts and guests, events and power) and to monitors."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
@@ -87,3 +87,14 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Close all connections; no method is called afterwards."""
+
+
+class Monitor(Protocol):
+    """Measures this machine for the metrics of one of its nodes.
+
+    May be called from several threads concurrently. An error fails the probe
+    in which the monitor is read: the row keeps the monitor's last values.
+    """
+
+    def read(self) -> Mapping[str, int]:
+        """Return the values that are known now, by metric name; others leave the row."""

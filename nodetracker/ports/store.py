@@ -1,13 +1,244 @@
-"""The whole store, and the parts of it that an agent uses together."""
+"""The parts of the store that agents and operators write, and all of the store."""
 
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
-from nodetracker.ports.agent_store import AgentStore
-from nodetracker.ports.fleet import FleetReader
-from nodetracker.ports.ledger_store import LedgerStore
-from nodetracker.ports.operator_store import OperatorStore
-from nodetracker.ports.removal_store import RemovalStore
-from nodetracker.ports.scheduler_store import SchedulerStore
+from nodetracker.model.change import ApplyResult, NodeChange
+from nodetracker.model.claim import Claim, SplitBrain
+from nodetracker.model.node import HostVersions
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
+from nodetracker.model.service import (
+    AgentKey,
+    AuditState,
+    Incarnation,
+    ServiceChange,
+    ServiceRecord,
+)
+from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
+from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
+from nodetracker.ports.ledger import LedgerStore, SchedulerStore
+from nodetracker.ports.methods import repeatable
+
+
+class AgentStore(FleetStore, Protocol):
+    """The services row, nodes and warnings of one host, written by whoever holds the host.
+
+    Writes compare the agent's epoch, a row's generation or the report count, so
+    the next audit or heartbeat finds out whether one whose answer was lost was
+    carried out; few of them are repeatable.
+    """
+
+    def register_agent(
+        self,
+        host: str,
+        binary: str,
+        topic: str,
+        version: str,
+        incarnation: Incarnation,
+        expected: ServiceRecord | None,
+        held_epoch: int = 0,
+    ) -> ServiceRecord:
+        """Create or take over the services row; raise its epoch and that of the host's nodes.
+
+        Args:
+            expected: the row on which the decision to take over rests, None
+                when it did not exist.
+            held_epoch: epoch of this run so far; the new one is above it, too, where a
+                backup was restored.
+
+        Raises:
+            ConflictError: the row has changed since; decide again.
+        """
+
+    def report_state(
+        self,
+        agent: AgentKey,
+        report_count: int,
+        state: AuditState,
+        host_time: datetime | None = None,
+        is_last: bool = False,
+    ) -> None:
+        """Write the heartbeat's columns by one UPDATE, with the database's time.
+
+        Args:
+            host_time: the agent's own clock, whose skew is stored; None = this process's.
+            is_last: the process ends, so that the service is down until it is taken over.
+
+        Raises:
+            FencedError: no row has this agent_id and epoch, a lower report_count, and
+                at least the one of `agent`.
+        """
+
+    @repeatable
+    def mark_service(self, agent: AgentKey, reason: str | None) -> None:
+        """Disable the agent's own service for an automatic reason, or enable it again.
+
+        A service that an administrator disabled is left alone, and so is the
+        row of an agent that is fenced.
+
+        Args:
+            reason: begins with `AUTO_PREFIX`; None = it no longer applies.
+        """
+
+    @repeatable
+    def load_versions(self, host: str, binary: str) -> HostVersions:
+        """Return id, generation and epoch of the host's rows and the time, by one statement.
+
+        Raises:
+            NotFoundError: the host has no services row.
+        """
+
+    @repeatable
+    def list_expired_claims(self, host: str, workload_uuids: Collection[str]) -> list[Claim]:
+        """Return the expired claims of workloads on a host's nodes, by one statement."""
+
+    @repeatable
+    def list_split_brains(self, host: str) -> list[SplitBrain]:
+        """Return a host's workloads that hold claims on another node, by one statement.
+
+        They hold a claim on the host's node as well, or run there without one.
+        Workloads of an open migration are left out.
+        """
+
+    def apply_changes(
+        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
+    ) -> ApplyResult:
+        """Write at most 100 changes in one ledger transaction.
+
+        Rows are locked in id order; a change whose row has another generation
+        than its record is a conflict, the others are written. A creation whose
+        uuid exists under another host takes that row over when that host is
+        down, and is refused while it is up.
+
+        Raises:
+            FencedError: a row or the service has a newer epoch.
+        """
+
+    @repeatable
+    def sync_warnings(self, agent: AgentKey, active: Sequence[HostWarning]) -> list[WarningRecord]:
+        """Make these the host's unresolved warnings: raise, count again, resolve.
+
+        One that was counted within `COUNT_INTERVAL` only gets its new message.
+        Warnings reported by others (`REPORTED_BY_OTHERS`) are kept for an hour.
+
+        Returns:
+            The warnings that this call resolved.
+
+        Raises:
+            FencedError: the services row belongs to another agent.
+        """
+
+    def raise_warning(self, host: str, warning: HostWarning) -> None:
+        """Raise, or count again, one warning about a host that another process holds."""
+
+    def resolve_warnings(
+        self, kind: WarningKind, hosts: Collection[str] | None = None
+    ) -> list[WarningRecord]:
+        """Resolve the warnings of a kind; return those that this call resolved.
+
+        Args:
+            hosts: only of these hosts; None = of all.
+        """
+
+
+class RemovalStore(Protocol):
+    """Removals of providers; each is recorded in the transaction that deletes the node's row.
+
+    Every method may raise the errors of `FleetStore`.
+    """
+
+    @repeatable
+    def list_provider_removals(self, host: str | None = None) -> list[ProviderRemoval]:
+        """Return removals that are not finished, the oldest first, by one statement."""
+
+    def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
+        """Lease the removals that are due, the oldest first; without any, by one statement.
+
+        Those of nodes that exist again are deleted instead.
+        """
+
+    def fail_provider_removal(self, provider_uuid: str, error: str, retry_seconds: float) -> None:
+        """Record why a removal that was taken failed; it is due again after `retry_seconds`."""
+
+    @repeatable
+    def finish_provider_removal(self, provider_uuid: str) -> None:
+        """Delete a removal that was taken, because the provider exists no longer.
+
+        One that was recorded since is kept: the node was created and deleted again.
+        """
+
+
+class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
+    """Services and nodes for administration, all lists, the ledger, and removals of providers.
+
+    Deletions and renames are not repeatable: a second call reports that
+    nothing exists under the name.
+    """
+
+    @repeatable
+    def set_service(self, host: str, binary: str, change: ServiceChange) -> ServiceRecord:
+        """Change what an administrator decides about a service; heartbeat columns are left alone.
+
+        Raises:
+            NotFoundError: no such service.
+        """
+
+    def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
+        """Delete a service whose heartbeats have ended, with its nodes and warnings.
+
+        Raises:
+            NotFoundError: no such service.
+            RefusedError: its last heartbeat is at most `service_down_time` seconds old.
+        """
+
+    def rename_host(self, old: str, new: str, binary: str, expected: ServiceRecord | None) -> int:
+        """Move a host's rows to another host name, raise their epoch; return the number of nodes.
+
+        The node that has the host's old name is renamed too; every node keeps its uuid.
+
+        Args:
+            expected: the services row from which the caller concluded that the
+                host's agent does not run, None when it did not exist.
+
+        Raises:
+            NotFoundError: nothing exists under the old name.
+            RefusedError: something exists under the new name.
+            ConflictError: the services row has changed since; check it again.
+        """
+
+    def adopt_uuid(self, host: str, nodename: str, before: str, uuid: str) -> None:
+        """Give a node the uuid of a provider in placement, and record that in the history.
+
+        Args:
+            before: the node's uuid on which the decision rests.
+
+        Raises:
+            NotFoundError: no such node.
+            ConflictError: the node has another uuid by now.
+            RefusedError: another node has the uuid.
+        """
+
+    def delete_node(self, host: str, nodename: str) -> None:
+        """Delete one row with its guests and devices; record that, and its provider's removal.
+
+        Raises:
+            NotFoundError: no such node.
+        """
+
+    def purge(
+        self, before: datetime, tables: Collection[str] = (), is_part: bool = False
+    ) -> Mapping[str, int]:
+        """Delete what ended before `before`; return table -> rows deleted.
+
+        History, resolved warnings, migrations, released claims to which no
+        migration refers any more, and removals of providers that nobody attempted.
+        A request whose claim was purged is a new one.
+
+        Args:
+            tables: only these; none = all.
+            is_part: delete at most 1,000 rows of each table, in one transaction each.
+        """
 
 
 class WatchStore(AgentStore, FleetReader, Protocol):

@@ -17,9 +17,8 @@ from typing import Any
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.errors import NodetrackerError, RequestError, RpcError, RpcUnavailableError
 from nodetracker.ports import AuditAgent
-from nodetracker.rpc.answers import decode_error, encode_error
 from nodetracker.rpc.interface import Interface
-from nodetracker.rpc.serializer import encode
+from nodetracker.rpc.serializer import decode_error, encode, encode_error
 
 LOG = logging.getLogger(__name__)
 

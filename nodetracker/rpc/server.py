@@ -21,9 +21,8 @@ from nodetracker.model.errors import (
 )
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import start_thread
-from nodetracker.rpc.answers import encode_error
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
-from nodetracker.rpc.serializer import encode
+from nodetracker.rpc.serializer import encode, encode_error
 from nodetracker.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)

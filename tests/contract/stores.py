@@ -12,8 +12,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nodetracker.conductor.client import open_conductor_store
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR, open_conductor_store
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions

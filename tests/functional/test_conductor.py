@@ -17,7 +17,7 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.errors import RpcEndingError, RpcVersionError

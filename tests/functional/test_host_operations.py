@@ -14,8 +14,7 @@ from nodetracker.cmd.commands.service import read_operator
 from nodetracker.model.errors import RpcVersionError
 from nodetracker.ports import HostAgent
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.caller import RpcCaller
-from nodetracker.rpc.client import COMPUTE
+from nodetracker.rpc.caller import COMPUTE, RpcCaller
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.transport import Transport
 from tests.functional.servers.process import find_free_port

@@ -25,8 +25,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.ports import HostAgent
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
-from nodetracker.rpc.client import COMPUTE, RpcAgentDirectory
+from nodetracker.rpc.caller import COMPUTE, MAX_STUCK, RpcAgentDirectory, RpcCaller
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.server import RpcServer
 from nodetracker.rpc.transport import Transport, import_library

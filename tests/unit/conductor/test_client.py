@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.conductor.client import ConductorStore, open_conductor_store
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR, ConductorStore, open_conductor_store
 from nodetracker.model.errors import (
     NotFoundError,
     RpcEndingError,
@@ -21,7 +20,7 @@ from nodetracker.ports import HostAgent, Store
 from nodetracker.ports.delegated_store import DelegatedStore
 from nodetracker.ports.fleet import DelegatedFleetReader
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.client import RpcAgent
+from nodetracker.rpc.caller import RpcAgent
 from tests.builders import NOW
 
 KEY = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")

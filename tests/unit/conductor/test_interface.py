@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR
 from nodetracker.ports import Store
 from nodetracker.ports.methods import is_repeatable
 

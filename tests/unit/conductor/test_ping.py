@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nodetracker.conductor.ping import SelfCall
+from nodetracker.conductor.service import SelfCall
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcCaller
 from nodetracker.rpc.transport import Transport

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.conductor.broker_watch import GRACE_SECONDS, BrokerWatch
+from nodetracker.conductor.service import GRACE_SECONDS, BrokerWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch
 from nodetracker.model.errors import RpcUnavailableError

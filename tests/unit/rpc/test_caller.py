@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodetracker.conductor.client import ConductorStore
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR, ConductorStore
 from nodetracker.model.errors import (
     NodetrackerError,
     RpcEndingError,
@@ -19,10 +18,8 @@ from nodetracker.model.errors import (
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.answers import encode_error
-from nodetracker.rpc.caller import MAX_STUCK, RpcCaller
-from nodetracker.rpc.client import RpcAgentDirectory
-from nodetracker.rpc.serializer import encode
+from nodetracker.rpc.caller import MAX_STUCK, RpcAgentDirectory, RpcCaller
+from nodetracker.rpc.serializer import encode, encode_error
 from tests.builders import NOW, later, make_incarnation, take_service
 from tests.stores import SqliteStore
 

@@ -13,10 +13,10 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.conductor.ping import PING, PingEndpoint
+from nodetracker.conductor.client import CONDUCTOR
+from nodetracker.conductor.service import PING, PingEndpoint
 from nodetracker.ports import HostAgent, Store
-from nodetracker.rpc.client import COMPUTE
+from nodetracker.rpc.caller import COMPUTE
 from nodetracker.rpc.interface import Interface
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "interfaces.txt"

@@ -23,9 +23,8 @@ from nodetracker.model.errors import (
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.ports import HostAgent, Store
-from nodetracker.rpc.answers import decode_error, encode_error
 from nodetracker.rpc.interface import Interface
-from nodetracker.rpc.serializer import encode, make_reader
+from nodetracker.rpc.serializer import decode_error, encode, encode_error, make_reader
 from tests.contract.values import make_device, make_guest, make_values
 
 BERLIN = timezone(timedelta(hours=2))

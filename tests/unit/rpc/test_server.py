@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR
 from nodetracker.model.errors import (
     ConfigError,
     NotFoundError,
@@ -19,7 +19,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import server as module
-from nodetracker.rpc.answers import decode_error
+from nodetracker.rpc.serializer import decode_error
 from nodetracker.rpc.server import RpcServer
 from tests.builders import NOW, later
 from tests.programs import wait_until

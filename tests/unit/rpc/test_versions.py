@@ -7,8 +7,7 @@ from typing import Any, Protocol
 import pytest
 from oslo_config import cfg
 
-from nodetracker.conductor.client import open_conductor_store
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.client import CONDUCTOR, open_conductor_store
 from nodetracker.model.errors import RpcVersionError, StoreUnavailableError
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
