@@ -14,7 +14,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import AuditState
 from nodetracker.model.settings import Policy
@@ -175,7 +175,7 @@ HOSTILE = f"<img src=x onerror=alert(1)> \u202eright to left\u202c \U0001f984 {'
 """The name of a guest."""
 
 _GUESTS = (("web-1", 4000, 8192), ("legacy-vm", 2000, 4096), (HOSTILE, 500, 512))
-_PINS = {"legacy-vm": GuestPins((CellPlacement(1, 1, 4096, pins={1: 15}),))}
+_PINS = {"legacy-vm": GuestPins((CellAssignment(1, 1, 4096, pins={1: 15}),))}
 _PINNED = {"cpu_policy": "dedicated", "nodes": 1}
 _NICS = [
     {"name": name, "address": f"0000:41:00.{n}", "driver": "i40e", "speed_mbps": speed}

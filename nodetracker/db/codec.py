@@ -25,7 +25,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.numa import decode_placement, encode_cells, encode_placement
+from nodetracker.model.numa import decode_assignment, encode_assignment, encode_cells
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.service import (
     AuditState,
@@ -193,7 +193,7 @@ def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
     """Build the pins of the column ``pins``."""
     if data is None:
         return GuestPins()
-    return GuestPins(decode_placement(data).cells, tuple(data.get("devices", ())))
+    return GuestPins(decode_assignment(data).cells, tuple(data.get("devices", ())))
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def encode_claim(claim: Claim) -> dict[str, Any]:
         "disk_mb": claim.amounts.disk_mb,
         "resources": dict(claim.amounts.resources),
         "request_hash": claim.request_hash,
-        "numa": None if claim.numa is None else encode_placement(claim.numa),
+        "numa": None if claim.numa is None else encode_assignment(claim.numa),
         "devices": list(claim.devices) or None,
         "created_at": claim.created_at,
     } | encode_claim_state(claim)
@@ -254,7 +254,7 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         expires_at=row["expires_at"],
         reason=row["reason"],
         migration_uuid=row["migration_uuid"],
-        numa=None if row["numa"] is None else decode_placement(row["numa"]),
+        numa=None if row["numa"] is None else decode_assignment(row["numa"]),
         devices=tuple(row["devices"] or ()),
     )
 
@@ -268,7 +268,7 @@ def decode_workload(row: Row) -> WorkloadRow:
     if fields["power_state"] is not None:
         fields["power_state"] = PowerState(fields["power_state"])
     fields["details"] = fields.get("details") or {}
-    fields["numa"] = decode_pins(fields.get("numa")).placement  # both have cells
+    fields["numa"] = decode_pins(fields.get("numa")).assignment  # both have cells
     return WorkloadRow(**fields)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nodetracker.model.guest import Guest, PartialGuest, WorkloadKind
-from nodetracker.model.numa import NumaLimits, NumaPlacement, NumaRequest
+from nodetracker.model.numa import NumaAssignment, NumaLimits, NumaRequest
 from nodetracker.model.pci import PciRequest
 
 
@@ -258,7 +258,7 @@ class Claim:
     Attributes:
         host, nodename: the node that it reserves resources on.
         reason: why it was released, "" before.
-        numa: placement of its cells, None when it requested none.
+        numa: host cells of its cells, None when it requested none.
         devices: addresses of its PCI devices.
         expires_at: when it expires unless its guest appears, None once confirmed.
         is_repeated: whether the ledger returns it for a request that it had
@@ -279,7 +279,7 @@ class Claim:
     expires_at: datetime | None = None
     reason: str = ""
     migration_uuid: str | None = None
-    numa: NumaPlacement | None = None
+    numa: NumaAssignment | None = None
     devices: tuple[str, ...] = ()
     is_repeated: bool = field(default=False, compare=False)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nodetracker.model.numa import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellAssignment, NumaAssignment
 
 
 class WorkloadKind(enum.StrEnum):
@@ -36,13 +36,13 @@ class GuestPins:
         devices: addresses of its PCI devices.
     """
 
-    cells: tuple[CellPlacement, ...] = ()
+    cells: tuple[CellAssignment, ...] = ()
     devices: tuple[str, ...] = ()
 
     @property
-    def placement(self) -> NumaPlacement | None:
-        """Its placement on the host's cells, in the form of a claim's placement."""
-        return NumaPlacement(self.cells) if self.cells else None
+    def assignment(self) -> NumaAssignment | None:
+        """Its assignment on the host's cells, in the form of a claim's assignment."""
+        return NumaAssignment(self.cells) if self.cells else None
 
     @property
     def pcpus(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState, WorkloadKind
-from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.warning import WarningKind
 
 T = TypeVar("T")
@@ -190,7 +190,7 @@ class WorkloadRow:
             the claim's and what its guest has beyond all claims, or an unclaimed guest's.
         power_state: None when its guest is not listed.
         details: further data from its driver as plain JSON.
-        numa: what it occupies of the node's cells: the placement of the claim, or the
+        numa: what it occupies of the node's cells: the assignment of the claim, or the
             pins of an unclaimed guest; None without either.
         missing_since: since when the claim's guest has vanished, else None.
     """
@@ -211,7 +211,7 @@ class WorkloadRow:
     disk_mb: int
     power_state: PowerState | None
     details: Mapping[str, Any] = field(default_factory=dict)
-    numa: NumaPlacement | None = None
+    numa: NumaAssignment | None = None
     missing_since: datetime | None = None
 
 

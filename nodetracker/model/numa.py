@@ -222,8 +222,8 @@ class NumaLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class CellPlacement:
-    """The placement of one guest cell on a host cell.
+class CellAssignment:
+    """The assignment of one guest cell to a host cell.
 
     Attributes:
         host_cell: id of the host's cell.
@@ -247,7 +247,7 @@ class CellPlacement:
 
     @property
     def uses_resources(self) -> bool:
-        """Whether the placement uses any resource of the host cell."""
+        """Whether the assignment uses any resource of the host cell."""
         return bool(self.vcpus or self.memory_mb or self.pages or self.exclusive_cpus)
 
     @property
@@ -257,24 +257,24 @@ class CellPlacement:
 
 
 @dataclass(frozen=True, slots=True)
-class NumaPlacement:
-    """The placement of a workload; its cells are in the order of the request."""
+class NumaAssignment:
+    """The assignment of a workload's cells, in the order of the request."""
 
-    cells: tuple[CellPlacement, ...]
+    cells: tuple[CellAssignment, ...]
 
 
-def encode_placement(placement: NumaPlacement) -> dict[str, Any]:
-    """Return a placement as plain JSON data.
+def encode_assignment(assignment: NumaAssignment) -> dict[str, Any]:
+    """Return an assignment as plain JSON data.
 
-    >>> encode_placement(NumaPlacement((CellPlacement(1, 0, 512, None, 0, {0: 4}),)))["cells"][0]
+    >>> encode_assignment(NumaAssignment((CellAssignment(1, 0, 512, None, 0, {0: 4}),)))["cells"][0]
     ... # doctest: +NORMALIZE_WHITESPACE
     {'host_cell': 1, 'vcpus': 0, 'memory_mb': 512, 'page_size_kb': None, 'pages': 0,
      'pins': {'0': 4}, 'isolated': []}
     """
-    return {"cells": encode_cells(placement.cells)}
+    return {"cells": encode_cells(assignment.cells)}
 
 
-def encode_cells(cells: Iterable[CellPlacement]) -> list[dict[str, Any]]:
+def encode_cells(cells: Iterable[CellAssignment]) -> list[dict[str, Any]]:
     """Return cells as plain JSON data."""
     return [
         {
@@ -290,21 +290,21 @@ def encode_cells(cells: Iterable[CellPlacement]) -> list[dict[str, Any]]:
     ]
 
 
-def decode_placement(data: Mapping[str, Any]) -> NumaPlacement:
-    """Decode the result of `encode_placement`.
+def decode_assignment(data: Mapping[str, Any]) -> NumaAssignment:
+    """Decode the result of `encode_assignment`.
 
     Raises:
-        ValueError: the data is not a placement; the node's other data remains valid.
+        ValueError: the data is not an assignment; the node's other data remains valid.
     """
     try:
-        return NumaPlacement(tuple(_decode_cell(cell) for cell in data["cells"]))
+        return NumaAssignment(tuple(_decode_cell(cell) for cell in data["cells"]))
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{data!r} is not a NUMA placement") from error
+        raise ValueError(f"{data!r} is not a NUMA assignment") from error
 
 
-def _decode_cell(cell: Mapping[str, Any]) -> CellPlacement:
+def _decode_cell(cell: Mapping[str, Any]) -> CellAssignment:
     size = cell["page_size_kb"]
-    return CellPlacement(
+    return CellAssignment(
         host_cell=int(cell["host_cell"]),
         vcpus=int(cell["vcpus"]),
         memory_mb=int(cell["memory_mb"]),

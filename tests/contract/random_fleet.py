@@ -13,7 +13,7 @@ from nodetracker.model.errors import ClaimRefusedError, RequestError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa import CellPlacement
+from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
@@ -136,7 +136,7 @@ class RandomFleet:
                 disk_mb=10240,
                 missing_since=pick.choice((None, None, SINCE)),
                 pins=GuestPins(
-                    pick.choice(((), (CellPlacement(0, 1, 64),))),
+                    pick.choice(((), (CellAssignment(0, 1, 64),))),
                     pick.choice(((), _ADDRESSES[:1], ("0000:c1:00.0",))),
                 ),
             )

@@ -18,7 +18,7 @@ from nodetracker.model.change import ItemDiff, NodeChange
 from nodetracker.model.claim import ClaimRequest, ClaimState, MigrationStatus
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa import CellPlacement
+from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus, TrackedDevice
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import (
@@ -153,8 +153,8 @@ class Scene:
 def list_guests(label: str) -> tuple[Guest, ...]:
     """Return the guests of a node: of each workload, and one that is bound to other devices."""
     number = sorted(PLACES).index(label)
-    bound = GuestPins((CellPlacement(0, 1, 64 + number),), (ADDRESSES[7 - number],))
-    cells = GuestPins((CellPlacement(1, 1, 64 - number),))
+    bound = GuestPins((CellAssignment(0, 1, 64 + number),), (ADDRESSES[7 - number],))
+    cells = GuestPins((CellAssignment(1, 1, 64 - number),))
     listed = [("bare", bound)] + [(name, cells) for name in (*WORKLOADS, "lost")]
     return tuple(
         make_guest(

@@ -26,7 +26,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import GuestPins, WorkloadKind
 from nodetracker.model.listing import WorkloadQuery
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa import CellPlacement
+from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
@@ -385,7 +385,7 @@ class TestBoundGuests:
         vcpu_milli=1000,
         memory_mb=1024,
         disk_mb=10240,
-        pins=GuestPins((CellPlacement(0, 0, 1024, pins={0: 4}),), ("10000:81:00.1",)),
+        pins=GuestPins((CellAssignment(0, 0, 1024, pins={0: 4}),), ("10000:81:00.1",)),
     )
     CHARGE = Charge(0, 1024, 10240, 1)
     HELD = make_device("10000:81:00.1", status=PciStatus.ALLOCATED, claim_uuid=GUEST.uuid)

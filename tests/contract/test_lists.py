@@ -23,7 +23,7 @@ from nodetracker.model.listing import (
     WorkloadQuery,
     WorkloadRow,
 )
-from nodetracker.model.numa import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellAssignment, NumaAssignment
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
@@ -434,7 +434,7 @@ class TestWorkloads:
     def test_what_they_occupy_of_a_node_s_cells_is_read_on_request(
         self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]
     ) -> None:
-        placement = NumaPlacement((CellPlacement(1, 0, 64, 2048, 32, {0: 4, 1: 6}),))
+        placement = NumaAssignment((CellAssignment(1, 0, 64, 2048, 32, {0: 4, 1: 6}),))
         pins = GuestPins(placement.cells, ("0000:81:00.0",))
         list_guest(store, agents["alpha"], "pinned", pins=pins)
         list_guest(store, agents["alpha"], "passed", pins=GuestPins((), ("0000:82:00.0",)))

@@ -14,7 +14,7 @@ from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
 from nodetracker.model.fleet import OVERVIEW_COLUMNS, OverviewRows, WarningCount
 from nodetracker.model.guest import GuestPins, WorkloadKind
-from nodetracker.model.numa import CellPlacement
+from nodetracker.model.numa import CellAssignment
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
@@ -24,7 +24,7 @@ from tests.contract.test_ledger import ask, claim, make_node
 from tests.contract.values import create, make_guest, make_incarnation, register
 from tests.statements import count_statements
 
-PINS = GuestPins((CellPlacement(0, memory_mb=512, pins={0: 4, 1: 9}),))
+PINS = GuestPins((CellAssignment(0, memory_mb=512, pins={0: 4, 1: 9}),))
 WEB = make_guest("web", vcpu_milli=500, memory_mb=256, disk_mb=1536)
 API = make_guest("api", vcpu_milli=1250, memory_mb=512, disk_mb=0)
 PINNED = make_guest("pinned", vcpu_milli=2000, memory_mb=512, disk_mb=0, pins=PINS)

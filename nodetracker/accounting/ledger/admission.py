@@ -16,7 +16,7 @@ from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
 
 FACTS: Mapping[str, str] = {
@@ -216,7 +216,7 @@ class Admission:
     Attributes:
         verdicts: one for each resource.
         refusals: every reason to refuse the claim; empty = it fits.
-        numa: placement of its cells, None when it requests none or none fits.
+        numa: host cells of its cells, None when it requests none or none fits.
         numa_reasons: details: what each host cell lacks.
         devices: addresses of the PCI devices it would get.
         pci: the result of each PCI request, None without any.
@@ -224,7 +224,7 @@ class Admission:
 
     verdicts: tuple[ResourceVerdict, ...]
     refusals: tuple[Refusal, ...]
-    numa: NumaPlacement | None = None
+    numa: NumaAssignment | None = None
     numa_reasons: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     pci: PciVerdict | None = None

@@ -46,7 +46,7 @@ from nodetracker.model.errors import (
     RefusedError,
     RequestError,
 )
-from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.settings import AdmissionPolicy
 
 
@@ -219,15 +219,15 @@ def _evaluate_amounts(request: ClaimRequest, node: LockedNode) -> Admission:
 
 def _fit_numa(
     request: ClaimRequest, node: LockedNode, pci: PciAdmission, is_packing: bool
-) -> NumaPlacement | NumaRefusal | None:
+) -> NumaAssignment | NumaRefusal | None:
     if request.numa is None:
         return None
     cells = decode_host_cells(node.values.numa_topology)
     others = [
-        *node.claim_placements.values(),
+        *node.claim_assignments.values(),
         *(
-            placement
-            for uuid, placement in node.guest_placements.items()
+            assignment
+            for uuid, assignment in node.guest_assignments.items()
             if node.guest is None or uuid != node.guest.uuid
         ),
     ]
@@ -245,8 +245,8 @@ def _fit_numa(
     )
 
 
-def _host_cells(placement: NumaPlacement | None) -> Collection[int]:
-    return () if placement is None else [cell.host_cell for cell in placement.cells]
+def _host_cells(assignment: NumaAssignment | None) -> Collection[int]:
+    return () if assignment is None else [cell.host_cell for cell in assignment.cells]
 
 
 def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:

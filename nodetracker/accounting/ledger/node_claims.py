@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from nodetracker.accounting.ledger.transaction import LockedNode, NodeWrite
 from nodetracker.accounting.numa.cells import (
     decode_host_cells,
-    list_placements,
+    list_assignments,
     sum_usage,
     topology_with_usage,
 )
@@ -32,7 +32,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
-from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 
 
@@ -52,7 +52,7 @@ def ledger_columns(
     total = charge_of_ledger(claims, guests, int(values.overhead.get("memory_mb", 0)))
     return {
         "numa_topology": topology_column(
-            values.numa_topology, list_placements(claims, guests.values())
+            values.numa_topology, list_assignments(claims, guests.values())
         ),
         **pci_columns(devices.values()),
         **ledger_gpu_columns(values.gpus, values.inventory, claims, guests.values(), devices),
@@ -61,10 +61,10 @@ def ledger_columns(
 
 
 def topology_column(
-    column: Mapping[str, Any], placements: Iterable[NumaPlacement]
+    column: Mapping[str, Any], assignments: Iterable[NumaAssignment]
 ) -> dict[str, Any]:
-    """Return the column ``numa_topology`` with the usage of each cell by placements."""
-    return topology_with_usage(column, sum_usage(decode_host_cells(column), placements))
+    """Return the column ``numa_topology`` with the usage of each cell by assignments."""
+    return topology_with_usage(column, sum_usage(decode_host_cells(column), assignments))
 
 
 T = TypeVar("T")
@@ -82,11 +82,11 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
         values=_replace_inventory(node.values, node.unclaimed_guest, (), (claim,)),
         claimed=node.claimed + charge_on(node, claim),
         guest=None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid),
-        claim_placements={**node.claim_placements, **placed},
-        guest_placements=(
-            node.guest_placements
+        claim_assignments={**node.claim_assignments, **placed},
+        guest_assignments=(
+            node.guest_assignments
             if node.guest is None
-            else _without(node.guest_placements, node.guest.uuid)
+            else _without(node.guest_assignments, node.guest.uuid)
         ),
     )
     if claim.devices:
@@ -134,8 +134,8 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
         ),
         claimed=node.claimed - charge_on(node, claim),
         guest=guest,
-        claim_placements=_without(node.claim_placements, claim.uuid),
-        guest_placements={**node.guest_placements, **_unclaimed_placement(guest)},
+        claim_assignments=_without(node.claim_assignments, claim.uuid),
+        guest_assignments={**node.guest_assignments, **_unclaimed_assignment(guest)},
     )
     if claim.devices:
         after = _replace_devices(after, _return_devices(node, claim))
@@ -226,8 +226,8 @@ def _replace_inventory(
 
 
 def _replace_topology(node: LockedNode) -> LockedNode:
-    placements = [*node.claim_placements.values(), *node.guest_placements.values()]
-    topology = topology_column(node.values.numa_topology, placements)
+    assignments = [*node.claim_assignments.values(), *node.guest_assignments.values()]
+    topology = topology_column(node.values.numa_topology, assignments)
     return replace(node, values=replace(node.values, numa_topology=topology))
 
 
@@ -236,10 +236,10 @@ def _listed_guest(node: LockedNode) -> Guest | None:
     return None if node.guest is None or node.guest.missing_since is not None else node.guest
 
 
-def _unclaimed_placement(guest: Guest | None) -> dict[str, NumaPlacement]:
-    if guest is None or guest.claim_uuid is not None or guest.pins.placement is None:
+def _unclaimed_assignment(guest: Guest | None) -> dict[str, NumaAssignment]:
+    if guest is None or guest.claim_uuid is not None or guest.pins.assignment is None:
         return {}
-    return {guest.uuid: guest.pins.placement}
+    return {guest.uuid: guest.pins.assignment}
 
 
 def _without(items: Mapping[str, T], key: str) -> dict[str, T]:

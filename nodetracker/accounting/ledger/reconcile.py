@@ -252,10 +252,10 @@ def _may_reopen(
         return False
     if late.numa is None:
         return True
-    placements = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
-    placements |= {g.uuid: g.pins.placement for g in unclaimed if g.pins.placement is not None}
-    before = find_conflicts(cells, placements)
-    return find_conflicts(cells, placements | {late.uuid: late.numa}) == before
+    assignments = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
+    assignments |= {g.uuid: g.pins.assignment for g in unclaimed if g.pins.assignment is not None}
+    before = find_conflicts(cells, assignments)
+    return find_conflicts(cells, assignments | {late.uuid: late.numa}) == before
 
 
 def _uuid_of(claim: Claim | None) -> str | None:

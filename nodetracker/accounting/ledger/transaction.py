@@ -25,7 +25,7 @@ from nodetracker.model.claim import Claim, Migration, MigrationStatus, Workload
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability
 
@@ -83,7 +83,7 @@ class LockedNode:
     """A node with its row locked, with what matters for one workload.
 
     A store reads what the transaction needs and leaves the rest empty:
-    placements if the claim or the workload's guest is on NUMA cells, devices
+    assignments if the claim or the workload's guest is on NUMA cells, devices
     if the claim has any, used resources if the request has any.
 
     Attributes:
@@ -92,8 +92,8 @@ class LockedNode:
         guest: the workload's guest as stored, None when the node has none.
         now: the database's time.
         claimed: charge of the workload's active claims on the node.
-        claim_placements: claim uuid -> placement, of the node's active claims.
-        guest_placements: guest uuid -> placement, of its unclaimed guests.
+        claim_assignments: claim uuid -> assignment, of the node's active claims.
+        guest_assignments: guest uuid -> assignment, of its unclaimed guests.
         devices: address -> PCI device.
         used_resources: resource class without columns -> amount that active claims hold.
     """
@@ -106,8 +106,8 @@ class LockedNode:
     guest: Guest | None
     now: datetime
     claimed: Charge = field(default_factory=Charge)
-    claim_placements: Mapping[str, NumaPlacement] = field(default_factory=dict)
-    guest_placements: Mapping[str, NumaPlacement] = field(default_factory=dict)
+    claim_assignments: Mapping[str, NumaAssignment] = field(default_factory=dict)
+    guest_assignments: Mapping[str, NumaAssignment] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     used_resources: Mapping[str, int] = field(default_factory=dict)
 
@@ -215,11 +215,11 @@ def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
         guest=guests.get(workload_uuid),
         now=node.now,
         claimed=charge_of_claims(mine, int(values.overhead.get("memory_mb", 0))),
-        claim_placements={c.uuid: c.numa for c in node.claims if c.numa is not None},
-        guest_placements={
-            guest.uuid: guest.pins.placement
+        claim_assignments={c.uuid: c.numa for c in node.claims if c.numa is not None},
+        guest_assignments={
+            guest.uuid: guest.pins.assignment
             for guest in node.unclaimed.values()
-            if guest.pins.placement is not None
+            if guest.pins.assignment is not None
         },
         devices=node.devices,
         used_resources=used,

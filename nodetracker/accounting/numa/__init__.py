@@ -1,1 +1,1 @@
-"""NUMA: usage of host cells, and placement of guest cells and their CPUs."""
+"""NUMA: usage of host cells, and assignment of guest cells and their CPUs."""

@@ -9,12 +9,12 @@ from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell, pick_cpus, u
 from nodetracker.accounting.numa.cells import NO_USAGE
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.numa import (
-    CellPlacement,
+    CellAssignment,
     CellUsage,
     GuestCell,
     HostCell,
+    NumaAssignment,
     NumaLimits,
-    NumaPlacement,
     NumaRequest,
 )
 from nodetracker.model.units import KIB_PER_MIB
@@ -27,7 +27,7 @@ class CellChoice:
     """One search for distinct host cells.
 
     Whether a guest cell fits a host cell does not depend on the other guest
-    cells, so their placement is a bipartite matching, found without trying
+    cells, so their assignment is a bipartite matching, found without trying
     permutations. Only `accepts` may refuse a complete choice, and it depends
     only on the set of host cells. So sets are tried in order of preference,
     and only those that a matching can complete: on 8 host cells at most 70
@@ -168,14 +168,14 @@ def fit_numa(
     is_packing: bool = False,
     free_devices: Mapping[int, int] = NO_DEVICES,
     accepts: Callable[[tuple[int, ...]], bool] | None = None,
-) -> NumaPlacement | NumaRefusal:
+) -> NumaAssignment | NumaRefusal:
     """Place a request's cells on distinct host cells.
 
     The result is deterministic.
 
     Args:
         cells: the host's cells. Without cells the request is refused, whereas
-            Nova accepts it without a placement.
+            Nova accepts it without an assignment.
         usage: by host cell id, from `cells.sum_usage`.
         is_packing: prefer the fullest cells, else the emptiest; compared by
             CPUs, then by memory. It has no effect if all cells are needed.
@@ -252,7 +252,7 @@ def _place(
     usage: Mapping[int, CellUsage],
     fits: Fits,
     chosen: Sequence[int],
-) -> NumaPlacement:
+) -> NumaAssignment:
     cell_by_id = {cell.id: cell for cell in cells}
     policy = request.cpu_thread_policy
     placed = []
@@ -262,7 +262,7 @@ def _place(
         pinned = pick_cpus(usable_cores(cell_by_id[cell_id], used, policy), guest.pcpus, policy)
         page_size_kb = fits[guest][cell_id].page_size_kb
         placed.append(
-            CellPlacement(
+            CellAssignment(
                 host_cell=cell_id,
                 vcpus=guest.vcpus,
                 memory_mb=guest.memory_mb,
@@ -273,7 +273,7 @@ def _place(
             )
         )
         first_cpu += guest.vcpus + guest.pcpus
-    return NumaPlacement(tuple(placed))
+    return NumaAssignment(tuple(placed))
 
 
 def _refuse(

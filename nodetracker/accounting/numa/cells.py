@@ -1,4 +1,4 @@
-"""A node's NUMA cells: one if they overlap, as in its row, and their usage by stored placements."""
+"""A node's NUMA cells: one if they overlap, as in its row, and their usage by assignments."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.host import HostProblem
 from nodetracker.model.numa import (
-    CellPlacement,
+    CellAssignment,
     CellUsage,
     HostCell,
+    NumaAssignment,
     NumaCell,
-    NumaPlacement,
     NumaTopology,
     PagePool,
 )
@@ -115,20 +115,20 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
 
 
 def sum_usage(
-    cells: Collection[HostCell], placements: Iterable[NumaPlacement]
+    cells: Collection[HostCell], assignments: Iterable[NumaAssignment]
 ) -> dict[int, CellUsage]:
-    """Add up the placements of claims and the pins of unclaimed guests.
+    """Add up the assignments of claims and the pins of unclaimed guests.
 
-    The sum is always computed from scratch, so removed placements leave no
+    The sum is always computed from scratch, so removed assignments leave no
     remainder. A pinned CPU counts for the cell that contains it, whatever cell
-    its placement names, as firmware may renumber cells. A CPU that two
-    placements pin counts once; `find_conflicts` reports it. On a host of one
-    cell everything counts for it: placements remain when cells are merged.
+    its assignment names, as firmware may renumber cells. A CPU that two
+    assignments pin counts once; `find_conflicts` reports it. On a host of one
+    cell everything counts for it: assignments remain when cells are merged.
 
     Returns:
         Host cell id -> its usage, for each of `cells`.
     """
-    parts = [part for placement in placements for part in placement.cells]
+    parts = [part for assignment in assignments for part in assignment.cells]
     exclusive = frozenset[int]().union(*(part.exclusive_cpus for part in parts))
     return {
         cell.id: _sum_parts(
@@ -139,7 +139,7 @@ def sum_usage(
     }
 
 
-def _sum_parts(parts: Sequence[CellPlacement], pinned_cpus: CpuSet) -> CellUsage:
+def _sum_parts(parts: Sequence[CellAssignment], pinned_cpus: CpuSet) -> CellUsage:
     pages: Counter[int] = Counter()
     for part in parts:
         if part.page_size_kb is not None:
@@ -152,14 +152,16 @@ def _sum_parts(parts: Sequence[CellPlacement], pinned_cpus: CpuSet) -> CellUsage
     )
 
 
-def list_placements(claims: Iterable[Claim], guests: Iterable[Guest]) -> tuple[NumaPlacement, ...]:
-    """Return the placements of a node's active claims and unclaimed guests."""
+def list_assignments(
+    claims: Iterable[Claim], guests: Iterable[Guest]
+) -> tuple[NumaAssignment, ...]:
+    """Return the assignments of a node's active claims and unclaimed guests."""
     return (
         *(claim.numa for claim in claims if claim.is_active and claim.numa is not None),
         *(
-            guest.pins.placement
+            guest.pins.assignment
             for guest in guests
-            if guest.claim_uuid is None and guest.pins.placement is not None
+            if guest.claim_uuid is None and guest.pins.assignment is not None
         ),
     )
 
@@ -215,7 +217,7 @@ def topology_with_usage(
 
 
 def find_conflicts(
-    cells: Sequence[HostCell], placements: Mapping[str, NumaPlacement]
+    cells: Sequence[HostCell], assignments: Mapping[str, NumaAssignment]
 ) -> tuple[str, ...]:
     """Return which CPUs are pinned twice and which page pools are overcommitted.
 
@@ -223,14 +225,14 @@ def find_conflicts(
     ordinary memory may be overcommitted.
 
     Args:
-        placements: by the claim's or guest's uuid.
+        assignments: by the claim's or guest's uuid.
 
     Returns:
         One line for each conflict.
     """
     owners: dict[int, list[str]] = {}
-    for uuid, placement in sorted(placements.items()):
-        for part in placement.cells:
+    for uuid, assignment in sorted(assignments.items()):
+        for part in assignment.cells:
             for cpu in sorted([*part.pins.values(), *part.isolated]):
                 owners.setdefault(cpu, []).append(uuid)
     found = [
@@ -238,7 +240,7 @@ def find_conflicts(
         for cpu, uuids in sorted(owners.items())
         if len(uuids) > 1
     ]
-    usage = sum_usage(cells, placements.values())
+    usage = sum_usage(cells, assignments.values())
     for cell in cells:
         pools = {pool.size_kb: pool.total - pool.reserved for pool in cell.pages}
         for size, count in usage[cell.id].pages.items():

@@ -13,7 +13,7 @@ from typing import Any
 from nodetracker.accounting.reports.values import render_mib, render_speed
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.node import NodeRecord, NodeValues
-from nodetracker.model.numa import NumaPlacement
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB
@@ -324,13 +324,13 @@ def _find_users(record: NodeRecord) -> dict[int, list[str]]:
     return users
 
 
-def _list_placements(record: NodeRecord) -> Iterable[tuple[str, NumaPlacement]]:
+def _list_placements(record: NodeRecord) -> Iterable[tuple[str, NumaAssignment]]:
     for claim in record.claims.values():
         if claim.is_active and claim.numa is not None:
             yield find_owner(claim.uuid, record)[1], claim.numa
     for guest in record.guests.values():
-        if guest.claim_uuid is None and guest.pins.placement is not None:
-            yield guest.name or guest.uuid, guest.pins.placement
+        if guest.claim_uuid is None and guest.pins.assignment is not None:
+            yield guest.name or guest.uuid, guest.pins.assignment
 
 
 def _render_memory(line: CellLine) -> Iterable[dict[str, Any]]:

@@ -8,7 +8,7 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa import encode_placement
+from nodetracker.model.numa import encode_assignment
 from nodetracker.model.text import render_time
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
@@ -78,11 +78,11 @@ def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
     placement = claim.numa if claim is not None else None
     devices = claim.devices if claim is not None else ()
     if guest is not None:
-        placement = placement or guest.pins.placement
+        placement = placement or guest.pins.assignment
         devices = devices or guest.pins.devices
     return {
         "resources": {} if claim is None else dict(claim.amounts.resources),
-        "pins": None if placement is None else encode_placement(placement),
+        "pins": None if placement is None else encode_assignment(placement),
         "devices": list(devices),
     }
 
@@ -209,5 +209,5 @@ def _describe_guest(guest: Guest, node: NodeRecord) -> WorkloadRow:
         disk_mb=guest.disk_mb,
         power_state=guest.power_state,
         details=guest.details,
-        numa=guest.pins.placement,
+        numa=guest.pins.assignment,
     )

@@ -114,7 +114,7 @@ def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -
 
     Args:
         is_release: the claim may be released: also lock the other ends of its open
-            migrations, and read the node's NUMA placements if the claim or its
+            migrations, and read the node's NUMA assignments if the claim or its
             guest has one.
 
     Raises:

@@ -22,7 +22,7 @@ from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
-from nodetracker.model.numa import NumaPlacement, decode_placement
+from nodetracker.model.numa import NumaAssignment, decode_assignment
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 
@@ -177,10 +177,10 @@ def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimReques
 def read_placements(
     connection: sa.Connection, nodes: Mapping[int, LockedNode]
 ) -> dict[int, LockedNode]:
-    """Return nodes with the NUMA placements of active claims and unclaimed guests."""
+    """Return nodes with the NUMA assignments of active claims and unclaimed guests."""
     is_claim = sa.literal(1)
-    claims: dict[int, dict[str, NumaPlacement]] = {node_id: {} for node_id in nodes}
-    guests: dict[int, dict[str, NumaPlacement]] = {node_id: {} for node_id in nodes}
+    claims: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
+    guests: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
     rows = connection.execute(
         sa.union_all(
             sa.select(_claims.compute_node_id, _claims.uuid, _claims.numa, is_claim).where(
@@ -195,9 +195,9 @@ def read_placements(
     )
     for node_id, uuid, data, from_claim in rows:
         if data is not None:
-            (claims if from_claim else guests)[node_id][uuid] = decode_placement(data)
+            (claims if from_claim else guests)[node_id][uuid] = decode_assignment(data)
     return {
-        node_id: replace(node, claim_placements=claims[node_id], guest_placements=guests[node_id])
+        node_id: replace(node, claim_assignments=claims[node_id], guest_assignments=guests[node_id])
         for node_id, node in nodes.items()
     }
 

@@ -78,14 +78,14 @@ def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Mig
 
 def confirm_migration(connection: sa.Connection, uuid: str) -> Migration:
     """See `Store.confirm_migration`."""
-    locked = lock_migration(connection, uuid, has_placements=True)
+    locked = lock_migration(connection, uuid, has_assignments=True)
     write = decide_move_confirm(locked)
     return apply_write(connection, write)
 
 
 def revert_migration(connection: sa.Connection, uuid: str) -> Migration:
     """See `Store.revert_migration`."""
-    locked = lock_migration(connection, uuid, has_placements=True)
+    locked = lock_migration(connection, uuid, has_assignments=True)
     write = decide_move_revert(locked)
     return apply_write(connection, write)
 
@@ -127,12 +127,12 @@ def lock_move(
 
 
 def lock_migration(
-    connection: sa.Connection, uuid: str, has_placements: bool = False
+    connection: sa.Connection, uuid: str, has_assignments: bool = False
 ) -> LockedMigration:
     """Lock the nodes of a migration's claims, then read the migration.
 
     Args:
-        has_placements: also read the nodes' NUMA placements if the migration
+        has_assignments: also read the nodes' NUMA assignments if the migration
             is open and a claim or a guest of the workload has one.
 
     Raises:
@@ -157,7 +157,7 @@ def lock_migration(
     nodes = read_related(connection, rows, migration.workload_uuid, has_devices)
     is_placed = any(claim.numa is not None for claim in claims.values())
     is_placed = is_placed or any(node.has_cells for node in nodes.values())
-    if has_placements and migration.is_open and is_placed:
+    if has_assignments and migration.is_open and is_placed:
         nodes = read_placements(connection, nodes)
     now = next((node.now for node in nodes.values()), found.now)
     return LockedMigration(migration, nodes, claims, now)

@@ -124,11 +124,11 @@ def read_locked(
         guest=record.guests.get(workload_uuid),
         now=now,
         claimed=charge_of_claims(mine, int(record.values.overhead.get("memory_mb", 0))),
-        claim_placements={c.uuid: c.numa for c in claims if c.numa is not None},
-        guest_placements={
-            guest.uuid: guest.pins.placement
+        claim_assignments={c.uuid: c.numa for c in claims if c.numa is not None},
+        guest_assignments={
+            guest.uuid: guest.pins.assignment
             for guest in record.guests.values()
-            if guest.claim_uuid is None and guest.pins.placement is not None
+            if guest.claim_uuid is None and guest.pins.assignment is not None
         },
         devices=record.devices,
         used_resources=used,

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.host import Gpu
-from nodetracker.model.numa import CellPlacement, NumaTopology
+from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.units import usage_units_from_milli
 from nodetracker.virt.docker.containers import ALL_GPUS, Container, ContainerError
@@ -203,7 +203,7 @@ def derive_pins(container: Container, guest: Guest, host: HostTopology) -> Guest
     memory = memory_cells if len(memory_cells) == 1 else set[int]()
     return GuestPins(
         tuple(
-            CellPlacement(
+            CellAssignment(
                 host_cell=cell,
                 vcpus=floating.get(cell, 0),
                 memory_mb=guest.memory_mb if cell in memory else 0,

@@ -16,7 +16,7 @@ from typing import Any
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import Guest, GuestPins, PartialGuest, PowerState, WorkloadKind
-from nodetracker.model.numa import CellPlacement, NumaTopology
+from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.libvirt.domain import Domain, MemoryPart, parse_domain
 from nodetracker.virt.libvirt.types import DomainStatistics
@@ -241,7 +241,7 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     are all in one cell floats in that cell. CPUs pinned by an emulator or I/O
     thread only are isolated. Memory is in the cell that ``numatune`` names, or
     else in the cell of all the vCPUs; a cell with several page sizes has one
-    placement for each. vCPUs and memory that may be in any cell are left out.
+    assignment for each. vCPUs and memory that may be in any cell are left out.
 
     Args:
         topology: the host's cells; without cells only devices are returned.
@@ -270,11 +270,11 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     placed = sum(map(len, pins.values())) + sum(floating.values())
     home = {*pins, *floating} if placed == domain.vcpus else set[int]()
     memory = _place_memory(parts, topology, frozenset(home))
-    placements = [
-        placement
+    assignments = [
+        assignment
         for cell in sorted({*pins, *floating, *helpers, *memory})
-        for placement in _place_in_cell(
-            CellPlacement(
+        for assignment in _place_in_cell(
+            CellAssignment(
                 host_cell=cell,
                 vcpus=floating.get(cell, 0),
                 pins=pins.get(cell, {}),
@@ -283,18 +283,18 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
             memory.get(cell, {}),
         )
     ]
-    return GuestPins(tuple(placements), domain.devices)
+    return GuestPins(tuple(assignments), domain.devices)
 
 
 def _place_in_cell(
-    cpus: CellPlacement, memory: Mapping[int | None, tuple[int, int]]
-) -> Iterator[CellPlacement]:
-    """Yield a cell's placements: one for each page size, the first with the CPUs."""
+    cpus: CellAssignment, memory: Mapping[int | None, tuple[int, int]]
+) -> Iterator[CellAssignment]:
+    """Yield a cell's assignments: one for each page size, the first with the CPUs."""
     sizes = sorted(memory.items(), key=lambda item: item[0] or 0) or [(None, (0, 0))]
     for index, (page_kb, (size_bytes, pages)) in enumerate(sizes):
-        placement = cpus if index == 0 else CellPlacement(cpus.host_cell)
+        assignment = cpus if index == 0 else CellAssignment(cpus.host_cell)
         yield replace(
-            placement,
+            assignment,
             memory_mb=usage_mib_from_bytes(size_bytes),
             page_size_kb=page_kb,
             pages=pages,

@@ -9,7 +9,7 @@ from nodetracker.accounting.usage import count_columns
 from nodetracker.model.claim import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState
-from nodetracker.model.numa import CellUsage, HostCell, NumaLimits, NumaPlacement, PagePool
+from nodetracker.model.numa import CellUsage, HostCell, NumaAssignment, NumaLimits, PagePool
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from tests.builders import make_guest
 
@@ -34,7 +34,7 @@ def request(vcpus=0, pcpus=0, memory_mb=512, **numa):
 
 def fits(asked, *cells, usage=None, **limits):
     found = fit_numa(asked, cells, usage or {}, limits=NumaLimits(**limits))
-    return isinstance(found, NumaPlacement)
+    return isinstance(found, NumaAssignment)
 
 
 def test_the_ram_ratio_covers_ordinary_memory_without_reserved_pages():

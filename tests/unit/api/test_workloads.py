@@ -9,7 +9,7 @@ from nodetracker.api.context import Identity
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.guest import GuestPins, PowerState
-from nodetracker.model.numa import CellPlacement, NumaPlacement, encode_placement
+from nodetracker.model.numa import CellAssignment, NumaAssignment, encode_assignment
 from tests.builders import make_guest
 from tests.contract.test_ledger import ask, claim, make_node
 from tests.contract.values import key_of, update
@@ -85,14 +85,14 @@ class TestList:
         held, guest = workloads
         path = f"/v1/nodes/{store.list_nodes()[0].uuid}/workloads"
         (record,) = store.load_nodes("alpha")
-        placed = CellPlacement(0, memory_mb=1024, pins={0: 3})
+        placed = CellAssignment(0, memory_mb=1024, pins={0: 3})
         bound = replace(record.guests[guest.uuid], pins=GuestPins((placed,)))
         (agent,) = [key_of(service) for service in store.list_services("alpha")]
         store.apply_changes(agent, [update(record, ItemDiff(changed=(bound,)))], 60)
         shown = {item["uuid"]: item["numa"] for item in api.get(path)["workloads"]}
-        assert shown[guest.uuid] == encode_placement(NumaPlacement((placed,)))
+        assert shown[guest.uuid] == encode_assignment(NumaAssignment((placed,)))
         assert held.numa is not None
-        assert shown[CLAIMED] == encode_placement(held.numa)
+        assert shown[CLAIMED] == encode_assignment(held.numa)
 
     @pytest.mark.parametrize(
         ("query", "expected"),

@@ -9,7 +9,7 @@ from nodetracker.accounting.reports.workloads import (
 )
 from nodetracker.cmd.commands.workload import render_place_line
 from nodetracker.model.claim import Amounts, ClaimState, Workload
-from nodetracker.model.numa import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellAssignment, NumaAssignment
 from tests.builders import NOW, make_guest, make_record
 from tests.unit.accounting.ledger.fakes import make_claim
 
@@ -17,7 +17,7 @@ from tests.unit.accounting.ledger.fakes import make_claim
 def test_a_place_has_all_that_its_claim_holds():
     claim = make_claim(
         amounts=Amounts(0, 2, 1024, 0, {"PGPU": 1, "CUSTOM_LICENSE": 9}),
-        numa=NumaPlacement((CellPlacement(1, 0, 1024, None, 0, {0: 12, 1: 13}),)),
+        numa=NumaAssignment((CellAssignment(1, 0, 1024, None, 0, {0: 12, 1: 13}),)),
         devices=("0000:81:10.0",),
     )
     record = make_record(claims={claim.uuid: claim})

@@ -9,7 +9,7 @@ from nodetracker.api.paging import next_links, page_of
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
-from nodetracker.model.numa import encode_placement
+from nodetracker.model.numa import encode_assignment
 
 _LIST = "nodetracker:workloads:list"
 _SHOW = "nodetracker:workloads:show"
@@ -57,7 +57,7 @@ def _answer(call: Call, page: Page[WorkloadRow], lines: list[dict[str, Any]]) ->
 
 
 def _numa(row: WorkloadRow) -> dict[str, Any] | None:
-    return None if row.numa is None else encode_placement(row.numa)
+    return None if row.numa is None else encode_assignment(row.numa)
 
 
 def _render_line(row: WorkloadRow) -> dict[str, Any]:

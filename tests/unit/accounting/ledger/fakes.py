@@ -18,7 +18,7 @@ from nodetracker.model.claim import (
 )
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.node import NodeValues, admission_values
-from nodetracker.model.numa import CellPlacement, NumaPlacement
+from nodetracker.model.numa import CellAssignment, NumaAssignment
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.service import ServiceAvailability
 from nodetracker.model.settings import AdmissionPolicy
@@ -27,11 +27,11 @@ from tests.builders import NOW, later, make_guest
 POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 GUEST = make_guest(1, vcpu_milli=1000, memory_mb=512, disk_mb=0)
 WORKLOAD = GUEST.uuid
-PINNED = NumaPlacement((CellPlacement(0, 0, 1024, pins={0: 4}),))
+PINNED = NumaAssignment((CellAssignment(0, 0, 1024, pins={0: 4}),))
 ADDRESS = "0000:81:10.0"
 VF = track_device(PciDevice(ADDRESS, "8086", "154c"), tags={}, status=PciStatus.AVAILABLE)
 GPU_GUEST = dataclasses.replace(GUEST, pins=GuestPins((), ("0000:c1:00.0",)))
-CELL_GUEST = dataclasses.replace(GUEST, pins=GuestPins((CellPlacement(0, 0, 512, pins={0: 5}),)))
+CELL_GUEST = dataclasses.replace(GUEST, pins=GuestPins((CellAssignment(0, 0, 512, pins={0: 5}),)))
 BASE = NodeValues(
     vcpus=8,
     pcpus=2,
@@ -78,11 +78,11 @@ def make_node(claims=(), guest=None, node_id=1, **changes):
         guest=guest,
         now=later(10),
         claimed=charge_of_claims(claims, BASE.overhead["memory_mb"]),
-        claim_placements={c.uuid: c.numa for c in claims if c.numa is not None},
-        guest_placements={
-            guest.uuid: guest.pins.placement
+        claim_assignments={c.uuid: c.numa for c in claims if c.numa is not None},
+        guest_assignments={
+            guest.uuid: guest.pins.assignment
             for guest in guests
-            if guest.claim_uuid is None and guest.pins.placement is not None
+            if guest.claim_uuid is None and guest.pins.assignment is not None
         },
         devices=devices,
     )

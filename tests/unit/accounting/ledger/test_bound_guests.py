@@ -12,7 +12,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins
-from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.settings import Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
@@ -22,7 +22,7 @@ CELLS = NumaTopology(
     (NumaCell(0, parse_cpu_set("0-7"), 32768, pages=(PagePool(4, 8388608), PagePool(2048, 512))),)
 )
 POLICY = Policy(cpu_shared_set=parse_cpu_set("0-3"), cpu_dedicated_set=parse_cpu_set("4-7"))
-PINNED = GuestPins((CellPlacement(0, 0, 2048, 2048, 1024, {0: 4, 1: 5}),))
+PINNED = GuestPins((CellAssignment(0, 0, 2048, 2048, 1024, {0: 4, 1: 5}),))
 
 
 def view(guest, policy=POLICY, stored=None):
@@ -43,7 +43,7 @@ def test_a_pinned_guest_s_cpus_count_as_dedicated_ones():
 
 
 def test_pins_to_shared_cpus_float():
-    found = view(make_guest(pins=GuestPins((CellPlacement(0, 0, 0, pins={0: 1, 1: 5}),))))
+    found = view(make_guest(pins=GuestPins((CellAssignment(0, 0, 0, pins={0: 1, 1: 5}),))))
     assert (found.values.vcpus_used, found.values.pcpus_used) == (1, 1)
     assert (cell(found)["pinned_cpus"], cell(found)["cpu_usage"]) == ([5], 1)
 
@@ -120,6 +120,6 @@ def test_a_listing_that_could_not_be_read_frees_no_pin():
 
 
 def test_cpus_that_a_guest_keeps_idle_are_held_in_the_dedicated_set():
-    pins = GuestPins((CellPlacement(0, isolated=parse_cpu_set("3-4")),))
-    assert restrict_pins(pins, POLICY).cells == (CellPlacement(0, isolated=parse_cpu_set("4")),)
+    pins = GuestPins((CellAssignment(0, isolated=parse_cpu_set("3-4")),))
+    assert restrict_pins(pins, POLICY).cells == (CellAssignment(0, isolated=parse_cpu_set("4")),)
     assert restrict_pins(pins, Policy()) == GuestPins()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nodetracker.accounting.ledger.node_claims import add_claim, remove_claim
 from nodetracker.model.claim import Amounts
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa import CellPlacement
+from nodetracker.model.numa import CellAssignment
 from tests.builders import NOW, make_record
 from tests.oracle import expected_usage
 from tests.unit.accounting.ledger.fakes import BASE, GUEST, make_claim, make_node
@@ -26,7 +26,7 @@ guests = st.builds(
         vcpu_milli=1000 * max(cpus, pinned),
         memory_mb=memory_mb,
         disk_mb=disk_mb,
-        pins=GuestPins((CellPlacement(0, 0, 0, pins={cpu: cpu + 4 for cpu in range(pinned)}),)),
+        pins=GuestPins((CellAssignment(0, 0, 0, pins={cpu: cpu + 4 for cpu in range(pinned)}),)),
         missing_since=missing,
     ),
     cpus=st.integers(0, 5),

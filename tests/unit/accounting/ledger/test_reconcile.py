@@ -8,7 +8,7 @@ from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences,
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins, PartialGuest, WorkloadKind
-from nodetracker.model.numa import CellPlacement, HostCell, NumaPlacement, PagePool
+from nodetracker.model.numa import CellAssignment, HostCell, NumaAssignment, PagePool
 from nodetracker.model.pci import PciStatus
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, later, make_guest
@@ -17,8 +17,8 @@ from tests.unit.accounting.ledger.fakes import ADDRESS, GUEST, VF, WORKLOAD, mak
 EXPIRED = {"state": ClaimState.RELEASED, "reason": "expired", "expires_at": None}
 CONFIRMED = {"state": ClaimState.CONFIRMED, "expires_at": None}
 CELL = HostCell(0, frozenset(range(4)), frozenset({4, 5}), 8192, pages=(PagePool(2048, 1024),))
-PINNED = CellPlacement(0, pins={0: 4})
-PAGES = CellPlacement(0, memory_mb=1200, page_size_kb=2048, pages=600)
+PINNED = CellAssignment(0, pins={0: 4})
+PAGES = CellAssignment(0, memory_mb=1200, page_size_kb=2048, pages=600)
 OTHER = make_guest(2)
 
 
@@ -45,7 +45,7 @@ def bind(guest, *cells, devices=()):
 
 
 def place(*cells):
-    return NumaPlacement(cells)
+    return NumaAssignment(cells)
 
 
 class CountedUuid(str):

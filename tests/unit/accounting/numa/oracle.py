@@ -1,7 +1,7 @@
-"""Oracle of NUMA placement: a second, simple implementation that tries everything.
+"""Oracle of NUMA assignment: a second, simple implementation that tries everything.
 
 It shares only value types with the code under test. A host's state is
-recomputed from the placements in each call.
+recomputed from the assignments in each call.
 """
 
 import itertools
@@ -10,27 +10,27 @@ from collections import Counter
 from nodetracker.model.numa import CpuPolicy, CpuThreadPolicy, PageSize
 
 
-def can_fit(request, cells, placements, limits, accepts):
+def can_fit(request, cells, assignments, limits, accepts):
     """Return whether any assignment of distinct host cells works."""
     return any(
         accepts(tuple(sorted(cell.id for cell in chosen)))
         and all(
-            _has_room(guest, request, cell, cells, placements, limits)
+            _has_room(guest, request, cell, cells, assignments, limits)
             for guest, cell in zip(request.cells, chosen, strict=True)
         )
         for chosen in itertools.permutations(cells, len(request.cells))
     )
 
 
-def faults_of(placement, request, cells, placements, limits, accepts):
-    """Return the errors of a placement that was granted in addition to `placements`."""
-    ids = [part.host_cell for part in placement.cells]
+def faults_of(assignment, request, cells, assignments, limits, accepts):
+    """Return the errors of an assignment that was granted in addition to `assignments`."""
+    ids = [part.host_cell for part in assignment.cells]
     if len(set(ids)) != len(request.cells) or not accepts(tuple(sorted(ids))):
         return ["cells"]
     by_id = {cell.id: cell for cell in cells}
     faults = []
     first = 0
-    for part, guest in zip(placement.cells, request.cells, strict=True):
+    for part, guest in zip(assignment.cells, request.cells, strict=True):
         cell = by_id[part.host_cell]
         numbers = list(range(first + guest.vcpus, first + guest.vcpus + guest.pcpus))
         first += guest.vcpus + guest.pcpus
@@ -38,11 +38,11 @@ def faults_of(placement, request, cells, placements, limits, accepts):
             faults.append("amounts")
         if sorted(part.pins) != numbers or len(set(part.pins.values())) != guest.pcpus:
             faults.append("guest CPUs")
-        if not _may_pin(part.pins.values(), request.cpu_thread_policy, cell, placements):
+        if not _may_pin(part.pins.values(), request.cpu_thread_policy, cell, assignments):
             faults.append("pins")
         if part.isolated != _isolated(part.pins.values(), request.cpu_thread_policy, cell):
             faults.append("isolated")
-        sizes = _page_sizes(guest, request, cell, placements)
+        sizes = _page_sizes(guest, request, cell, assignments)
         if request.page_size is None:
             if (part.page_size_kb, part.pages) != (None, 0):
                 faults.append("pages that were not requested")
@@ -50,14 +50,14 @@ def faults_of(placement, request, cells, placements, limits, accepts):
             faults.append("page size")
         elif part.pages * part.page_size_kb != guest.memory_mb * 1024:
             faults.append("pages")
-        if not _has_room(guest, request, cell, cells, placements, limits):
+        if not _has_room(guest, request, cell, cells, assignments, limits):
             faults.append("room")
     return faults
 
 
-def _has_room(guest, request, cell, cells, placements, limits):
+def _has_room(guest, request, cell, cells, assignments, limits):
     used = [
-        part for placement in placements for part in placement.cells if part.host_cell == cell.id
+        part for assignment in assignments for part in assignment.cells if part.host_cell == cell.id
     ]
     if guest.vcpus > len(cell.shared):
         return False
@@ -65,25 +65,25 @@ def _has_room(guest, request, cell, cells, placements, limits):
     ratio = limits.cpu_allocation_ratio
     if guest.vcpus and ratio is not None and floating > len(cell.shared) * ratio:
         return False
-    free = cell.dedicated - _taken(placements)
+    free = cell.dedicated - _taken(assignments)
     if not any(
-        _may_pin(some, request.cpu_thread_policy, cell, placements)
+        _may_pin(some, request.cpu_thread_policy, cell, assignments)
         for some in itertools.combinations(sorted(free), guest.pcpus)
     ):
         return False
     if request.page_size is not None:
-        return bool(_page_sizes(guest, request, cell, placements))
+        return bool(_page_sizes(guest, request, cell, assignments))
     total = _ordinary_mb(cell)
     ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1
     if guest.memory_mb == 0 or ratio is None:
         return guest.memory_mb <= total
-    promised = guest.memory_mb + _ordinary_used_mb(cell, placements)
+    promised = guest.memory_mb + _ordinary_used_mb(cell, assignments)
     return guest.memory_mb <= total and promised <= total * ratio
 
 
-def _may_pin(cpus, policy, cell, placements):
+def _may_pin(cpus, policy, cell, assignments):
     cpus = set(cpus)
-    free = cell.dedicated - _taken(placements)
+    free = cell.dedicated - _taken(assignments)
     if not cpus <= free:
         return False
     mine = Counter(_core_of(cpu, cell) for cpu in cpus)
@@ -109,16 +109,16 @@ def _core_of(cpu, cell):
     return next((core for core in cell.siblings if cpu in core), frozenset({cpu}))
 
 
-def _taken(placements):
+def _taken(assignments):
     return {
         cpu
-        for placement in placements
-        for part in placement.cells
+        for assignment in assignments
+        for part in assignment.cells
         for cpu in [*part.pins.values(), *part.isolated]
     }
 
 
-def _page_sizes(guest, request, cell, placements):
+def _page_sizes(guest, request, cell, assignments):
     """Return the sizes that the request allows and that have enough free pages."""
     sizes = [pool.size_kb for pool in cell.pages]
     allowed = {
@@ -131,18 +131,18 @@ def _page_sizes(guest, request, cell, placements):
         for pool in cell.pages
         if pool.size_kb in allowed
         and guest.memory_mb * 1024 % pool.size_kb == 0
-        and guest.memory_mb * 1024 <= _free_kb(pool, cell, placements)
+        and guest.memory_mb * 1024 <= _free_kb(pool, cell, assignments)
     }
 
 
-def _free_kb(pool, cell, placements):
+def _free_kb(pool, cell, assignments):
     total_kb = (pool.total - pool.reserved) * pool.size_kb
     if pool is cell.pages[0]:
-        return total_kb - _ordinary_used_mb(cell, placements) * 1024
+        return total_kb - _ordinary_used_mb(cell, assignments) * 1024
     return total_kb - sum(
         part.pages * pool.size_kb
-        for placement in placements
-        for part in placement.cells
+        for assignment in assignments
+        for part in assignment.cells
         if (part.host_cell, part.page_size_kb) == (cell.id, pool.size_kb)
     )
 
@@ -154,11 +154,11 @@ def _ordinary_mb(cell):
     return max(0, pool.total - pool.reserved) * pool.size_kb // 1024
 
 
-def _ordinary_used_mb(cell, placements):
+def _ordinary_used_mb(cell, assignments):
     huge = {pool.size_kb for pool in cell.pages[1:]}
     return sum(
         part.memory_mb
-        for placement in placements
-        for part in placement.cells
+        for assignment in assignments
+        for part in assignment.cells
         if part.host_cell == cell.id and part.page_size_kb not in huge
     )

@@ -14,12 +14,12 @@ from nodetracker.accounting.numa.assignment import (
 from nodetracker.accounting.numa.cells import sum_usage
 from nodetracker.model.claim import Amounts
 from nodetracker.model.numa import (
-    CellPlacement,
+    CellAssignment,
     CellUsage,
     CpuPolicy,
     CpuThreadPolicy,
+    NumaAssignment,
     NumaLimits,
-    NumaPlacement,
     PageSize,
 )
 from tests.unit.accounting.numa.cases import make_cell, make_request
@@ -59,7 +59,7 @@ FLOATING_CASES = [
 def test_shared_cpus_are_overcommitted_up_to_the_ratio(vcpus, usage, ratio, reason):
     result = fit_one(make_request((vcpus, 0, 64)), SHARED_4, usage, limits=NumaLimits(ratio))
     if reason is None:
-        assert result == NumaPlacement((CellPlacement(0, vcpus, 64),))
+        assert result == NumaAssignment((CellAssignment(0, vcpus, 64),))
     else:
         assert reasons_of(result) == [reason]
 
@@ -190,8 +190,8 @@ def test_the_siblings_of_an_isolated_cpu_remain_unused():
 def test_guest_cpus_are_numbered_across_cells_shared_ones_first():
     cells = [make_cell(number, f"{number}0-{number}1", f"{number}4-{number}7") for number in (1, 2)]
     result = fit_numa(make_request((2, 1, 64), (1, 2, 64)), cells, {})
-    assert result == NumaPlacement(
-        (CellPlacement(1, 2, 64, pins={2: 14}), CellPlacement(2, 1, 64, pins={4: 24, 5: 25}))
+    assert result == NumaAssignment(
+        (CellAssignment(1, 2, 64, pins={2: 14}), CellAssignment(2, 1, 64, pins={4: 24, 5: 25}))
     )
 
 

@@ -4,10 +4,10 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.numa.cells import merge_overlapping_cells, sum_usage
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.numa import (
-    CellPlacement,
+    CellAssignment,
     HostCell,
+    NumaAssignment,
     NumaCell,
-    NumaPlacement,
     NumaTopology,
     PagePool,
 )
@@ -35,8 +35,8 @@ def test_cells_without_a_common_cpu_are_unchanged():
 
 def test_placements_on_the_merged_cells_still_count():
     cell = HostCell(1, frozenset(range(4)), frozenset(), 768)
-    placements = [NumaPlacement((CellPlacement(number, 1, 100),)) for number in (1, 4)]
-    usage = sum_usage([cell], placements)[1]
+    assignments = [NumaAssignment((CellAssignment(number, 1, 100),)) for number in (1, 4)]
+    usage = sum_usage([cell], assignments)[1]
     assert (usage.shared_vcpus, usage.memory_mb) == (2, 200)
 
 

@@ -1,4 +1,4 @@
-"""Test placements on random hosts with random workloads against an oracle."""
+"""Test assignments on random hosts with random workloads against an oracle."""
 
 import dataclasses
 import itertools
@@ -12,12 +12,12 @@ from nodetracker.accounting.numa.cells import find_conflicts, sum_usage
 from nodetracker.model.numa import (
     CpuThreadPolicy,
     HostCell,
+    NumaAssignment,
     NumaLimits,
-    NumaPlacement,
     PagePool,
     PageSize,
-    decode_placement,
-    encode_placement,
+    decode_assignment,
+    encode_assignment,
 )
 from tests.unit.accounting.numa.cases import make_request
 from tests.unit.accounting.numa.oracle import can_fit, faults_of
@@ -71,8 +71,8 @@ STEPS = st.lists(st.tuples(REQUESTS, st.booleans(), st.integers(0, 9)), max_size
 NEEDED = st.frozensets(st.integers(0, 9), max_size=1)
 
 
-def fit(request, cells, placements, **options):
-    return fit_numa(request, cells, sum_usage(cells, placements), **options)
+def fit(request, cells, assignments, **options):
+    return fit_numa(request, cells, sum_usage(cells, assignments), **options)
 
 
 @settings(max_examples=400, deadline=None)
@@ -85,49 +85,49 @@ def test_granted_placements_are_valid_and_refused_ones_impossible(
     def accepts(cell_ids):
         return needed & known <= set(cell_ids)
 
-    placements = []
+    assignments = []
     for request, removes, number in steps:
-        if removes and placements:
-            placements.pop(number % len(placements))
+        if removes and assignments:
+            assignments.pop(number % len(assignments))
         result = fit(
-            request, cells, placements, limits=limits, is_packing=is_packing, accepts=accepts
+            request, cells, assignments, limits=limits, is_packing=is_packing, accepts=accepts
         )
-        if isinstance(result, NumaPlacement):
-            assert faults_of(result, request, cells, placements, limits, accepts) == []
-            placements.append(result)
+        if isinstance(result, NumaAssignment):
+            assert faults_of(result, request, cells, assignments, limits, accepts) == []
+            assignments.append(result)
         else:
             assert result.reasons
-            assert not can_fit(request, cells, placements, limits, accepts)
+            assert not can_fit(request, cells, assignments, limits, accepts)
 
 
 @settings(deadline=None)
 @given(host_cells(), STEPS)
 def test_nothing_is_assigned_twice_and_removal_restores_the_usage(cells, steps):
-    placements = {}
+    assignments = {}
     for index, (request, removes, number) in enumerate(steps):
-        if removes and placements:
-            del placements[sorted(placements)[number % len(placements)]]
-        before = sum_usage(cells, placements.values())
+        if removes and assignments:
+            del assignments[sorted(assignments)[number % len(assignments)]]
+        before = sum_usage(cells, assignments.values())
         result = fit_numa(request, cells, before)
-        if isinstance(result, NumaPlacement):
+        if isinstance(result, NumaAssignment):
             name = f"claim-{index}"
-            placements[name] = decode_placement(json.loads(json.dumps(encode_placement(result))))
-            assert placements[name] == result
-            others = {other: placements[other] for other in placements if other != name}
+            assignments[name] = decode_assignment(json.loads(json.dumps(encode_assignment(result))))
+            assert assignments[name] == result
+            others = {other: assignments[other] for other in assignments if other != name}
             assert sum_usage(cells, others.values()) == before
-        assert find_conflicts(cells, placements) == ()
+        assert find_conflicts(cells, assignments) == ()
 
 
 @given(host_cells(), STEPS, st.randoms())
 def test_usage_does_not_depend_on_the_order_of_placements(cells, steps, random):
-    placements = []
+    assignments = []
     for request, _, _ in steps:
-        result = fit(request, cells, placements)
-        if isinstance(result, NumaPlacement):
-            placements.append(result)
-    shuffled = list(placements)
+        result = fit(request, cells, assignments)
+        if isinstance(result, NumaAssignment):
+            assignments.append(result)
+    shuffled = list(assignments)
     random.shuffle(shuffled)
-    assert sum_usage(cells, shuffled) == sum_usage(cells, placements)
+    assert sum_usage(cells, shuffled) == sum_usage(cells, assignments)
 
 
 @given(host_cells(), REQUESTS, st.booleans())

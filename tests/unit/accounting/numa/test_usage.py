@@ -8,15 +8,15 @@ from nodetracker.accounting.numa.cells import (
     topology_with_usage,
 )
 from nodetracker.model.numa import (
-    CellPlacement,
+    CellAssignment,
     CellUsage,
     HostCell,
+    NumaAssignment,
     NumaCell,
-    NumaPlacement,
     NumaTopology,
     PagePool,
-    decode_placement,
-    encode_placement,
+    decode_assignment,
+    encode_assignment,
 )
 from nodetracker.model.settings import Policy, ReservedPages
 from tests.unit.accounting.numa.cases import make_cell
@@ -29,13 +29,13 @@ TOPOLOGY = NumaTopology(
         NumaCell(5, frozenset({8, 9}), 0, (frozenset({8, 9}),)),
     )
 )  # fmt: skip
-PINNED = NumaPlacement(
+PINNED = NumaAssignment(
     (
-        CellPlacement(0, 1, 256, 2048, 128, {1: 2, 2: 3}, frozenset({1})),
-        CellPlacement(3, 0, 100, 4, 25600),
+        CellAssignment(0, 1, 256, 2048, 128, {1: 2, 2: 3}, frozenset({1})),
+        CellAssignment(3, 0, 100, 4, 25600),
     )
 )
-FLOATING = NumaPlacement((CellPlacement(0, 2, 300),))
+FLOATING = NumaAssignment((CellAssignment(0, 2, 300),))
 
 
 def offered_cells(topology, policy):
@@ -95,24 +95,24 @@ def test_usage_is_the_sum_of_placements():
 
 
 def test_a_pin_counts_for_the_cell_that_contains_the_cpu_now():
-    usage = sum_usage(CELLS, [NumaPlacement((CellPlacement(77, pins={0: 8, 1: 900}),))])
+    usage = sum_usage(CELLS, [NumaAssignment((CellAssignment(77, pins={0: 8, 1: 900}),))])
     assert usage == {0: CellUsage(), 3: CellUsage(), 5: CellUsage(frozenset({8}))}
 
 
 def test_memory_of_a_missing_page_size_is_ordinary_memory():
-    usage = sum_usage(CELLS, [NumaPlacement((CellPlacement(3, 0, 64, 2048, 32),))])
+    usage = sum_usage(CELLS, [NumaAssignment((CellAssignment(3, 0, 64, 2048, 32),))])
     assert usage[3].ordinary_memory_mb(CELLS[1]) == 64
 
 
-@pytest.mark.parametrize("placement", [PINNED, FLOATING, NumaPlacement(())])
-def test_an_encoded_placement_is_decoded_unchanged(placement):
-    assert decode_placement(encode_placement(placement)) == placement
+@pytest.mark.parametrize("assignment", [PINNED, FLOATING, NumaAssignment(())])
+def test_an_encoded_placement_is_decoded_unchanged(assignment):
+    assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
 @pytest.mark.parametrize("data", [{}, {"cells": [{}]}, {"cells": 1}, {"cells": [1]}, [], None])
 def test_malformed_placement_data_is_an_error(data):
-    with pytest.raises(ValueError, match="is not a NUMA placement"):
-        decode_placement(data)
+    with pytest.raises(ValueError, match="is not a NUMA assignment"):
+        decode_assignment(data)
 
 
 def test_the_column_has_usage_in_nova_s_fields_and_no_other_change():
@@ -149,39 +149,39 @@ def test_the_column_has_usage_in_nova_s_fields_and_no_other_change():
 
 
 @pytest.mark.parametrize(
-    ("placements", "expected"),
+    ("assignments", "expected"),
     [
         pytest.param({"a": PINNED, "b": FLOATING}, (), id="none"),
         pytest.param(
-            {"a": PINNED, "b": NumaPlacement((CellPlacement(5, pins={0: 1}),))},
+            {"a": PINNED, "b": NumaAssignment((CellAssignment(5, pins={0: 1}),))},
             ("CPU 1 is used by a and b",),
             id="a-cpu-kept-free-is-pinned",
         ),
         pytest.param(
-            {"a": NumaPlacement((CellPlacement(0, pins={0: 2, 1: 2}),))},
+            {"a": NumaAssignment((CellAssignment(0, pins={0: 2, 1: 2}),))},
             ("CPU 2 is used by a and a",),
             id="by-one-workload-twice",
         ),
         pytest.param(
-            {"a": PINNED, "b": NumaPlacement((CellPlacement(0, 1, 300, 2048, 150),))},
+            {"a": PINNED, "b": NumaAssignment((CellAssignment(0, 1, 300, 2048, 150),))},
             ("host cell 0 has 256 of 278 used pages of 2048 KiB",),
             id="pages",
         ),
         pytest.param(
-            {"a": NumaPlacement((CellPlacement(3, 1, 4, 2048, 2),))},
+            {"a": NumaAssignment((CellAssignment(3, 1, 4, 2048, 2),))},
             ("host cell 3 has 0 of 2 used pages of 2048 KiB",),
             id="pages-of-a-size-that-is-gone",
         ),
         pytest.param(
-            {"a": NumaPlacement((CellPlacement(3, 1, 5120),))}, (), id="overcommitted-memory"
+            {"a": NumaAssignment((CellAssignment(3, 1, 5120),))}, (), id="overcommitted-memory"
         ),
     ],
 )
-def test_conflicts_are_reported(placements, expected):
-    assert find_conflicts(CELLS, placements) == expected
+def test_conflicts_are_reported(assignments, expected):
+    assert find_conflicts(CELLS, assignments) == expected
 
 
 def test_reserved_pages_cannot_be_used():
     cells = [make_cell(0, "0", huge={2048: 10}, reserved={2048: 9})]
-    placements = {"a": NumaPlacement((CellPlacement(0, 1, 4, 2048, 2),))}
-    assert find_conflicts(cells, placements) == ("host cell 0 has 1 of 2 used pages of 2048 KiB",)
+    assignments = {"a": NumaAssignment((CellAssignment(0, 1, 4, 2048, 2),))}
+    assert find_conflicts(cells, assignments) == ("host cell 0 has 1 of 2 used pages of 2048 KiB",)

@@ -4,7 +4,7 @@ import pytest
 
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.host import Gpu
-from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.virt.docker.containers import parse_container
 from nodetracker.virt.docker.guests import HostTopology, build_guest, derive_pins
@@ -39,34 +39,34 @@ def test_an_unbound_container_has_no_pins():
 
 @pytest.mark.parametrize("given", [{}, {"NanoCpus": 2 * 10**9}, {"CpuQuota": 150_000}])
 def test_a_container_with_all_cpus_of_its_set_is_pinned_to_them(given):
-    assert bind(CpusetCpus="4,6", **given).cells == (CellPlacement(4, 0, 64, pins={0: 4, 1: 6}),)
+    assert bind(CpusetCpus="4,6", **given).cells == (CellAssignment(4, 0, 64, pins={0: 4, 1: 6}),)
 
 
 def test_memory_is_unbound_when_pins_are_in_several_cells():
     assert bind(CpusetCpus="3-4").cells == (
-        CellPlacement(0, 0, 0, pins={0: 3}),
-        CellPlacement(4, 0, 0, pins={1: 4}),
+        CellAssignment(0, 0, 0, pins={0: 3}),
+        CellAssignment(4, 0, 0, pins={1: 4}),
     )
 
 
 def test_a_container_with_fewer_cpus_than_its_set_floats_in_the_cell():
-    assert bind(CpusetCpus="4-7", NanoCpus=1_500_000_000).cells == (CellPlacement(4, 2, 64),)
+    assert bind(CpusetCpus="4-7", NanoCpus=1_500_000_000).cells == (CellAssignment(4, 2, 64),)
     assert bind(CpusetCpus="0-7", NanoCpus=10**9) == GuestPins()
 
 
 def test_memory_is_in_the_cell_of_the_memory_set():
-    assert bind(CpusetMems="4", NanoCpus=10**9).cells == (CellPlacement(4, 0, 64),)
+    assert bind(CpusetMems="4", NanoCpus=10**9).cells == (CellAssignment(4, 0, 64),)
     assert bind(CpusetCpus="0", CpusetMems="4").cells == (
-        CellPlacement(0, 0, 0, pins={0: 0}),
-        CellPlacement(4, 0, 64),
+        CellAssignment(0, 0, 0, pins={0: 0}),
+        CellAssignment(4, 0, 64),
     )
     assert bind(CpusetMems="0,4", NanoCpus=10**9) == GuestPins()
 
 
 def test_cpus_float_in_a_cell_without_the_memory():
     assert bind(CpusetCpus="4-7", CpusetMems="0", NanoCpus=10**9).cells == (
-        CellPlacement(0, 0, 64),
-        CellPlacement(4, 1, 0),
+        CellAssignment(0, 0, 64),
+        CellAssignment(4, 1, 0),
     )
 
 

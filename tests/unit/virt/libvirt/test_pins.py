@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa import CellPlacement, NumaCell, NumaTopology
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology
 from nodetracker.virt.libvirt.domain import Domain, MemoryPart
 from nodetracker.virt.libvirt.guests import derive_pins
 
@@ -34,13 +34,13 @@ def test_devices_are_returned_without_cells():
 
 def test_single_cpus_are_pins_and_memory_follows_them():
     found = derive_pins(domain(affinity={0: cpus(4), 1: cpus(6)}), TWO)
-    assert found.cells == (CellPlacement(4, 0, 64, pins={0: 4, 1: 6}),)
+    assert found.cells == (CellAssignment(4, 0, 64, pins={0: 4, 1: 6}),)
     assert found.pcpus == 2
 
 
 def test_a_set_of_one_cell_floats_in_it():
     found = derive_pins(domain(affinity={0: cpus(0, 1), 1: cpus(2)}), TWO)
-    assert found.cells == (CellPlacement(0, 1, 64, pins={1: 2}),)
+    assert found.cells == (CellAssignment(0, 1, 64, pins={1: 2}),)
 
 
 def test_a_set_of_several_cells_has_no_pins():
@@ -49,12 +49,12 @@ def test_a_set_of_several_cells_has_no_pins():
 
 def test_memory_of_a_partly_bound_guest_is_left_out():
     found = derive_pins(domain(affinity={0: cpus(0)}), TWO)
-    assert found.cells == (CellPlacement(0, 0, 0, pins={0: 0}),)
+    assert found.cells == (CellAssignment(0, 0, 0, pins={0: 0}),)
 
 
 def test_memory_is_in_the_cell_that_numatune_names():
     found = derive_pins(domain(memory=(MemoryPart(64 * MIB, cpus(4), 2048),)), TWO)
-    assert found.cells == (CellPlacement(4, 0, 64, 2048, 32),)
+    assert found.cells == (CellAssignment(4, 0, 64, 2048, 32),)
 
 
 def test_guest_cells_have_their_own_memory():
@@ -66,14 +66,14 @@ def test_guest_cells_have_their_own_memory():
         TWO,
     )
     assert found.cells == (
-        CellPlacement(0, 0, 16, pins={0: 0}),
-        CellPlacement(4, 0, 48, pins={1: 4}),
+        CellAssignment(0, 0, 16, pins={0: 0}),
+        CellAssignment(4, 0, 48, pins={1: 4}),
     )
 
 
 def test_huge_pages_on_a_host_with_one_cell_are_in_that_cell():
     memory = (MemoryPart(64 * MIB, page_kb=2048),)
-    assert derive_pins(domain(memory=memory), ONE).cells == (CellPlacement(0, 0, 64, 2048, 32),)
+    assert derive_pins(domain(memory=memory), ONE).cells == (CellAssignment(0, 0, 64, 2048, 32),)
 
 
 def test_each_page_size_has_its_own_placement():
@@ -85,9 +85,9 @@ def test_each_page_size_has_its_own_placement():
     )
     found = derive_pins(domain(affinity={0: cpus(4), 1: cpus(5)}, memory=memory), TWO)
     assert found.cells == (
-        CellPlacement(4, 0, 8, pins={0: 4, 1: 5}),
-        CellPlacement(4, 0, 35, 2048, 18),
-        CellPlacement(4, 0, 1024, 1048576, 1),
+        CellAssignment(4, 0, 8, pins={0: 4, 1: 5}),
+        CellAssignment(4, 0, 35, 2048, 18),
+        CellAssignment(4, 0, 1024, 1048576, 1),
     )
     assert found.pcpus == 2
 
@@ -100,7 +100,7 @@ def test_any_vcpu_may_be_the_unplugged_one():
     guest = Domain(
         "u", "web", 2, 3, 64 * MIB, unplugged=cpus(1), affinity={n: cpus(n + 4) for n in range(3)}
     )
-    assert derive_pins(guest, TWO).cells == (CellPlacement(4, 0, 64, pins={0: 4, 2: 6}),)
+    assert derive_pins(guest, TWO).cells == (CellAssignment(4, 0, 64, pins={0: 4, 2: 6}),)
 
 
 def test_cpus_of_helpers_are_isolated():
@@ -108,6 +108,6 @@ def test_cpus_of_helpers_are_isolated():
         domain(affinity={0: cpus(4), 1: cpus(5)}, helper_cpus=cpus(0, 5, 6, 99)), TWO
     )
     assert found.cells == (
-        CellPlacement(0, isolated=cpus(0)),
-        CellPlacement(4, 0, 64, pins={0: 4, 1: 5}, isolated=cpus(6)),
+        CellAssignment(0, isolated=cpus(0)),
+        CellAssignment(4, 0, 64, pins={0: 4, 1: 5}, isolated=cpus(6)),
     )
