@@ -280,8 +280,7 @@ def _build_endpoint(
 ) -> "tuple[AgentMetrics, Endpoint]":
     """Build the metrics, which observe the audits, and the endpoint of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
-    from nodetracker.metrics.endpoint import Endpoint
-    from nodetracker.metrics.pages import make_application
+    from nodetracker.metrics.endpoint import Endpoint, make_application
 
     metrics = AgentMetrics(
         version("nodetracker"), conf.compute.compute_driver, status, probes, claims, notifier

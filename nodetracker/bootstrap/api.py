@@ -115,7 +115,7 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
     """
     parts = _build_parts(conf)
     store_errors = parts.counters.store_errors
-    store = WatchedStore(parts.store, make_outage_log(), store_errors.note_success)
+    store = WatchedStore(parts.store, make_outage_log(), store_errors.clear)
     parts = replace(parts, store=store)
 
     def read_status() -> ApiStatus:

@@ -1,26 +1,98 @@
 """Collect the metrics of one agent: updated after each audit, rendered on each scrape."""
 
-import platform
+import enum
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
-from nodetracker.metrics.audits import AuditCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.metrics.claims import render_claims
-from nodetracker.metrics.families import counter, gauge, gauges, info
+from nodetracker.metrics.families import (
+    Durations,
+    ProcessMetrics,
+    StoreErrorKind,
+    counter,
+    counters,
+    gauge,
+    gauges,
+    info,
+    render_claims,
+    render_store_errors,
+)
 from nodetracker.metrics.nodes import render_nodes
-from nodetracker.metrics.placement import render_placement
-from nodetracker.metrics.probes import ProbeSource, render_probes
 from nodetracker.model.audit import AuditReport
-from nodetracker.model.health import AgentStatus
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.fact import ProbeStatistics
+from nodetracker.model.health import AgentStatus, PlacementStatus
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKind
+
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds in seconds: an audit without changes takes milliseconds, a hung probe 20 s."""
+
+
+class AuditResult(enum.StrEnum):
+    """The outcome of one audit."""
+
+    COMPLETE = "complete"  # every node was read completely and stored
+    INCOMPLETE = "incomplete"  # stored, but reading some node or source failed
+    NOT_STORED = "not_stored"  # writing to the database failed
+
+
+class AuditCounter:
+    """Counts audits since the start. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._outcomes: Counter[AuditResult] = Counter()
+        self._errors: Counter[StoreErrorKind] = Counter()
+        self._changes: Counter[ChangeKind] = Counter()
+        self._durations = Durations(BUCKETS)
+
+    def add(self, report: AuditReport) -> None:
+        """Count one audit."""
+        self._outcomes[_outcome_of(report)] += 1
+        self._changes.update(change.kind for change in report.changes)
+        self._durations.add(report.duration_seconds)
+        if report.store_error is not None:
+            self._errors[StoreErrorKind.of(report.store_error)] += 1
+
+    def render(self) -> Iterator[Metric]:
+        """Yield the families."""
+        yield counters(
+            "audits",
+            "Audits by outcome.",
+            ("outcome",),
+            [((outcome.value,), self._outcomes[outcome]) for outcome in AuditResult],
+        )
+        yield self._durations.render("audit_duration_seconds", "Duration of audits, stored or not.")
+        yield counters(
+            "node_changes",
+            "Changes of node rows written by audits.",
+            ("kind",),
+            [((kind.value,), self._changes[kind]) for kind in ChangeKind],
+        )
+        yield render_store_errors(
+            "database_errors", "Audits that could not be written to the database.", self._errors
+        )
+
+
+def _outcome_of(report: AuditReport) -> AuditResult:
+    if report.store_error is not None:
+        return AuditResult.NOT_STORED
+    return AuditResult.COMPLETE if report.is_good else AuditResult.INCOMPLETE
+
+
+class ProbeSource(Protocol):
+    """The runner of the probes."""
+
+    def statistics(self) -> Mapping[str, ProbeStatistics]:
+        """Return the statistics by probe name."""
+
+    @property
+    def stuck_count(self) -> int:
+        """Number of calls that are hung now."""
 
 
 class NotificationCounts(Protocol):
@@ -35,12 +107,8 @@ class NotificationCounts(Protocol):
         """Number of notifications dropped since the start."""
 
 
-class AgentMetrics(Collector):
+class AgentMetrics(ProcessMetrics):
     """Observes the audits of an agent and collects its metrics.
-
-    Each instance has its own registry, so a process may have several. All
-    families are rebuilt from values in memory: a scrape queries neither the
-    database nor a driver, and removed objects have no series.
 
     Args:
         version: of the software.
@@ -59,7 +127,7 @@ class AgentMetrics(Collector):
         claims: ClaimCounter,
         notifications: NotificationCounts | None = None,
     ) -> None:
-        self._version = version
+        super().__init__(version)
         self._drivers = ",".join(drivers)
         self._status = status
         self._probes = probes
@@ -69,9 +137,6 @@ class AgentMetrics(Collector):
         self._counter = AuditCounter()
         self._nodes: Mapping[str, NodeRecord] = {}
         self._warnings: Sequence[HostWarning] = ()
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        ProcessCollector(registry=self.registry)
 
     def audited(self, report: AuditReport) -> None:
         """Count one audit and keep its nodes, unless it was not stored."""
@@ -81,21 +146,13 @@ class AgentMetrics(Collector):
                 self._nodes = report.nodes
                 self._warnings = report.warnings
 
-    def describe(self) -> list[Metric]:
-        """Return no families, so that registering does not collect."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
-        """Yield all families except those of the process."""
+        """Yield all families except those of the process itself."""
         status = self._status()
         with self._lock:
             nodes, warnings = self._nodes, self._warnings
             audits = list(self._counter.render())
-        yield info(
-            "build",
-            "Versions of nodetracker and Python.",
-            {"version": self._version, "python": platform.python_version()},
-        )
+        yield from super().collect()
         yield info(
             "agent",
             "Host, identity and drivers of the agent.",
@@ -180,4 +237,60 @@ def _render_status(status: AgentStatus) -> Iterator[Metric]:
         "clock_skew_seconds",
         "The host's clock minus the database's clock.",
         status.clock_skew_seconds,
+    )
+
+
+def render_probes(probes: ProbeSource) -> Iterator[Metric]:
+    """Yield the families of all probes."""
+    statistics = sorted(probes.statistics().items())
+    yield counters(
+        "probe_calls",
+        "Calls of a probe by outcome, over all nodes.",
+        ("probe", "outcome"),
+        [
+            ((name, outcome.value), count)
+            for name, counted in statistics
+            for outcome, count in counted.calls.items()
+        ],
+    )
+    yield counters(
+        "probe_seconds",
+        "Total duration of the calls of a probe.",
+        ("probe",),
+        [((name,), counted.seconds) for name, counted in statistics],
+    )
+    yield gauge("probes_stuck", "Probe calls that are hung now.", probes.stuck_count)
+
+
+def render_placement(status: PlacementStatus) -> Iterator[Metric]:
+    """Yield the families of the reporter."""
+    yield gauge("placement_up", "1 while placement is available.", status.error is None)
+    yield counters(
+        "placement_requests",
+        "Requests to placement by method and outcome.",
+        ("method", "outcome"),
+        sorted(status.requests.items()),
+    )
+    yield gauge(
+        "placement_waiting_nodes",
+        "Nodes with changes that placement does not have yet.",
+        status.waiting_nodes,
+    )
+    yield gauge(
+        "placement_report_age_seconds",
+        "Age of the oldest change that placement does not have yet; 0 without any.",
+        status.report_age_seconds,
+    )
+    yield gauge(
+        "placement_refused", "Consumers whose allocations placement refused.", status.refused
+    )
+    yield gauge(
+        "placement_foreign_consumers",
+        "Consumers of other programs that have allocations on the nodes.",
+        status.foreign,
+    )
+    yield gauge(
+        "placement_leaked_consumers",
+        "Consumers of nodetracker that have allocations and that the ledger does not know.",
+        status.leaked,
     )

@@ -1,6 +1,5 @@
 """Collect the metrics of one REST service: its requests, logins, claims and database errors."""
 
-import platform
 import threading
 import time
 from collections import Counter
@@ -8,17 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.metrics.claims import render_claims
-from nodetracker.metrics.durations import Durations
-from nodetracker.metrics.families import counter, counters, gauge, info
-from nodetracker.metrics.store_errors import (
+from nodetracker.metrics.families import (
+    Durations,
+    ProcessMetrics,
     StoreErrorKind,
-    kind_of_store_error,
+    counter,
+    counters,
+    gauge,
+    render_claims,
     render_store_errors,
 )
 from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
@@ -102,12 +102,12 @@ class StoreErrorCounter:
     def add(self, error: StoreError) -> None:
         """Count a request that failed."""
         with self._lock:
-            self._counts[kind_of_store_error(error)] += 1
+            self._counts[StoreErrorKind.of(error)] += 1
             if isinstance(error, StoreUnavailableError | SchemaError):
                 self._last = str(error), self._seconds()
 
-    def note_success(self) -> None:
-        """Note that the database has answered, so that the last error counts no more."""
+    def clear(self) -> None:
+        """Forget the last error: the database has answered."""
         self._last = None
 
     @property
@@ -143,8 +143,8 @@ class LoginFailures(Protocol):
         """Requests since the start."""
 
 
-class ApiMetrics(Collector):
-    """Collects the metrics of a REST service; each instance has its own registry.
+class ApiMetrics(ProcessMetrics):
+    """Collects the metrics of a REST service.
 
     Args:
         version: of the software.
@@ -158,29 +158,18 @@ class ApiMetrics(Collector):
         login_failures: LoginFailures,
         is_database_up: Callable[[], bool],
     ) -> None:
-        self._version = version
+        super().__init__(version)
         self._counted = counted
         self._login_failures = login_failures
         self._is_database_up = is_database_up
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
 
     def render_page(self) -> bytes:
         """Return all metrics in the text format."""
-        return generate_latest(self._registry)
-
-    def describe(self) -> list[Metric]:
-        """Return no families, so that registering does not collect."""
-        return []
+        return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families except those of the process."""
-        yield info(
-            "build",
-            "Versions of nodetracker and Python.",
-            {"version": self._version, "python": platform.python_version()},
-        )
+        """Yield all families except those of the process itself."""
+        yield from super().collect()
         found = self._counted
         yield from found.requests.render()
         yield counter(

@@ -1,4 +1,7 @@
-"""Count claim requests by outcome, and refusals by the check that failed."""
+"""Count claim requests by outcome, and refusals by the check that failed.
+
+Apart from the families, so that a process without metrics imports no prometheus_client.
+"""
 
 import contextlib
 import threading

@@ -1,10 +1,23 @@
-"""Build metric families with the common prefix, a help text and no series for unknown values."""
+"""Build metric families, and those that agents and REST services have in common.
 
-from collections.abc import Iterable, Mapping
+Names have the common prefix, and unknown values no series.
+"""
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+import bisect
+import enum
+import itertools
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.metrics.claim_counter import OTHER, ClaimCounts
+from nodetracker.model.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 
 PREFIX = "nodetracker_"
 
@@ -75,3 +88,105 @@ def _add(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -> N
     for labels, value in samples:
         if value is not None:
             family.add_metric(labels, value)
+
+
+class Durations:
+    """A histogram of durations since the start. Not thread-safe.
+
+    Args:
+        buckets: upper bounds in seconds, ascending.
+    """
+
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self._buckets = buckets
+        self._counts = [0] * (len(buckets) + 1)
+        self._seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        self._counts[bisect.bisect_left(self._buckets, seconds)] += 1
+        self._seconds += seconds
+
+    def render(self, name: str, text: str) -> Metric:
+        """Return the histogram."""
+        family = HistogramMetricFamily(PREFIX + name, text)
+        bounds = [*map(floatToGoString, self._buckets), "+Inf"]
+        cumulated = itertools.accumulate(self._counts)
+        family.add_metric((), list(zip(bounds, cumulated, strict=True)), self._seconds)
+        return family
+
+
+class StoreErrorKind(enum.StrEnum):
+    """Why the database could not be used."""
+
+    UNAVAILABLE = "unavailable"
+    SCHEMA = "schema"
+    CONFLICT = "conflict"
+    REFUSED = "refused"  # any other error
+
+    @classmethod
+    def of(cls, error: StoreError) -> "StoreErrorKind":
+        """Return the kind of an error."""
+        match error:
+            case StoreUnavailableError():
+                return cls.UNAVAILABLE
+            case SchemaError():
+                return cls.SCHEMA
+            case ConflictError():
+                return cls.CONFLICT
+        return cls.REFUSED
+
+
+def render_store_errors(name: str, text: str, counts: Mapping[StoreErrorKind, int]) -> Metric:
+    """Return the counter of errors by kind."""
+    samples = [((kind.value,), counts.get(kind, 0)) for kind in StoreErrorKind]
+    return counters(name, text, ("kind",), samples)
+
+
+class ProcessMetrics(Collector):
+    """Metrics of one process, in a registry of its own, so that a process may have several.
+
+    Families are rebuilt from values in memory: a scrape queries neither the
+    database nor a driver, and removed objects have no series.
+
+    Args:
+        version: of the software.
+    """
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def describe(self) -> list[Metric]:
+        """Return no families, so that registering does not collect."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families except those of the process itself."""
+        yield info(
+            "build",
+            "Versions of nodetracker and Python.",
+            {"version": self._version, "python": platform.python_version()},
+        )
+
+
+def render_claims(counts: ClaimCounts, prefix: str = "") -> Iterator[Metric]:
+    """Yield the families.
+
+    Args:
+        prefix: of their names.
+    """
+    yield counters(
+        f"{prefix}claim_requests",
+        "Claim requests by outcome.",
+        ("outcome",),
+        [(("granted",), counts.granted), (("refused",), counts.refused)],
+    )
+    yield counters(
+        f"{prefix}claim_refusals",
+        "Refused claim requests by failed check; one that fails several is counted by each.",
+        ("check",),
+        [((name,), counts.checks.get(name, 0)) for name in (*map(str, AdmissionCheck), OTHER)],
+    )

@@ -1,6 +1,6 @@
 """Render the metrics of the whole fleet from its overview."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -35,18 +35,7 @@ _PARTS: dict[str, tuple[str, Callable[[ResourceUse], int]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """One resource class in a gauge.
-
-    Attributes:
-        label: value of the label ``resource``, None without that label.
-        convert: returns an amount in the gauge's unit.
-    """
-
-    label: str | None
-    resource: str
-    convert: Callable[[int], float]
+Read = Callable[[Amounts], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +44,36 @@ class _Family:
 
     Attributes:
         text: ``{}`` is replaced by what has the amounts.
+        reads: value of the label ``resource``, None without that label -> how to read a value.
     """
 
     name: str
     text: str
-    read: Callable[[ResourceUse], int]
-    series: tuple[_Series, ...]
-
-    def value_of(self, series: _Series, amounts: Amounts) -> float:
-        """Return the value of one series."""
-        return series.convert(self.read(amounts[series.resource]))
+    reads: Mapping[str | None, Read]
 
 
-_CPUS = (_Series("vcpus", VCPU, lambda milli: milli / MILLI), _Series("pcpus", PCPU, float))
-_CPU_TEXT = "{}, in CPUs that are shared (vcpus) or pinned (pcpus)."
-_FAMILIES = (
-    *(
-        _Family(f"cpu_{part}", _CPU_TEXT.format(text), read, _CPUS)
-        for part, (text, read) in _PARTS.items()
-    ),
-    *(
-        _Family(
-            f"{noun}_{part}_bytes",
-            f"{text}, in bytes of {noun}.",
-            read,
-            (_Series(None, resource, bytes_from_mib),),
+def _list_families() -> Iterator[_Family]:
+    def read(
+        resource: str, part: Callable[[ResourceUse], int], convert: Callable[[int], float]
+    ) -> Read:
+        return lambda amounts: convert(part(amounts[resource]))
+
+    for name, (text, part) in _PARTS.items():
+        yield _Family(
+            f"cpu_{name}",
+            f"{text}, in CPUs that are shared (vcpus) or pinned (pcpus).",
+            {"vcpus": read(VCPU, part, lambda x: x / MILLI), "pcpus": read(PCPU, part, float)},
         )
-        for noun, resource in (("memory", MEMORY), ("disk", DISK))
-        for part, (text, read) in _PARTS.items()
-    ),
-)
+    for noun, resource in (("memory", MEMORY), ("disk", DISK)):
+        for name, (text, part) in _PARTS.items():
+            yield _Family(
+                f"{noun}_{name}_bytes",
+                f"{text}, in bytes of {noun}.",
+                {None: read(resource, part, bytes_from_mib)},
+            )
+
+
+_FAMILIES = tuple(_list_families())
 
 
 def render_page(overview: Overview, max_nodes: int) -> bytes:
@@ -143,30 +132,26 @@ def _render_counts(overview: Overview) -> Iterator[Metric]:
 
 def _render_totals(totals: Amounts) -> Iterator[Metric]:
     for family in _FAMILIES:
-        has_label = family.series[0].label is not None
-        yield gauges(
-            f"fleet_{family.name}",
-            family.text.format("all nodes"),
-            ("resource",) if has_label else (),
-            [
-                ((one.label,) if one.label is not None else (), family.value_of(one, totals))
-                for one in family.series
-            ],
-        )
+        samples = [
+            (() if label is None else (label,), read(totals))
+            for label, read in family.reads.items()
+        ]
+        labels = () if None in family.reads else ("resource",)
+        yield gauges(f"fleet_{family.name}", family.text.format("all nodes"), labels, samples)
 
 
 def _render_nodes(lines: Sequence[NodeLine]) -> Iterator[str]:
     """Yield the text of each family of nodes."""
-    names = {one.label for family in _FAMILIES for one in family.series}
+    names = {name for family in _FAMILIES for name in family.reads}
     labels = {name: [_render_node_labels(line, name) for line in lines] for name in names}
     for family in _FAMILIES:
         yield render_gauge(
             f"fleet_node_{family.name}",
             family.text.format("the node"),
             [
-                (labels[one.label][number], family.value_of(one, line.amounts))
+                (labels[name][number], read(line.amounts))
                 for number, line in enumerate(lines)
-                for one in family.series
+                for name, read in family.reads.items()
             ],
         )
 

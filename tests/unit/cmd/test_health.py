@@ -14,8 +14,7 @@ from oslo_config import cfg
 
 from nodetracker.api.server import Server
 from nodetracker.cmd.manage import ManageApp, main
-from nodetracker.metrics.endpoint import Endpoint
-from nodetracker.metrics.pages import make_application
+from nodetracker.metrics.endpoint import Endpoint, make_application
 from nodetracker.model.health import Health, HealthCheck, HealthState
 from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port

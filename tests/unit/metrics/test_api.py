@@ -117,5 +117,5 @@ def test_the_last_error_of_the_database_ends_by_a_success_or_by_its_age():
     now[0] = 60.1
     assert errors.error is None
     errors.add(StoreUnavailableError("away again"))
-    errors.note_success()
+    errors.clear()
     assert errors.error is None
