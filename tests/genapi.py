@@ -1,6 +1,6 @@
 """Check or write docs/api-reference.md; run by tox's genapi environment.
 
-It is made from the OpenAPI document. An object that a module of schemas names is
+It is made from the OpenAPI document. An object that a module with schemas names is
 described once, under that name.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import nodetracker.api.schemas
+import nodetracker.api.handlers.own
 from nodetracker.accounting import schemas
 from nodetracker.api.openapi import build_document
 from nodetracker.api.routes import ROUTES
@@ -31,11 +31,11 @@ JSON_TYPES = {"object": "object", "array": "list", "string": "text", "integer": 
 
 
 class Names:
-    """Names of objects, by their schema: the constants of the modules of schemas."""
+    """Names of objects, by their schema: the constants of the modules that have schemas."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        for module in (*_list_modules(nodetracker.api.schemas), schemas):
+        for module in (*_list_modules(nodetracker.api.handlers.own), schemas):
             for constant, value in vars(module).items():
                 if _is_named(constant, value) and _identify(value) not in self._names:
                     self._names[_identify(value)] = self._choose(module, constant)

@@ -143,6 +143,23 @@ class Call:
         return self.backend.store
 
     @property
+    def service_down_time(self) -> int:
+        """Seconds without a heartbeat after which a service is down."""
+        return self.backend.settings.service_down_time
+
+    @property
+    def limit(self) -> int:
+        """How many items of a list are wanted at most."""
+        highest = self.backend.settings.max_limit
+        wanted: int = self.query.get("limit", highest)
+        return min(wanted, highest)
+
+    @property
+    def marker(self) -> str | None:
+        """The last item of the page before, None = the first page of the list is wanted."""
+        return self.query.get("marker")
+
+    @property
     def user_id(self) -> str:
         """The id of the user who makes the request, "" = anonymous."""
         return "" if self.context.identity is None else self.context.identity.user_id

@@ -14,6 +14,12 @@ MAX_ID = 2**63 - 1
 """The largest integer that a database compares."""
 
 
+_INTEGER = re.compile(r"-?[0-9]+")
+_MAX_DIGITS = 18
+_ALIASES = {"node": "nodename"}
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
 def find_bad_text(text: str) -> str | None:
     r"""Return what is wrong with a text; None if databases accept it.
 
@@ -112,6 +118,19 @@ def parse_path_uuid(text: str, what: str) -> str:
         raise NotFoundError(f"no such {what}: {text}") from None
 
 
+def parse_marker_id(marker: str | None) -> int | None:
+    """Return the marker of a list whose items have integers as ids.
+
+    Raises:
+        RequestError: it is not such an id.
+    """
+    if marker is None:
+        return None
+    if not marker.isascii() or not marker.isdigit() or len(marker) > _MAX_DIGITS:
+        raise RequestError("marker", f"invalid value {marker!r}: expected the id of an item")
+    return int(marker)
+
+
 def parse_query_uuid(name: str, text: str | None) -> str | None:
     """Return the uuid in a parameter of a query, None without the parameter.
 
@@ -124,12 +143,6 @@ def parse_query_uuid(name: str, text: str | None) -> str | None:
         return parse_uuid(text)
     except ValueError as error:
         raise RequestError(name, str(error)) from None
-
-
-_INTEGER = re.compile(r"-?[0-9]+")
-_MOST_DIGITS = 18
-_ALIASES = {"node": "nodename"}
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def split_query(raw: str) -> tuple[tuple[str, str], ...]:
@@ -200,5 +213,5 @@ def _parse_integer(text: str) -> int:
     (7, True)
     """
     digits = text.removeprefix("-").lstrip("0") or "0"
-    amount = int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+    amount = int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
     return -amount if text.startswith("-") else amount

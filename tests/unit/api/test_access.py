@@ -17,11 +17,11 @@ from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.auth.turns import FREE_FAILURES
 from nodetracker.api.auth.users import hash_password
 from nodetracker.api.call import Answer
+from nodetracker.api.fields import ANY_TEXT
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, list_open_paths, route
 from nodetracker.api.routes import ROUTES
-from nodetracker.api.schemas.fields import ANY_TEXT
 from nodetracker.bootstrap.access import accepts_insecure_power_actions, build_access
 from nodetracker.conf.api import API
 from nodetracker.model.errors import ConfigError, RefusedError

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.schemas.nodes import LIST_COLUMNS
+from nodetracker.api.handlers.own.nodes import LIST_COLUMNS
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RpcUnavailableError
 from nodetracker.model.node import NODE_COLUMNS

@@ -14,11 +14,11 @@ from nodetracker.accounting.schemas import integer, record
 from nodetracker.api.application import build_application
 from nodetracker.api.call import Answer
 from nodetracker.api.context import Identity
+from nodetracker.api.fields import ANY_TEXT
 from nodetracker.api.layers import proxy_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, route
 from nodetracker.api.routes import ROUTES
-from nodetracker.api.schemas.fields import ANY_TEXT
 from nodetracker.model.errors import (
     AuthenticationError,
     BusyError,

@@ -5,11 +5,26 @@ from dataclasses import asdict
 import falcon
 
 from nodetracker.accounting.reports.services import zone_of
+from nodetracker.accounting.schemas import Schema, record
 from nodetracker.api.call import Answer, Call, Handler
+from nodetracker.api.fields import ANY_TEXT
 from nodetracker.fleet.reads import read_host_usage, read_items
 from nodetracker.model.errors import NotFoundError, RpcUnavailableError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+
+LIST_QUERY = record({"zone": ANY_TEXT})
+
+_SWITCH: Schema = {
+    "description": "enable or disable",
+    "type": "string",
+    "enum": [form(word) for word in ("enable", "disable") for form in (str, str.title, str.upper)],
+}
+
+UPDATE = record({"status": _SWITCH, "maintenance_mode": _SWITCH}) | {
+    "description": "an object with status, maintenance_mode or both",
+    "minProperties": 1,
+}
 
 _SERVICES = {COMPUTE_BINARY: "compute", CONDUCTOR_BINARY: "conductor"}
 """nodetracker's binaries -> Nova's names of the services; it lists no API services either."""

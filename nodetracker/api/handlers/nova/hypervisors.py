@@ -8,10 +8,11 @@ from typing import Any
 
 from nodetracker.accounting.reports.services import state_of, status_of
 from nodetracker.accounting.reports.values import render_uptime
+from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
-from nodetracker.api.liveness import find_outage
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import ANY_TEXT, BOOLEAN, PAGE
+from nodetracker.api.lookup import get_liveness, next_links
 from nodetracker.api.query import parse_row_id
 from nodetracker.fleet.reads import read_pages
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RequestError
@@ -20,6 +21,12 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery
 from nodetracker.model.service import LoadAverage, ServiceRecord
 from nodetracker.model.text import TEXT_LENGTH, parse_uuid
+
+PAGED_QUERY = record(PAGE)
+
+SHOW_QUERY = record({"with_servers": BOOLEAN})
+
+LIST_QUERY = record({**PAGE, "hypervisor_hostname_pattern": ANY_TEXT, "with_servers": BOOLEAN})
 
 _OBJECT_CPU_INFO = Version(2, 28)
 _PAGES = Version(2, 33)
@@ -34,7 +41,7 @@ _AMOUNTS = (
     "cpu_info",
 )  # fmt: skip
 _BOOT = ("booted_at",)
-_MOST_SERVERS = 100_000  # of one statement
+_MAX_SERVERS = 100_000  # of one statement
 
 Rendered = dict[str, Any]
 
@@ -120,11 +127,10 @@ def _list(call: Call, view: _View) -> Answer:
         return _list_named(call, view, pattern)
     if call.version < _PAGES:
         return _stream(call, view)
-    wanted = page_of(call)
-    marker: int | str | None = wanted.marker
+    marker: int | str | None = call.marker
     if marker is not None and call.version < _UUIDS:
         marker = _find_marker(call, str(marker))
-    query = _query(view, after=marker, limit=wanted.limit)
+    query = _query(view, after=marker, limit=call.limit)
     page = call.store.list_fleet(query)
     body: Rendered = {"hypervisors": _render_page(call, view, page)}
     if page.next is not None:
@@ -219,14 +225,13 @@ def _find(call: Call, view: _View) -> Page[FleetNode]:
 
 def _render_page(call: Call, view: _View, page: Page[FleetNode]) -> list[Rendered]:
     """Return a page's hypervisors; one statement more, and another one for servers."""
-    outage = find_outage(call, page.now)
-    down_time = call.backend.settings.service_down_time
+    liveness = get_liveness(call, page.now)
     servers = _read_servers(call, page.items) if view.has_servers else {}
     shown = []
     for found in page.items:
         service = found.service
         assert service is not None, "the query leaves out nodes without a service"
-        is_up = state_of(service, page.now, down_time, outage) == "up"
+        is_up = state_of(service, *liveness) == "up"
         item = _render(call.version, found, service, is_up)
         if view.has_details:
             item |= _render_details(call.version, found, service)
@@ -274,7 +279,7 @@ def _read_servers(call: Call, items: Iterable[FleetNode]) -> dict[int, list[Rend
     if not node_ids:
         return {}
     found: dict[int, dict[str, Rendered]] = {}
-    query = WorkloadQuery(node_ids=node_ids, limit=_MOST_SERVERS)
+    query = WorkloadQuery(node_ids=node_ids, limit=_MAX_SERVERS)
     for page in read_pages(call.store.list_workloads, query):
         for row in page.items:
             if row.kind is WorkloadKind.INSTANCE:

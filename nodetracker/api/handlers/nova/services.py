@@ -1,19 +1,62 @@
 """``os-services``."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import falcon
 
 from nodetracker.accounting.reports.services import state_of, status_of, zone_of
+from nodetracker.accounting.schemas import TEXT, Schema, record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
-from nodetracker.api.liveness import find_outage, read_service_pages
-from nodetracker.api.nova_names import NOVA_BINARIES, OWN_BINARIES, render_nova_time
+from nodetracker.api.fields import ANY_TEXT, BOOLEAN, SHORT_TEXT
+from nodetracker.api.handlers.own.services import delete
+from nodetracker.api.lookup import Liveness, get_liveness, read_service_pages
 from nodetracker.api.query import parse_row_id
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
-from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
+from nodetracker.model.service import (
+    API_BINARY,
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    ServiceChange,
+    ServiceRecord,
+)
 from nodetracker.model.text import parse_uuid
+
+NOVA_BINARIES = {
+    COMPUTE_BINARY: "nova-compute",
+    CONDUCTOR_BINARY: "nova-conductor",
+    API_BINARY: "nova-api",
+}
+"""nodetracker's binaries -> the names that Nova's clients know."""
+
+OWN_BINARIES = {nova: own for own, nova in NOVA_BINARIES.items()}
+
+
+LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT})
+
+_NAMED: Schema = {"host": TEXT, "binary": TEXT}
+
+NAMED = record(_NAMED, required=tuple(_NAMED))
+
+NAMED_REASON = record(
+    _NAMED | {"disabled_reason": SHORT_TEXT}, required=(*_NAMED, "disabled_reason")
+)
+
+NAMED_FORCED_DOWN = record(_NAMED | {"forced_down": BOOLEAN}, required=(*_NAMED, "forced_down"))
+
+UPDATE = record(
+    {
+        "status": {
+            "description": "enabled or disabled",
+            "type": "string",
+            "enum": ["enabled", "disabled"],
+        },
+        "disabled_reason": SHORT_TEXT,
+        "forced_down": BOOLEAN,
+    }
+) | {"description": "an object with status, forced_down or both", "minProperties": 1}
 
 _FORCED_DOWN = Version(2, 11)
 _UUIDS = Version(2, 53)
@@ -24,14 +67,11 @@ def list_services(call: Call) -> Answer:
     binary: str | None = call.query.get("binary") or None
     own = None if binary is None else OWN_BINARIES.get(binary, binary)
     query = ServiceQuery(host=call.query.get("host") or None, binary=own)
-    shown = []
-    for page, outage in read_service_pages(call, query):
-        down_time = call.backend.settings.service_down_time
-        shown += [
-            render_service(service, state_of(service, page.now, down_time, outage), call.version)
-            for service in page.items
-            if binary in (None, NOVA_BINARIES.get(service.binary))
-        ]
+    shown = [
+        _render(service, liveness, call.version)
+        for service, liveness in read_service_pages(call, query)
+        if binary in (None, NOVA_BINARIES.get(service.binary))
+    ]
     return Answer({"services": shown})
 
 
@@ -83,24 +123,15 @@ def update_service(call: Call) -> Answer:
     )
     call.store.set_service(service.host, service.binary, change)
     page = call.store.list_service_page(ServiceQuery(uuid=service.uuid))
-    outage = find_outage(call, page.now)
-    down_time = call.backend.settings.service_down_time
-    shown = [
-        render_service(item, state_of(item, page.now, down_time, outage), call.version)
-        for item in page.items
-    ]
-    if not shown:
+    if not page.items:
         raise NotFoundError(f"Service {service.uuid} could not be found.")
-    return Answer({"service": shown[0]})
+    liveness = get_liveness(call, page.now)
+    return Answer({"service": _render(page.items[0], liveness, call.version)})
 
 
 def delete_service(call: Call) -> Answer:
     """Delete a service that has ended, with its nodes and its queues in the broker."""
-    service = _find(call)
-    down_time = call.backend.settings.service_down_time
-    call.store.delete_service(service.host, service.binary, down_time)
-    call.backend.delete_queues(service.host, service.binary)
-    return Answer(status=204)
+    return delete(call, _find(call))
 
 
 def _find(call: Call) -> ServiceRecord:
@@ -137,7 +168,7 @@ def _require_compute(binary: str) -> None:
         )
 
 
-def render_service(service: ServiceRecord, state: str, version: Version) -> dict[str, Any]:
+def _render(service: ServiceRecord, liveness: Liveness, version: Version) -> dict[str, Any]:
     """Return a service as Nova shows it in a microversion."""
     shown: dict[str, Any] = {
         "id": service.uuid if version >= _UUIDS else service.id,
@@ -145,10 +176,15 @@ def render_service(service: ServiceRecord, state: str, version: Version) -> dict
         "host": service.host,
         "zone": zone_of(service.binary),
         "status": status_of(service),
-        "state": "up" if state == "up" else "down",
+        "state": "up" if state_of(service, *liveness) == "up" else "down",
         "updated_at": render_nova_time(service.updated_at or service.created_at),
         "disabled_reason": service.disabled_reason,
     }
     if version >= _FORCED_DOWN:
         shown["forced_down"] = service.forced_down
     return shown
+
+
+def render_nova_time(moment: datetime) -> str:
+    """Return a time as Nova writes it: UTC without an offset, with microseconds."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")

@@ -1,6 +1,52 @@
-"""``/v1``, the version document, and ``/v1/about``."""
+"""``/v1``, ``/v1/about`` and ``/v1/session``: this API, who the caller is, and its login."""
 
-from nodetracker.api.call import Answer, Call
+from nodetracker.accounting.schemas import record
+from nodetracker.api.call import Answer, Call, Sessions
+from nodetracker.api.context import Login
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    SHORT_TEXT,
+    TEXT_OR_NULL,
+    answer,
+    list_of_answers,
+)
+from nodetracker.model.errors import NotFoundError
+
+VERSION = answer(
+    {
+        "name": ANY_TEXT,
+        "version": ANY_TEXT,
+        "links": list_of_answers(answer({"rel": ANY_TEXT, "href": ANY_TEXT})),
+    }
+)
+
+ABOUT = answer(
+    {
+        "version": ANY_TEXT,
+        "user": ANY_TEXT,
+        "project_id": TEXT_OR_NULL,
+        "roles": list_of_answers(ANY_TEXT),
+        "is_system": BOOLEAN,
+        "has_session": BOOLEAN | {"description": "the request is that of a browser's session"},
+        "rules": list_of_answers(ANY_TEXT)
+        | {"description": "the rules of the policy that allow this user"},
+    }
+)
+
+
+LOGIN = record(
+    {
+        "user": SHORT_TEXT,
+        "domain": SHORT_TEXT
+        | {"description": f"{SHORT_TEXT['description']} (without one: Default)"},
+        "project": SHORT_TEXT
+        | {"description": f"{SHORT_TEXT['description']} (without one: system scope)"},
+        "password": SHORT_TEXT
+        | {"description": "a text of 1 to 4096 characters", "maxLength": 4096},
+    },
+    required=("user", "password"),
+)
 
 
 def show_version(call: Call) -> Answer:
@@ -30,3 +76,26 @@ def show_about(call: Call) -> Answer:
             "rules": call.backend.authorizer.list_allowed(call.context),
         }
     )
+
+
+def open_session(call: Call) -> Answer:
+    """Log in to Keystone; the token is returned as a cookie that counts as X-Auth-Token."""
+    body = call.body
+    login = Login(
+        body["user"], body.get("domain", "Default"), body.get("project"), body["password"]
+    )
+    return Answer(status=204, session_token=_find(call).open(login, call.context.address))
+
+
+def close_session(call: Call) -> Answer:
+    """Log out: delete the cookie and revoke its token."""
+    sessions, token = _find(call), call.context.session_token
+    if token is not None:
+        sessions.close(token)
+    return Answer(status=204, session_token="")
+
+
+def _find(call: Call) -> Sessions:
+    if call.backend.sessions is None:
+        raise NotFoundError("Sessions need [api] auth_strategy = keystone.")
+    return call.backend.sessions

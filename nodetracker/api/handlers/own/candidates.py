@@ -3,16 +3,97 @@
 import uuid
 from collections.abc import Iterable
 
+from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_candidate, render_excluded
+from nodetracker.accounting.schemas import TEXT, Schema, list_of, one_of, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.claim_requests import read_claim_request
-from nodetracker.api.paging import page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    PAGE,
+    answer,
+    list_of_answers,
+)
+from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
 from nodetracker.model.text import render_value
 
-_MOST_DIGITS = 20
+_EXPLAIN: Schema = BOOLEAN | {"description": "true, or false (excluded is null)"}
+
+FIND_QUERY = record({"limit": PAGE["limit"], "explain": _EXPLAIN})
+
+LIST_QUERY = record(
+    {
+        "resources": {
+            "description": "resource classes and amounts such as VCPU:2,MEMORY_MB:4096",
+            "type": "string",
+        },
+        "required": list_of(TEXT, "traits, separated by commas; may be repeated"),
+        **FIND_QUERY["properties"],
+    },
+    required=["resources"],
+)
+
+_CHECKS = list_of_answers(one_of(AdmissionCheck))
+
+_NEAREST: Schema = answer(
+    {
+        "host": ANY_TEXT,
+        "nodename": ANY_TEXT,
+        "checks": _CHECKS,
+        "missing": {
+            "description": "resource class -> the amount by which too little is free",
+            "type": "object",
+            "additionalProperties": NUMBER,
+        },
+        "reasons": list_of_answers(ANY_TEXT),
+    }
+) | {"type": ["object", "null"], "description": "the excluded node that lacks least"}
+
+_EXCLUDED: Schema = answer(
+    {
+        "total_nodes": {"description": "nodes that the request may name", "type": "integer"},
+        "checks": list_of_answers(
+            answer(
+                {
+                    "check": one_of(AdmissionCheck),
+                    "nodes": INTEGER,
+                    "is_lower_bound": BOOLEAN,
+                    "text": ANY_TEXT,
+                }
+            )
+        ),
+        "nearest": _NEAREST,
+    }
+) | {
+    "type": ["object", "null"],
+    "description": "null if limit cuts the list, or with explain=false",
+}
+
+CANDIDATES = answer(
+    {
+        "candidates": list_of_answers(
+            answer(
+                {
+                    "host": ANY_TEXT,
+                    "nodename": ANY_TEXT,
+                    "weight": NUMBER,
+                    "free_vcpus": NUMBER,
+                    "free_memory_mb": INTEGER,
+                    "free_disk_gb": NUMBER,
+                }
+            )
+        ),
+        "excluded": _EXCLUDED,
+    }
+)
+
+
+_MAX_DIGITS = 20
 
 
 def list_candidates(call: Call) -> Answer:
@@ -42,7 +123,7 @@ def parse_resources(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in text.split(","):
         name, _, amount = item.partition(":")
-        is_number = amount.isascii() and amount.isdigit() and len(amount) <= _MOST_DIGITS
+        is_number = amount.isascii() and amount.isdigit() and len(amount) <= _MAX_DIGITS
         if not name or not is_number:
             raise RequestError(
                 "resources",
@@ -74,7 +155,7 @@ def _select(call: Call, request: ClaimRequest) -> Answer:
 
     An explanation costs up to eight statements; up to 24 for NUMA cells and PCI devices.
     """
-    scheduler, limit = call.backend.scheduler, page_of(call).limit
+    scheduler, limit = call.backend.scheduler, call.limit
     found = scheduler.select(request, limit)
     is_explained = call.query.get("explain", True) and len(found) < limit
     excluded = scheduler.explain(request) if is_explained else None

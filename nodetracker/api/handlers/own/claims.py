@@ -2,22 +2,141 @@
 
 from typing import Any
 
+from nodetracker.accounting.ledger.admission import ResourceVerdict
 from nodetracker.accounting.ledger.claims import require_active, require_amounts, require_no_move
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import (
     render_admission,
     render_claim_details,
     render_no_candidate,
 )
+from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.claim_requests import find_place, read_claim_request
-from nodetracker.api.handlers.own.lookup import find_node
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    HIDEABLE,
+    INTEGER,
+    NODENAME,
+    NUMBER,
+    PAGE,
+    TEXT_OR_NULL,
+    TIME,
+    TIME_OR_NULL,
+    answer,
+    answer_of,
+    answered_page,
+    choice,
+    hideable,
+    list_of_answers,
+)
+from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
-from nodetracker.model.errors import ClaimRefusedError, NotFoundError, RequestError
+from nodetracker.fleet.reads import find_node
+from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState
+from nodetracker.model.errors import ClaimRefusedError, ForbiddenError, NotFoundError, RequestError
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import ClaimQuery
+from nodetracker.model.numa import NumaLimits
+
+_STATES = list_of(one_of(ClaimState), "states; may be repeated")
+_ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
+
+LIST_QUERY = record(
+    {
+        "host": ANY_TEXT,
+        "nodename": NODENAME,
+        "state": _STATES,
+        "workload": UUID,
+        "project": ANY_TEXT,
+        **_ORDER,
+        **PAGE,
+    }
+)
+
+OF_NODE_QUERY = record({"state": _STATES, **_ORDER, **PAGE})
+
+CREATE_QUERY = record({"dry_run": BOOLEAN})
+
+_CELL = answer(
+    {
+        "host_cell": INTEGER,
+        "vcpus": INTEGER,
+        "memory_mb": INTEGER,
+        "page_size_kb": {"type": ["integer", "null"]},
+        "pages": INTEGER,
+        "pins": {
+            "description": "CPU of the guest -> CPU of the host",
+            "type": "object",
+            "additionalProperties": INTEGER,
+        },
+        "isolated": list_of_answers(INTEGER),
+    }
+)
+
+PLACEMENT: Schema = answer({"cells": list_of_answers(_CELL)}) | {"type": ["object", "null"]}
+
+CLAIM = answer(
+    {
+        "uuid": ANY_TEXT,
+        "workload_uuid": ANY_TEXT,
+        "workload_name": ANY_TEXT,
+        "kind": one_of(ClaimKind),
+        "state": one_of(ClaimState),
+        "host": HIDEABLE,
+        "nodename": HIDEABLE,
+        "vcpus": NUMBER,
+        "memory_mb": INTEGER,
+        "disk_gb": NUMBER,
+        "expires_at": TIME_OR_NULL,
+        "reason": ANY_TEXT,
+        "workload_kind": one_of(WorkloadKind),
+        "project_id": ANY_TEXT,
+        "pcpus": INTEGER,
+        "resources": {"type": "object", "additionalProperties": INTEGER},
+        "numa": PLACEMENT,
+        "devices": hideable(list_of_answers(ANY_TEXT)),
+        "migration_uuid": TEXT_OR_NULL,
+        "created_at": TIME,
+        "updated_at": TIME,
+    }
+)
+
+CLAIMS = answered_page("claims", CLAIM)
+
+_VERDICT = answer_of(ResourceVerdict, fits=BOOLEAN)
+
+_PCI_FINDING = answer(
+    {
+        "alias": ANY_TEXT,
+        "count": INTEGER,
+        "usable": INTEGER,
+        "pools": hideable(list_of_answers(ANY_TEXT)),
+        "devices": hideable(list_of_answers(ANY_TEXT)),
+    }
+)
+
+ADMISSION = answer(
+    {
+        "host": TEXT_OR_NULL,
+        "nodename": TEXT_OR_NULL,
+        "fits": BOOLEAN,
+        "reasons": list_of_answers(ANY_TEXT),
+        "numa": PLACEMENT,
+        "numa_reasons": list_of_answers(ANY_TEXT),
+        "resources": list_of_answers(_VERDICT),
+        "pci": list_of_answers(_PCI_FINDING),
+    }
+)
+
+CLAIM_OR_ADMISSION: Schema = {
+    "description": "the claim that the same request was granted before, or a dry run's result",
+    "oneOf": [CLAIM, ADMISSION],
+}
+
 
 _RULE = "nodetracker:claims"
+_LIMITS_RULE = f"{_RULE}:limits"
 
 
 def list_claims(call: Call) -> Answer:
@@ -40,36 +159,28 @@ def _check_marker(call: Call, project: str | None) -> None:
     Raises:
         RequestError: it is not, as of one that does not exist.
     """
-    marker = call.query.get("marker")
-    if project is None or marker is None:
+    if project is None or call.marker is None:
         return
-    if not call.store.list_claim_page(ClaimQuery(uuid=marker, project_id=project)).items:
-        raise RequestError("marker", f"not found: {marker}")
+    if not call.store.list_claim_page(ClaimQuery(uuid=call.marker, project_id=project)).items:
+        raise RequestError("marker", f"not found: {call.marker}")
 
 
 def list_claims_of_node(call: Call) -> Answer:
     """List the claims on a node, by default oldest first."""
-    return _list(call, node_id=find_node(call).node.id)
+    return _list(call, node_id=get_node(call).node.id)
 
 
 def _list(call: Call, **filters: Any) -> Answer:
-    wanted = page_of(call)
-    states = tuple(map(ClaimState, call.query.get("state", ())))
     query = ClaimQuery(
-        after=wanted.marker,
-        limit=wanted.limit,
-        states=states,
+        after=call.marker,
+        limit=call.limit,
+        states=tuple(map(ClaimState, call.query.get("state", ()))),
         is_descending=call.query.get("sort_dir") == "desc",
         **filters,
     )
     page = call.store.list_claim_page(query)
-    last = page.items[-1].uuid if page.next is not None else None
-    return Answer(
-        {
-            "claims": [_render(call, claim) for claim in page.items],
-            "links": next_links(call, last),
-        }
-    )
+    shown = [_render(call, claim) for claim in page.items]
+    return answer_page(call, "claims", shown, page.next and page.items[-1].uuid)
 
 
 def show_claim(call: Call) -> Answer:
@@ -88,26 +199,41 @@ def create_claim(call: Call) -> Answer:
     return Answer(_render(call, claim), 200 if claim.is_repeated else 201)
 
 
-def abort_claim(call: Call) -> Answer:
-    """Abort a claim; one that is released already is not changed."""
-    claim = call.store.abort_claim(_parse_uuid(call, f"{_RULE}:abort"))
-    return Answer(_render(call, claim))
+def read_claim_request(call: Call, rule: str) -> ClaimRequest:
+    """Return the claim request in the body.
+
+    Args:
+        rule: of the operation.
+
+    Raises:
+        RequestError: a key is unknown or missing, or its value is invalid.
+        ForbiddenError: the caller may not do this for the workload's project,
+            or may not set limits of its own.
+    """
+    request = parse_claim_request(call.body)
+    target = {"project_id": request.workload.project_id}
+    has_limits = request.limits or request.numa_limits != NumaLimits()
+    for needed in (rule, _LIMITS_RULE) if has_limits else (rule,):
+        if not call.is_allowed(needed, target):
+            raise ForbiddenError(f"Policy does not allow {needed} to be performed.")
+    return request
 
 
-def confirm_claim(call: Call) -> Answer:
-    """Confirm a claim: its guest exists, and it no longer expires."""
-    claim = call.store.confirm_claim(_parse_uuid(call, f"{_RULE}:confirm"))
-    return Answer(_render(call, claim))
+def find_place(call: Call, request: ClaimRequest) -> tuple[str, str] | None:
+    """Return host and nodename of the node that a request names, None if it names no host.
 
+    A node that is named in full is left to the ledger to find.
 
-def renew_claim(call: Call) -> Answer:
-    """Renew a held claim: it expires [compute] claim_timeout seconds from now."""
-    uuid = _parse_uuid(call, f"{_RULE}:renew")
-    return Answer(_render(call, call.store.renew_claim(uuid, call.backend.policy)))
-
-
-def _render(call: Call, claim: Claim) -> dict[str, Any]:
-    return call.hide_hosts(render_claim_details(claim))
+    Raises:
+        NotFoundError: the host has no nodes.
+        RefusedError: the host has several nodes and the request names none.
+    """
+    if request.host is None:
+        return None
+    if request.nodename is not None:
+        return request.host, request.nodename
+    node = find_node(call.store, request.host)
+    return node.host, node.nodename
 
 
 def _grant(call: Call, request: ClaimRequest) -> Claim:
@@ -130,6 +256,28 @@ def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:
     except ClaimRefusedError as error:
         return render_no_candidate(error.reasons)
     return render_admission(candidate.host, candidate.nodename, found)
+
+
+def abort_claim(call: Call) -> Answer:
+    """Abort a claim; one that is released already is not changed."""
+    claim = call.store.abort_claim(_parse_uuid(call, f"{_RULE}:abort"))
+    return Answer(_render(call, claim))
+
+
+def confirm_claim(call: Call) -> Answer:
+    """Confirm a claim: its guest exists, and it no longer expires."""
+    claim = call.store.confirm_claim(_parse_uuid(call, f"{_RULE}:confirm"))
+    return Answer(_render(call, claim))
+
+
+def renew_claim(call: Call) -> Answer:
+    """Renew a held claim: it expires [compute] claim_timeout seconds from now."""
+    uuid = _parse_uuid(call, f"{_RULE}:renew")
+    return Answer(_render(call, call.store.renew_claim(uuid, call.backend.policy)))
+
+
+def _render(call: Call, claim: Claim) -> dict[str, Any]:
+    return call.hide_hosts(render_claim_details(claim))
 
 
 def _parse_uuid(call: Call, rule: str) -> str:

@@ -3,11 +3,45 @@
 from datetime import UTC, datetime
 
 from nodetracker.accounting.reports.history import render_history_page
+from nodetracker.accounting.schemas import Schema, one_of, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.handlers.own.lookup import find_node, marker_id
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    INTEGER,
+    NODENAME,
+    PAGE,
+    TIME,
+    answer,
+    answered_page,
+    list_of_answers,
+)
+from nodetracker.api.lookup import answer_page, get_node
+from nodetracker.api.query import parse_marker_id
+from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import HistoryQuery
+
+_TIME: Schema = {"description": "a time in ISO 8601, UTC unless it has an offset", "type": "string"}
+_PERIOD: Schema = {"since": _TIME, "until": _TIME}
+
+LIST_QUERY = record({"host": ANY_TEXT, "nodename": NODENAME, **_PERIOD, **PAGE})
+
+OF_NODE_QUERY = record({**_PERIOD, **PAGE})
+
+HISTORY = answered_page(
+    "history",
+    answer(
+        {
+            "id": INTEGER,
+            "at": TIME,
+            "host": ANY_TEXT,
+            "nodename": ANY_TEXT,
+            "what": one_of(ChangeKind),
+            "diff": {"type": "object"},
+            "changes": list_of_answers(ANY_TEXT) | {"description": "the diff in words"},
+        }
+    ),
+)
 
 
 def list_history(call: Call) -> Answer:
@@ -17,23 +51,21 @@ def list_history(call: Call) -> Answer:
 
 def list_history_of_node(call: Call) -> Answer:
     """List what agents changed of a node, newest first."""
-    node = find_node(call).node
+    node = get_node(call).node
     return _list(call, node.host, node.nodename)
 
 
 def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
-    wanted = page_of(call)
     query = HistoryQuery(
-        after=marker_id(wanted.marker),
-        limit=wanted.limit,
+        after=parse_marker_id(call.marker),
+        limit=call.limit,
         host=host,
         nodename=nodename,
         since=_read_time(call, "since"),
         until=_read_time(call, "until"),
     )
     page = call.store.list_history_page(query)
-    shown = render_history_page(page.items)
-    return Answer({"history": shown, "links": next_links(call, page.next)})
+    return answer_page(call, "history", render_history_page(page.items), page.next)
 
 
 def _read_time(call: Call, name: str) -> datetime | None:

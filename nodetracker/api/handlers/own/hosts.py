@@ -3,38 +3,59 @@
 from dataclasses import asdict
 
 from nodetracker.accounting.reports.nodes import render_node_state
-from nodetracker.accounting.reports.services import render_host
+from nodetracker.accounting.reports.services import STATUSES, render_host
+from nodetracker.accounting.reports.usages import HostUsage
+from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.liveness import find_outage
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    PAGE,
+    answer,
+    answer_of,
+    answered_page,
+    choice,
+    list_of_answers,
+)
+from nodetracker.api.handlers.own.services import STATE
+from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.fleet.reads import read_host_usage
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.ports import POWER_ACTIONS
+
+LIST_QUERY = record({"status": choice(STATUSES), **PAGE})
+
+HOSTS = answered_page(
+    "hosts",
+    answer(
+        {"uuid": ANY_TEXT, "host_name": ANY_TEXT, "service": ANY_TEXT, "zone": ANY_TEXT, **STATE}
+    ),
+)
+
+HOST = answer({"host": ANY_TEXT, "resources": list_of_answers(answer_of(HostUsage))})
+
+ACTION = record({"action": choice(POWER_ACTIONS)}, required=("action",))
+
+ACTION_STARTED = answer({"host": ANY_TEXT, "action": choice(POWER_ACTIONS)})
 
 
 def list_hosts(call: Call) -> Answer:
     """List hosts, with the uuids of their agents' services."""
-    wanted, status = page_of(call), call.query.get("status")
+    status = call.query.get("status")
     query = ServiceQuery(
-        after=wanted.marker,
-        limit=wanted.limit,
+        after=call.marker,
+        limit=call.limit,
         binary=COMPUTE_BINARY,
         is_disabled=None if status is None else status == "disabled",
     )
     page = call.store.list_service_page(query)
-    outage = find_outage(call, page.now)
-    down_time = call.backend.settings.service_down_time
+    liveness = get_liveness(call, page.now)
     shown = [
-        {
-            "uuid": service.uuid,
-            **render_host(service),
-            **render_node_state(service, page.now, down_time, outage),
-        }
-        for service in page.items
+        {"uuid": item.uuid, **render_host(item), **render_node_state(item, *liveness)}
+        for item in page.items
     ]
-    last = None if page.next is None else page.items[-1].uuid
-    return Answer({"hosts": shown, "links": next_links(call, last)})
+    return answer_page(call, "hosts", shown, page.next and page.items[-1].uuid)
 
 
 def show_host(call: Call) -> Answer:

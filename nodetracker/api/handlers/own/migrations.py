@@ -5,34 +5,49 @@ from typing import Any
 from nodetracker.accounting.ledger.claims import require_amounts
 from nodetracker.accounting.ledger.migrations import move_of, require_open
 from nodetracker.accounting.reports.claims import render_migration
+from nodetracker.accounting.schemas import UUID, list_of, one_of, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.claim_requests import find_place, read_claim_request
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, choice
+from nodetracker.api.handlers.own.claims import find_place, read_claim_request
+from nodetracker.api.lookup import answer_page
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
-from nodetracker.model.claim import ClaimRequest, Migration, MigrationStatus
+from nodetracker.model.claim import OPEN, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
+
+LIST_QUERY = record(
+    {
+        "host": {"description": "the host of either side", "type": "string"},
+        "status": list_of(one_of(MigrationStatus), "statuses; may be repeated"),
+        "workload": UUID,
+        **PAGE,
+    }
+)
+
+UPDATE = record({"status": choice(OPEN)}, required=["status"])
+
+MIGRATION = answer_of(
+    Migration,
+    without=("updated_at",),
+    **dict.fromkeys(("source_host", "source_node", "dest_host", "dest_node"), HIDEABLE),
+)
+
+MIGRATIONS = answered_page("migrations", MIGRATION)
 
 
 def list_migrations(call: Call) -> Answer:
     """List migrations, oldest first."""
     call.require_hosts()
-    wanted = page_of(call)
     query = MigrationQuery(
-        after=wanted.marker,
-        limit=wanted.limit,
+        after=call.marker,
+        limit=call.limit,
         host=call.query.get("host"),
         statuses=tuple(map(MigrationStatus, call.query.get("status", ()))),
         workload_uuid=parse_query_uuid("workload", call.query.get("workload")),
     )
     page = call.store.list_migration_page(query)
-    last = page.items[-1].uuid if page.next is not None else None
-    return Answer(
-        {
-            "migrations": [_render(call, migration) for migration in page.items],
-            "links": next_links(call, last),
-        }
-    )
+    shown = [_render(call, migration) for migration in page.items]
+    return answer_page(call, "migrations", shown, page.next and page.items[-1].uuid)
 
 
 def show_migration(call: Call) -> Answer:

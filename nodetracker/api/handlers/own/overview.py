@@ -1,8 +1,126 @@
-"""``/v1/overview``."""
+"""``/v1/overview``, ``/metrics`` and ``/health``: the fleet and this service as a whole."""
 
+from nodetracker.accounting.reports.overview import PARTS, HealthLevel
+from nodetracker.accounting.reports.services import STATES, STATUSES, Freshness
+from nodetracker.accounting.schemas import one_of
 from nodetracker.api.call import Answer, Call
+from nodetracker.api.fields import ANY_TEXT, BOOLEAN, INTEGER, NUMBER, TIME, answer, list_of_answers
+from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.errors import BusyError, StoreError
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.health import HealthState
+
+USE = answer(
+    {
+        "total": NUMBER,
+        "reserved": NUMBER,
+        "claimed": NUMBER,
+        "unclaimed": NUMBER,
+        "free": {"description": "negative when more than the total is used", "type": "number"},
+        "limit": {
+            "description": "what may be used with the allocation ratio, reserved amounts included",
+            "type": "number",
+        },
+    }
+)
+_AMOUNTS = answer(dict.fromkeys(PARTS, USE))
+_GUESTS = answer({kind.value: INTEGER for kind in WorkloadKind})
+
+_NODE = answer(
+    {
+        "uuid": ANY_TEXT,
+        "host": ANY_TEXT,
+        "nodename": ANY_TEXT,
+        "state": {"type": "string", "enum": list(STATES)},
+        "status": {"type": "string", "enum": list(STATUSES)},
+        "maintenance": BOOLEAN,
+        "freshness": one_of(Freshness),
+        "amounts": _AMOUNTS,
+        "guests": _GUESTS,
+        "warnings": {"description": "unresolved warnings about the node", "type": "integer"},
+    }
+)
+
+_FINDING = answer(
+    {
+        "level": one_of(HealthLevel),
+        "text": ANY_TEXT,
+        "path": {
+            "description": "of the view of the page that lists what it is about, or empty",
+            "type": "string",
+        },
+        "filters": {
+            "description": "by which that view lists its nodes",
+            "type": "object",
+            "additionalProperties": ANY_TEXT,
+        },
+    }
+)
+
+OVERVIEW = answer(
+    {
+        "now": TIME,
+        "health": answer(
+            {
+                "level": one_of(HealthLevel),
+                "text": ANY_TEXT,
+                "problems": list_of_answers(_FINDING) | {"description": "the worst first"},
+                "notes": list_of_answers(_FINDING)
+                | {"description": "nodes that administrators disabled or maintain"},
+            }
+        ),
+        "summary": {"description": "what the fleet has, in words", "type": "string"},
+        "totals": _AMOUNTS,
+        "states": answer(dict.fromkeys(STATES, INTEGER)),
+        "statuses": answer(dict.fromkeys(STATUSES, INTEGER)),
+        "freshness": answer({kind.value: INTEGER for kind in Freshness}),
+        "claims": answer({state.value: INTEGER for state in ClaimState}),
+        "guests": _GUESTS,
+        "warnings": {
+            "description": "unresolved warnings by kind, of nodes and of whole hosts",
+            "type": "object",
+            "additionalProperties": INTEGER,
+        },
+        "nodes": list_of_answers(_NODE),
+        "truncated": {
+            "description": "there are more nodes than [api] overview_max_nodes",
+            "type": "boolean",
+        },
+    }
+)
 
 
 def show_overview(call: Call) -> Answer:
     """Show totals and states of the whole fleet, and a line for each node."""
     return Answer(encoded=call.backend.fleet.get(call.user_id).body)
+
+
+def show_metrics(call: Call) -> Answer:
+    """Show this service's metrics for Prometheus, and the fleet's from the shared overview.
+
+    Without the database only its own.
+    """
+    backend, settings = call.backend, call.backend.settings
+    max_nodes = settings.overview_max_nodes if settings.metrics_per_node else 0
+    pages = []
+    try:
+        overview = backend.fleet.get(call.user_id).overview
+        pages.append(render_page(overview, max_nodes))
+    except BusyError:
+        pass
+    except StoreError as error:
+        backend.counters.store_errors.add(error)
+    pages.append(backend.metrics.render_page())
+    return Answer(page=b"".join(pages), headers={"Content-Type": CONTENT_TYPE})
+
+
+_RULE = "nodetracker:health:show"
+
+
+def show_health(call: Call) -> Answer:
+    """Show whether this service works, from what it knows already; problems for who may read."""
+    health = call.backend.read_health()
+    body = health.as_json(has_output=call.is_allowed(_RULE))
+    status = 503 if health.state is HealthState.FAIL else 200
+    return Answer(body, status, {"Cache-Control": "no-store"})

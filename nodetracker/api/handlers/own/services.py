@@ -1,42 +1,94 @@
 """``/v1/services``."""
 
-from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports import services as reports
+from nodetracker.accounting.reports.services import STATES, STATUSES, render_service
+from nodetracker.accounting.schemas import Schema, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.liveness import find_outage
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    NUMBER_OR_NULL,
+    PAGE,
+    SHORT_TEXT,
+    TEXT_OR_NULL,
+    TIME_OR_NULL,
+    answer,
+    answered_page,
+)
+from nodetracker.api.lookup import Liveness, answer_page, get_liveness
 from nodetracker.api.query import parse_path_uuid
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceChange, ServiceRecord
 from nodetracker.model.text import render_time
 
+LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT, **PAGE})
+
+UPDATE = record(
+    {
+        "disabled": BOOLEAN,
+        "disabled_reason": SHORT_TEXT,
+        "maintenance": BOOLEAN,
+        "forced_down": BOOLEAN,
+    }
+) | {"description": "an object with what is to change", "minProperties": 1}
+
+_DISABLING: Schema = {
+    "disabled_reason": TEXT_OR_NULL,
+    "disabled_at": TIME_OR_NULL | {"description": "null: enabled, or unknown"},
+    "disabled_by": TEXT_OR_NULL | {"description": "the user; null: enabled, or unknown"},
+}
+"""Why, since when and by whom a service is disabled."""
+
+STATE: Schema = {
+    "state": {"enum": list(STATES)},
+    "status": {"enum": list(STATUSES)},
+    **_DISABLING,
+    "maintenance": BOOLEAN,
+    "forced_down": BOOLEAN,
+}
+"""What the service of a node's host decides."""
+
+SERVICE = answer(
+    {
+        "id": ANY_TEXT,
+        "binary": ANY_TEXT,
+        "host": ANY_TEXT,
+        "status": STATE["status"],
+        "state": STATE["state"],
+        "updated_at": TIME_OR_NULL,
+        **_DISABLING,
+        "epoch": INTEGER,
+        "clock_skew_seconds": NUMBER_OR_NULL,
+        "maintenance": BOOLEAN,
+        "forced_down": BOOLEAN,
+        "last_seen_up": TIME_OR_NULL,
+        "version": ANY_TEXT,
+    }
+)
+
+SERVICES = answered_page("services", SERVICE)
+
 
 def list_services(call: Call) -> Answer:
     """List services."""
-    wanted = page_of(call)
     query = ServiceQuery(
-        after=wanted.marker,
-        limit=wanted.limit,
+        after=call.marker,
+        limit=call.limit,
         host=call.query.get("host"),
         binary=call.query.get("binary"),
     )
     page = call.store.list_service_page(query)
-    outage = find_outage(call, page.now)
-    last = page.items[-1].uuid if page.next is not None else None
-    return Answer(
-        {
-            "services": [_render(service, page.now, call, outage) for service in page.items],
-            "links": next_links(call, last),
-        }
-    )
+    liveness = get_liveness(call, page.now)
+    shown = [_render(service, liveness) for service in page.items]
+    return answer_page(call, "services", shown, page.next and page.items[-1].uuid)
 
 
 def show_service(call: Call) -> Answer:
     """Show a service."""
-    return Answer(_show(call, parse_path_uuid(call.params["uuid"], "service")))
+    return _show(call, parse_path_uuid(call.params["uuid"], "service"))
 
 
 def update_service(call: Call) -> Answer:
@@ -44,21 +96,28 @@ def update_service(call: Call) -> Answer:
     change = ServiceChange(**call.body, disabled_by=call.user_name)
     if change.disabled_reason is not None and not change.disabled:
         raise RequestError("disabled_reason", "is only accepted with disabled: true")
-    service = call.store.find_service(parse_path_uuid(call.params["uuid"], "service"))
+    service = _find(call)
     call.store.set_service(service.host, service.binary, change)
-    return Answer(_show(call, service.uuid))
+    return _show(call, service.uuid)
 
 
 def delete_service(call: Call) -> Answer:
     """Delete a service that has ended, with its nodes and its queues in the broker."""
-    service = call.store.find_service(parse_path_uuid(call.params["uuid"], "service"))
-    down_time = call.backend.settings.service_down_time
-    call.store.delete_service(service.host, service.binary, down_time)
+    return delete(call, _find(call))
+
+
+def delete(call: Call, service: ServiceRecord) -> Answer:
+    """Delete a service that has ended, for this API and Nova's."""
+    call.store.delete_service(service.host, service.binary, call.service_down_time)
     call.backend.delete_queues(service.host, service.binary)
     return Answer(status=204)
 
 
-def _show(call: Call, uuid: str) -> dict[str, Any]:
+def _find(call: Call) -> ServiceRecord:
+    return call.store.find_service(parse_path_uuid(call.params["uuid"], "service"))
+
+
+def _show(call: Call, uuid: str) -> Answer:
     """Return a service as it is stored.
 
     Raises:
@@ -67,15 +126,12 @@ def _show(call: Call, uuid: str) -> dict[str, Any]:
     page = call.store.list_service_page(ServiceQuery(uuid=uuid))
     if not page.items:
         raise NotFoundError(f"no such service: {uuid}")
-    return _render(page.items[0], page.now, call, find_outage(call, page.now))
+    return Answer(_render(page.items[0], get_liveness(call, page.now)))
 
 
-def _render(
-    service: ServiceRecord, now: datetime, call: Call, outage_since: datetime | None
-) -> dict[str, Any]:
+def _render(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return a service as ``service show`` has it, without the details of its process."""
-    down_time = call.backend.settings.service_down_time
-    return reports.render_service(service, now, down_time, outage_since) | {
+    return render_service(service, *liveness) | {
         "maintenance": service.maintenance,
         "forced_down": service.forced_down,
         "last_seen_up": render_time(service.last_seen_up),

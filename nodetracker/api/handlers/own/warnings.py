@@ -17,12 +17,53 @@ from nodetracker.accounting.reports.warnings import (
     merge_hosts_down,
     render_warning,
 )
+from nodetracker.accounting.schemas import Schema, one_of, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.handlers.own.lookup import find_node, marker_id
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    INTEGER,
+    NODENAME,
+    PAGE,
+    TIME,
+    TIME_OR_NULL,
+    answer,
+    answered_page,
+)
+from nodetracker.api.lookup import answer_page, get_node
+from nodetracker.api.query import parse_marker_id
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
+
+_FILTERS: Schema = {
+    "kind": one_of(WarningKind),
+    "all": BOOLEAN | {"description": "true (resolved warnings, too) or false"},
+}
+
+LIST_QUERY = record({"host": ANY_TEXT, "nodename": NODENAME, **_FILTERS, **PAGE})
+
+OF_NODE_QUERY = record({**_FILTERS, **PAGE})
+
+WARNINGS = answered_page(
+    "warnings",
+    answer(
+        {
+            "id": {"description": "null until it is stored", "type": ["integer", "null"]},
+            "host": ANY_TEXT,
+            "kind": one_of(WarningKind),
+            "nodename": ANY_TEXT,
+            "item": ANY_TEXT,
+            "message": ANY_TEXT,
+            "first_seen": TIME,
+            "last_seen": TIME,
+            "count": INTEGER,
+            "resolved_at": TIME_OR_NULL,
+            "earlier": INTEGER | {"description": "how often it was raised and resolved before"},
+        }
+    ),
+)
+
 
 _HOST_MARKER = "host:"
 """Prefix of the marker, a host, of a warning that is not stored."""
@@ -35,7 +76,7 @@ def list_warnings(call: Call) -> Answer:
 
 def list_warnings_of_node(call: Call) -> Answer:
     """List the warnings of a node in order of when they were first seen."""
-    node = find_node(call).node
+    node = get_node(call).node
     return _list(call, node.host, node.nodename)
 
 
@@ -54,14 +95,14 @@ class _HostsDown:
 
 
 def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
-    wanted, kind = page_of(call), call.query.get("kind")
+    kind, marker = call.query.get("kind"), call.marker
     has_hosts = nodename in (None, WHOLE_HOST) and kind in (None, WarningKind.HOST_DOWN.value)
-    if has_hosts and wanted.marker is not None and wanted.marker.startswith(_HOST_MARKER):
+    if has_hosts and marker is not None and marker.startswith(_HOST_MARKER):
         down = _find_hosts_down(call, host, call.store.now())
-        return _end(call, [], down, wanted.marker.removeprefix(_HOST_MARKER))
+        return _end(call, [], down, marker.removeprefix(_HOST_MARKER))
     query = WarningQuery(
-        after=marker_id(wanted.marker),
-        limit=wanted.limit,
+        after=parse_marker_id(marker),
+        limit=call.limit,
         host=host,
         nodename=nodename,
         kinds=() if kind is None else (WarningKind(kind),),
@@ -88,7 +129,7 @@ def _end(call: Call, shown: list[WarningRecord], down: _HostsDown, after: str = 
         after: the host of the marker.
     """
     others = [record for record in _list_others(call, down) if record.host > after]
-    room = page_of(call).limit - len(shown)
+    room = call.limit - len(shown)
     last = others[room - 1].host if 0 < room <= len(others) else ""
     marker = _HOST_MARKER + last if len(others) > room else None
     return _answer(call, [*shown, *others[:room]], marker)
@@ -110,7 +151,7 @@ def _list_others(call: Call, down: _HostsDown) -> list[WarningRecord]:
 
 def _find_hosts_down(call: Call, host: str | None, now: datetime) -> _HostsDown:
     """Return which hosts are down, by one statement."""
-    down_time = call.backend.settings.service_down_time
+    down_time = call.service_down_time
     services = call.store.list_outage_services(down_time, host)
     outage = find_broker_outage(services, now, down_time)
     return _HostsDown(host, now, find_hosts_down(services, now, down_time, outage))
@@ -127,4 +168,4 @@ def _answer(call: Call, records: Iterable[WarningRecord], marker: str | int | No
         for record in records
         if call.query.get("all") or record.resolved_at is None
     ]
-    return Answer({"warnings": shown, "links": next_links(call, marker)})
+    return answer_page(call, "warnings", shown, marker)

@@ -1,18 +1,108 @@
-"""``/v1/workloads``, and those of a node."""
+"""``/v1/workloads``, those of a node, and ``/v1/usages``, their sums by project."""
 
 from typing import Any
 
+from nodetracker.accounting.reports.usages import describe_usages
 from nodetracker.accounting.reports.workloads import describe_workload, render_workload
+from nodetracker.accounting.schemas import Schema, one_of, record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.handlers.own.lookup import find_node
-from nodetracker.api.paging import next_links, page_of
+from nodetracker.api.fields import (
+    ANY_TEXT,
+    BOOLEAN,
+    HIDEABLE,
+    INTEGER,
+    NODENAME,
+    NUMBER,
+    PAGE,
+    PART_OF_NAME,
+    TEXT_OR_NULL,
+    TIME_OR_NULL,
+    answer,
+    answered_page,
+    hideable,
+    list_of_answers,
+)
+from nodetracker.api.handlers.own.claims import PLACEMENT
+from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
+from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.errors import NotFoundError
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
 from nodetracker.model.numa import encode_assignment
 
-_LIST = "nodetracker:workloads:list"
-_SHOW = "nodetracker:workloads:show"
+LIST_QUERY = record(
+    {
+        "host": ANY_TEXT,
+        "nodename": NODENAME,
+        "name_part": PART_OF_NAME,
+        "project": ANY_TEXT,
+        "claimed": BOOLEAN,
+        **PAGE,
+    }
+)
+
+OF_NODE_QUERY = record(PAGE)
+
+_IDENTITY: Schema = {
+    "uuid": ANY_TEXT,
+    "kind": one_of(WorkloadKind),
+    "name": ANY_TEXT,
+    "project_id": ANY_TEXT,
+}
+
+_PLACE: Schema = {
+    "node_uuid": HIDEABLE,
+    "host": HIDEABLE,
+    "nodename": HIDEABLE,
+    "claimed": BOOLEAN,
+    "claim_uuid": TEXT_OR_NULL,
+    "claim_state": {"enum": [*(state.value for state in ACTIVE_STATES), None]},
+    "vcpus": NUMBER,
+    "pcpus": INTEGER,
+    "memory_mb": INTEGER,
+    "disk_gb": NUMBER,
+    "power_state": TEXT_OR_NULL,
+    "missing_since": TIME_OR_NULL,
+}
+
+WORKLOADS = answered_page("workloads", answer({**_IDENTITY, **_PLACE}))
+
+_NUMA = PLACEMENT | {"description": "the placement of its claim, or the pins of its guest"}
+
+WORKLOADS_OF_NODE = answered_page("workloads", answer({**_IDENTITY, **_PLACE, "numa": _NUMA}))
+
+WORKLOAD = answer(
+    {
+        **_IDENTITY,
+        "places": list_of_answers(answer({**_PLACE, "details": hideable({"type": "object"})})),
+    }
+)
+
+
+USAGES_QUERY = record({"host": ANY_TEXT, "project": ANY_TEXT, **PAGE, "marker": ANY_TEXT})
+"""The marker is a project, which may be unknown: an empty text."""
+
+_AMOUNTS: Schema = {
+    "workloads": INTEGER,
+    "vcpus": NUMBER,
+    "pcpus": INTEGER,
+    "memory_mb": INTEGER,
+    "disk_gb": NUMBER,
+}
+
+USAGES = answered_page(
+    "usages",
+    answer(
+        {
+            "project_id": ANY_TEXT,
+            **_AMOUNTS,
+            "parts": list_of_answers(
+                answer({"kind": one_of(WorkloadKind), "claimed": BOOLEAN, **_AMOUNTS})
+            ),
+        }
+    ),
+)
 
 
 def list_workloads(call: Call) -> Answer:
@@ -23,22 +113,30 @@ def list_workloads(call: Call) -> Answer:
         host=call.query.get("host"),
         nodename=call.query.get("nodename"),
         name_part=call.query.get("name_part"),
-        project_id=call.select_project(_LIST, call.query.get("project")),
+        project_id=call.select_project("nodetracker:workloads:list", call.query.get("project")),
         is_claimed=call.query.get("claimed"),
     )
-    return _answer(call, page, [call.hide_hosts(_render_line(row)) for row in page.items])
+    shown = [call.hide_hosts(_render_line(row)) for row in page.items]
+    return answer_page(call, "workloads", shown, page.next)
 
 
 def list_workloads_of_node(call: Call) -> Answer:
     """List the workloads of a node, with what they occupy of its NUMA cells."""
-    page = _read(call, node_ids=(find_node(call).node.id,), reads_numa=True)
-    return _answer(call, page, [{**_render_line(row), "numa": _numa(row)} for row in page.items])
+    page = _read(call, node_ids=(get_node(call).node.id,), reads_numa=True)
+    shown = [
+        {
+            **_render_line(row),
+            "numa": None if row.numa is None else encode_assignment(row.numa),
+        }
+        for row in page.items
+    ]
+    return answer_page(call, "workloads", shown, page.next)
 
 
 def show_workload(call: Call) -> Answer:
     """Show where a workload is and what it uses there."""
     uuid = parse_path_uuid(call.params["uuid"], "workload")
-    project = call.find_visible_project(_SHOW)
+    project = call.find_visible_project("nodetracker:workloads:show")
     query = WorkloadQuery(uuid=uuid, project_id=project, reads_details=True)
     rows = call.store.list_workloads(query).items
     if not rows:
@@ -47,19 +145,24 @@ def show_workload(call: Call) -> Answer:
 
 
 def _read(call: Call, **filters: Any) -> Page[WorkloadRow]:
-    wanted = page_of(call)
-    marker = parse_query_uuid("marker", wanted.marker)
-    return call.store.list_workloads(WorkloadQuery(after=marker, limit=wanted.limit, **filters))
-
-
-def _answer(call: Call, page: Page[WorkloadRow], lines: list[dict[str, Any]]) -> Answer:
-    return Answer({"workloads": lines, "links": next_links(call, page.next)})
-
-
-def _numa(row: WorkloadRow) -> dict[str, Any] | None:
-    return None if row.numa is None else encode_assignment(row.numa)
+    marker = parse_query_uuid("marker", call.marker)
+    return call.store.list_workloads(WorkloadQuery(after=marker, limit=call.limit, **filters))
 
 
 def _render_line(row: WorkloadRow) -> dict[str, Any]:
     """Return a workload on a node without the driver's details, which lists do not read."""
     return {name: value for name, value in render_workload(row).items() if name != "details"}
+
+
+def list_usages(call: Call) -> Answer:
+    """Sum what workloads use by project, in order of the project."""
+    call.require_hosts()
+    project = call.select_project("nodetracker:usages:list", call.query.get("project"))
+    usages = [
+        usage
+        for usage in describe_usages(call.store.sum_usage(call.query.get("host"), project))
+        if call.marker is None or usage["project_id"] > call.marker
+    ]
+    shown = usages[: call.limit]
+    last = shown[-1]["project_id"] if len(usages) > call.limit else None
+    return answer_page(call, "usages", shown, last)

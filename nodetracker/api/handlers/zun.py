@@ -1,15 +1,18 @@
-"""``/container/v1/hosts``: nodes as Zun's clients know them, one host each."""
+"""Zun's API: its versions, and ``hosts``: nodes as its clients know them, one host each."""
 
 from dataclasses import replace
 from typing import Any
 
+from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.family import ZUN_BASE
-from nodetracker.api.paging import next_url, page_of
-from nodetracker.api.schemas.hosts import ZUN_SORT_KEYS
+from nodetracker.api.family import CONTAINER, ZUN_BASE
+from nodetracker.api.fields import PAGE, choice
+from nodetracker.api.lookup import next_url
 from nodetracker.model.errors import ConflictError, NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.text import parse_uuid
+
+_MEDIA_TYPE = {"base": "application/json", "type": "application/vnd.openstack.zun.v1+json"}
 
 _SAME_NAME = {
     "cpus": "vcpus",
@@ -32,17 +35,73 @@ _SAME_NAME = {
 """Key of Zun's hosts -> column of the row."""
 
 _COLUMNS = tuple(_SAME_NAME.values())
-_MOST_OF_A_NAME = 2  # enough to see that it is not unique
+_MAX_OF_A_NAME = 2  # enough to see that it is not unique
+
+_SORT_KEYS = {
+    "hostname": "host", "uuid": "uuid", "id": "id",
+    **{
+        key: _SAME_NAME[key]
+        for key in (
+            "mem_total", "mem_used", "cpus", "cpu_used", "disk_total", "disk_used",
+            "total_containers", "architecture", "os_type", "os", "kernel_version",
+        )
+    },
+    "created_at": "created_at",
+}  # fmt: skip
+"""Key of Zun's hosts -> the order of a `FleetQuery`."""
+
+LIST_QUERY = record(
+    {
+        **PAGE,
+        "sort_key": choice(tuple(_SORT_KEYS)),
+        "sort_dir": choice(("asc", "desc")) | {"description": "asc or desc"},
+    }
+)
+
+
+def list_versions(call: Call) -> Answer:
+    """List the versions of Zun's API."""
+    version = _describe_version(call)
+    return Answer(
+        {
+            "name": "OpenStack Zun API",
+            "description": "The hosts of Zun's API, as nodetracker tracks them.",
+            "versions": [version],
+            "default_version": version,
+        }
+    )
+
+
+def show_version(call: Call) -> Answer:
+    """Show the version of Zun's API, with its resources."""
+    base = f"{ZUN_BASE}/v1/"
+    return Answer(
+        {
+            "id": "v1",
+            "media_types": [_MEDIA_TYPE],
+            "links": [{"rel": "self", "href": call.url.link(base)}],
+            "hosts": [{"rel": "self", "href": call.url.link(f"{base}hosts/")}],
+        }
+    )
+
+
+def _describe_version(call: Call) -> dict[str, Any]:
+    return {
+        "id": "v1",
+        "status": "CURRENT",
+        "min_version": str(CONTAINER.lowest),
+        "max_version": str(CONTAINER.highest),
+        "links": [{"rel": "self", "href": call.url.link(f"{ZUN_BASE}/v1/")}],
+    }
 
 
 def list_hosts(call: Call) -> Answer:
     """List hosts, by name unless another key is asked for."""
-    wanted = page_of(call)
     page = call.store.list_fleet(
         FleetQuery(
-            after=wanted.marker,
-            limit=wanted.limit,
-            order=ZUN_SORT_KEYS[call.query.get("sort_key", "hostname")],
+            after=call.marker,
+            limit=call.limit,
+            order=_SORT_KEYS[call.query.get("sort_key", "hostname")],
             is_descending=call.query.get("sort_dir") == "desc",
             columns=_COLUMNS,
             counts_siblings=True,
@@ -76,7 +135,7 @@ def _find(call: Call, name: str) -> FleetNode:
 
 def _list_queries(name: str) -> list[FleetQuery]:
     """Return the queries that may find a host, the most exact first."""
-    shape = FleetQuery(columns=_COLUMNS, counts_siblings=True, limit=_MOST_OF_A_NAME)
+    shape = FleetQuery(columns=_COLUMNS, counts_siblings=True, limit=_MAX_OF_A_NAME)
     try:
         return [replace(shape, uuid=parse_uuid(name))]
     except ValueError:

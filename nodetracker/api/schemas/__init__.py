@@ -1,1 +1,0 @@
-"""Schemas of queries, bodies and answers, one module for each noun."""
