@@ -18,10 +18,10 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.settings import ApiSettings
 from nodetracker.model.warning import WarningKind
 from tests.builders import make_service
 from tests.functional.servers.process import find_free_port
+from tests.settings import make_api_settings
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import make_backend
 
@@ -168,7 +168,9 @@ def serve_page(store: SqliteStore, max_age: int = 1, layer=None, limits=None, **
         layer: of authentication; None = everybody is an administrator.
         changes: of the `Backend`.
     """
-    settings = ApiSettings("api-1", port=find_free_port(), overview_max_age=max_age, **limits or {})
+    settings = make_api_settings(
+        "api-1", port=find_free_port(), overview_max_age=max_age, **limits or {}
+    )
     backend = replace(
         make_backend(store),
         settings=settings,

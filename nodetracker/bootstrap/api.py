@@ -33,6 +33,7 @@ from nodetracker.bootstrap.stores import build_purge, build_store
 from nodetracker.bootstrap.values import (
     Problems,
     build_database_settings,
+    build_from_options,
     read_host_name,
     read_value,
 )
@@ -173,25 +174,13 @@ def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
     if group.key_file and not group.cert_file:
         problems.add("[api] key_file: set, but cert_file is not")
     problems.raise_any()
-    return ApiSettings(
+    return build_from_options(
+        ApiSettings,
+        group,
+        conf.compute,
+        conf,
         host=read_host_name(conf),
-        listen=group.listen,
-        port=group.port,
-        threads=group.threads,
-        public_url=group.public_url,
         insecure_power_actions=accepts_insecure_power_actions(conf),
-        cert_file=group.cert_file,
-        key_file=group.key_file,
-        max_limit=group.max_limit,
-        max_body_bytes=group.max_body_bytes,
-        metrics_per_node=group.metrics_per_node,
-        open_metrics=group.open_metrics,
-        overview_max_age=group.overview_max_age,
-        overview_max_nodes=group.overview_max_nodes,
-        held_fact_expiry=conf.compute.held_fact_expiry,
-        service_down_time=conf.service_down_time,
-        report_interval=conf.report_interval,
-        graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
     )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from nodetracker.bootstrap.values import build_from_options
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.settings import PlacementSettings
 from nodetracker.ports import Store
@@ -37,11 +38,10 @@ def build_placement_client(
 def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
     """Return the settings of the reporter."""
     group = conf.placement
-    return PlacementSettings(
-        workers=group.workers,
-        timeout=group.timeout,
+    return build_from_options(
+        PlacementSettings,
+        group,
         refresh_interval=group.resource_provider_association_refresh,
-        leak_grace=group.leak_grace,
         heals_leaks=group.heal_leaks,
         reports_devices=conf.pci.report_in_placement,
     )

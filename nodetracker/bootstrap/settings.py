@@ -7,7 +7,13 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 
 from nodetracker.accounting.liveness import explain_short_down_time
-from nodetracker.bootstrap.values import Problems, check_values, read_host_name, read_value
+from nodetracker.bootstrap.values import (
+    Problems,
+    build_from_options,
+    check_values,
+    read_host_name,
+    read_value,
+)
 from nodetracker.conf.api import SCHEDULER
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.host.roots import Roots
@@ -56,16 +62,13 @@ def read_settings(conf: cfg.ConfigOpts) -> AgentSettings:
     policy = problems.collect(_build_policy, conf)
     problems.raise_any()
     interval = conf.compute.update_resources_interval
-    return AgentSettings(
+    return build_from_options(
+        AgentSettings,
+        conf.compute,
+        conf,
         host=host,
-        state_path=conf.state_path,
         policy=policy,
         audit_interval=None if interval < 0 else interval or DEFAULT_AUDIT_INTERVAL,
-        probe_timeout=conf.compute.probe_timeout,
-        max_concurrent_audits=conf.compute.max_concurrent_audits,
-        report_interval=conf.report_interval,
-        service_down_time=conf.service_down_time,
-        graceful_shutdown_timeout=conf.graceful_shutdown_timeout,
         is_packing_cells=conf.compute.packing_host_numa_cells_allocation_strategy,
     )
 
@@ -76,11 +79,12 @@ def build_admission_policy(conf: cfg.ConfigOpts) -> AdmissionPolicy:
     Raises:
         ConfigError: an alias is malformed.
     """
-    return AdmissionPolicy(
-        conf.service_down_time,
-        conf.compute.claim_timeout,
-        conf.compute.packing_host_numa_cells_allocation_strategy,
-        parse_aliases(conf.pci.alias or ()),
+    return build_from_options(
+        AdmissionPolicy,
+        conf.compute,
+        conf,
+        is_packing=conf.compute.packing_host_numa_cells_allocation_strategy,
+        aliases=parse_aliases(conf.pci.alias or ()),
     )
 
 
@@ -140,7 +144,9 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
     pci = problems.collect(_build_pci_policy, conf)
     providers = problems.collect(lambda: read_provider_files(Path(group.provider_config_location)))
     problems.raise_any()
-    return Policy(
+    return build_from_options(
+        Policy,
+        group,
         reserved_cpus=group.reserved_host_cpus,
         reserved_memory_mb=group.reserved_host_memory_mb,
         reserved_disk_mb=group.reserved_host_disk_mb,
@@ -149,8 +155,6 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         initial_ratios=_ratios(group, "initial_"),
         cpu_shared_set=shared,
         cpu_dedicated_set=dedicated,
-        held_fact_expiry=group.held_fact_expiry,
-        claim_timeout=group.claim_timeout,
         host_ip=conf.my_ip or read_own_address(),
         pci=pci,
         providers=providers,

@@ -1,8 +1,9 @@
 """Read values of the configuration that need no settings of an agent."""
 
+import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from oslo_config import cfg
@@ -103,6 +104,22 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
     if isinstance(value, float) and math.isnan(value):  # passes the library's bounds
         raise ConfigError(f"[{group}] {name}: not a number")
     return value
+
+
+def build_from_options(kind: type[_R], *groups: Mapping[str, Any], **others: Any) -> _R:
+    """Build frozen settings of a dataclass, whose fields are named as their options.
+
+    Args:
+        groups: values by the names of options; a field is that of the first group with its name.
+        others: fields of other names, and those whose values are not the options' own.
+    """
+    names = [item.name for item in dataclasses.fields(cast("Any", kind)) if item.init]
+    found = {
+        name: next(group[name] for group in groups if name in group)
+        for name in names
+        if name not in others
+    }
+    return kind(**found, **others)
 
 
 def check_host_name(text: str) -> str:

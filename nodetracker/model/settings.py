@@ -185,12 +185,12 @@ class PlacementSettings:
         reports_devices: whether managed PCI devices have providers.
     """
 
-    workers: int = 4
-    timeout: float = 10.0
-    refresh_interval: float = 300.0
-    leak_grace: float = 3600.0
-    heals_leaks: bool = False
-    reports_devices: bool = False
+    workers: int
+    timeout: float
+    refresh_interval: float
+    leak_grace: float
+    heals_leaks: bool
+    reports_devices: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,20 +217,20 @@ class ApiSettings:
     """
 
     host: str
-    listen: str = "127.0.0.1"
-    port: int = 8774
-    threads: int = 8
-    public_url: str | None = None
-    insecure_power_actions: bool = True
-    cert_file: str | None = None
-    key_file: str | None = None
-    max_limit: int = 1000
-    max_body_bytes: int = 1024 * 1024
-    metrics_per_node: bool = True
-    open_metrics: bool = False
-    overview_max_age: float = 2
-    overview_max_nodes: int = 10000
-    held_fact_expiry: int = 600
-    service_down_time: int = 60
-    report_interval: int = 10
-    graceful_shutdown_timeout: int = 60
+    listen: str
+    port: int
+    threads: int
+    public_url: str | None
+    insecure_power_actions: bool
+    cert_file: str | None
+    key_file: str | None
+    max_limit: int
+    max_body_bytes: int
+    metrics_per_node: bool
+    open_metrics: bool
+    overview_max_age: float
+    overview_max_nodes: int
+    held_fact_expiry: int
+    service_down_time: int
+    report_interval: int
+    graceful_shutdown_timeout: int

@@ -28,12 +28,12 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.model.settings import ApiSettings
 from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet, request_claim
 from tests.bench.placing import build_scheduler
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs
+from tests.settings import make_api_settings
 from tests.statements import count_statements
 from tests.unit.api.conftest import make_backend
 
@@ -131,7 +131,7 @@ def _print_table(store: SqlStore, url: str, directory: Path) -> None:
 def make_counter(store: SqlStore) -> Callable[..., int]:
     """Return a function that returns the statements of a request, after one that warms up."""
     # Copied services send no heartbeats.
-    settings = ApiSettings("bench", service_down_time=ADMISSION_POLICY.service_down_time)
+    settings = make_api_settings("bench", service_down_time=ADMISSION_POLICY.service_down_time)
     backend = replace(
         make_backend(store),
         settings=settings,

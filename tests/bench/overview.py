@@ -25,10 +25,10 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.model.settings import ApiSettings
 from tests.bench.api import BUFFERS_MB, read_rss_mib, serve
 from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet
 from tests.functional.servers.mariadb import MariaDB
+from tests.settings import make_api_settings
 from tests.statements import count_statements
 
 PATH = "/v1/overview"
@@ -109,7 +109,7 @@ def main() -> None:
 
 def _measure_size(store: SqlStore, url: str, directory: Path, nodes: int) -> Size:
     # Copied services send no heartbeats.
-    settings = ApiSettings(
+    settings = make_api_settings(
         "bench", service_down_time=ADMISSION_POLICY.service_down_time, overview_max_age=3600
     )
     cache = FleetCache(store, settings)

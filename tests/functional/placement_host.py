@@ -7,13 +7,13 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.conf.agent import PLACEMENT
-from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.ledger import StoreLedger
 from nodetracker.placement.reporter import PlacementReporter
 from nodetracker.placement.request_counts import RequestCounts
 from tests.programs import wait_until
+from tests.settings import make_placement_settings
 from tests.unit.compute.test_resource_tracker import TrackedHost
 
 
@@ -37,7 +37,7 @@ class ReportedHost:
 
     def __init__(self, directory: Path, configuration: str, store, clock, host: str, **settings):
         self.directory, self.configuration = directory, configuration
-        self.settings = PlacementSettings(**({"refresh_interval": 0} | settings))
+        self.settings = make_placement_settings(**({"refresh_interval": 0} | settings))
         agent_id = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{directory}/{host}"))
         self.tracked = TrackedHost(
             store, directory / f"{host}.yaml", clock, host=host, agent_id=agent_id, probe_timeout=30

@@ -27,9 +27,10 @@ from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, Sto
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.health import ApiStatus
-from nodetracker.model.settings import AdmissionPolicy, ApiSettings
+from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.ports import Store
 from tests.builders import make_incarnation, take_service
+from tests.settings import make_api_settings
 from tests.stores import SqliteStore
 
 ADMIN = Identity("alice", "p1", frozenset({"admin"}))
@@ -69,7 +70,7 @@ class Queues:
 
 def make_backend(store: Store) -> Backend:
     """Return a backend over a store, with an authorizer that allows everything."""
-    policy, settings = AdmissionPolicy(60, 600), ApiSettings("api-1")
+    policy, settings = AdmissionPolicy(60, 600), make_api_settings("api-1")
     counters = ApiCounters(RequestCounter(), ClaimCounter(), StoreErrorCounter())
     return Backend(
         version="1.2.3",

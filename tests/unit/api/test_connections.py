@@ -11,10 +11,10 @@ import pytest
 
 from nodetracker.api.connections import Deadlines, Listener
 from nodetracker.api.server import Server
-from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until
+from tests.settings import make_api_settings
 
 LONG = Deadlines(handshake=60, idle=60, header=60, body=60, send=60)
 REQUEST = b"GET / HTTP/1.1\r\nHost: api-1\r\n\r\n"
@@ -24,7 +24,7 @@ class Served:
     """A server whose requests to ``/wait`` end when `release` is set."""
 
     def __init__(self, deadlines=LONG, max_connections=None, answer=b"ok", **settings):
-        self.settings = ApiSettings("api-1", port=find_free_port(), **settings)
+        self.settings = make_api_settings("api-1", port=find_free_port(), **settings)
         self.server = Server(
             self.application, self.settings, deadlines=deadlines, max_connections=max_connections
         )

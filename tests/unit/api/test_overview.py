@@ -12,9 +12,9 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.model.settings import ApiSettings
 from tests.builders import NOW
 from tests.contract.test_ledger import make_node
+from tests.settings import make_api_settings
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import make_body, post
 
@@ -49,7 +49,7 @@ def rows():
 
 @pytest.fixture
 def cache(rows):
-    return FleetCache(rows, ApiSettings("api-1"), lambda: rows.seconds)
+    return FleetCache(rows, make_api_settings("api-1"), lambda: rows.seconds)
 
 
 def test_the_fleet_is_shown(api, store):

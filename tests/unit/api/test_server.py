@@ -16,8 +16,8 @@ import pytest
 from nodetracker.api.auth.layer import LoginGate
 from nodetracker.api.context import IDENTITY, Identity
 from nodetracker.api.server import Server, _Loop
-from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port
+from tests.settings import make_api_settings
 
 
 class FullListener(socket.socket):
@@ -62,7 +62,7 @@ def test_a_request_that_is_broken_in_two_ways_is_answered_once(
     library_records: list[logging.LogRecord], caplog: pytest.LogCaptureFixture, method: bytes
 ) -> None:
     """By uvicorn, which notices the broken chunk before the reader of bodies runs."""
-    settings = ApiSettings("api-1", port=find_free_port())
+    settings = make_api_settings("api-1", port=find_free_port())
     server = Server(lambda environ, start: [], settings)
     server.start()
     lengths = b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"
@@ -90,7 +90,7 @@ def test_an_answer_that_the_application_cuts_off_is_closed_without_a_line_of_uvi
         yield b"["
         raise ConnectionAbortedError("the database failed")
 
-    settings = ApiSettings("api-1", port=find_free_port())
+    settings = make_api_settings("api-1", port=find_free_port())
     server = Server(application, settings)
     server.start()
     try:
@@ -126,7 +126,7 @@ def test_requests_that_wait_for_their_login_hold_no_thread() -> None:
         return connection
 
     port = find_free_port()
-    settings = ApiSettings("api-1", listen="127.0.0.1", port=port, threads=1)
+    settings = make_api_settings("api-1", listen="127.0.0.1", port=port, threads=1)
     server = Server(
         application, settings, lambda gated: LoginGate(gated, identify, frozenset(), False)
     )

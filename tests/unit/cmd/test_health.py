@@ -16,10 +16,10 @@ from nodetracker.api.server import Server
 from nodetracker.cmd.manage import ManageApp, main
 from nodetracker.metrics.endpoint import Endpoint, make_application
 from nodetracker.model.health import Health, HealthCheck, HealthState
-from nodetracker.model.settings import ApiSettings
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until
+from tests.settings import make_api_settings
 from tests.unit.metrics.fakes import FakeAgentMetrics
 
 LATE = HealthCheck(HealthState.WARN, "the host's clock is 7 s off")
@@ -104,7 +104,7 @@ def test_the_rest_service_is_asked_over_tls_if_it_has_a_certificate(tmp_path, ru
 
     server = Server(
         application,
-        ApiSettings("h", port=port, cert_file=str(certificate), key_file=str(key)),
+        make_api_settings("h", port=port, cert_file=str(certificate), key_file=str(key)),
     )
     option = write(tmp_path, f"[api]\nport = {port}\ncert_file = {certificate}\nkey_file = {key}\n")
     server.start()

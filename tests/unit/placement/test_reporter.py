@@ -18,7 +18,6 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import AdminState
-from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.reporter import PlacementReporter
 from nodetracker.placement.request_counts import RequestCounts
@@ -33,6 +32,7 @@ from tests.placement_model import (
     make_uuid,
 )
 from tests.programs import wait_until
+from tests.settings import make_placement_settings
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 
@@ -63,7 +63,7 @@ class Scene:
 
     def __init__(self, **settings):
         self.model, self.ledger, self.clock = PlacementModel(), Ledger(), Clock()
-        self.settings = PlacementSettings(**({"workers": 2, "leak_grace": 60} | settings))
+        self.settings = make_placement_settings(**({"workers": 2, "leak_grace": 60} | settings))
         self.generation = 0
         self.reporter, self.earlier = None, []
         self.restart()
