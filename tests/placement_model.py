@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 from nodetracker.accounting.ledger.node_claims import ledger_columns
-from nodetracker.accounting.placement.placed import (
+from nodetracker.accounting.placement.tree import (
     PlacedConsumer,
     PlacedProvider,
     PlacedTree,
@@ -67,6 +67,10 @@ class PlacementModel:
         for consumer in self.consumers.values():
             total.update(consumer.resources.get(uuid, {}))
         return total
+
+    def count_requests(self) -> dict[tuple[str, str], int]:
+        """Return nothing: the model counts nothing."""
+        return {}
 
     def _note(self, method: str, subject: str) -> None:
         self.requests.append((method, subject))

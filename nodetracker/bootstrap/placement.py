@@ -1,6 +1,7 @@
 """Build the client of placement from the configuration."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -11,13 +12,11 @@ from nodetracker.model.settings import PlacementSettings
 from nodetracker.ports import Store
 
 if TYPE_CHECKING:  # imported late: keystoneauth is much code, and most hosts do not use it
-    from nodetracker.placement.client import PlacementClient, RequestCounter
+    from nodetracker.placement.client import PlacementClient
     from nodetracker.placement.reporter import PlacementReporter
 
 
-def build_placement_client(
-    conf: cfg.ConfigOpts, counter: "RequestCounter | None" = None
-) -> "PlacementClient":
+def build_placement_client(conf: cfg.ConfigOpts) -> "PlacementClient":
     """Return the client of the service that ``[placement]`` describes; nothing is connected.
 
     Raises:
@@ -32,7 +31,7 @@ def build_placement_client(
         ) from error
     from nodetracker.placement.client import PlacementClient
 
-    return PlacementClient(build_session(conf), counter)
+    return PlacementClient(build_session(conf))
 
 
 def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
@@ -59,21 +58,18 @@ def build_placement_reporter(
     """
     if not conf.placement.enabled:
         return None
-    from nodetracker.placement.earlier import EarlierWarnings
-    from nodetracker.placement.ledger import StoreLedger
-    from nodetracker.placement.removal_worker import HostRemovals
-    from nodetracker.placement.remover import ProviderRemover
-    from nodetracker.placement.reporter import PlacementReporter
-    from nodetracker.placement.request_counts import RequestCounts
+    from nodetracker.placement.reconciler import is_in_ledger
+    from nodetracker.placement.removal import HostRemovals, ProviderRemover
+    from nodetracker.placement.reporter import EarlierWarnings, PlacementReporter
 
-    counts = RequestCounts()
-    client = build_placement_client(conf, counts)
-    removals = HostRemovals(host, ProviderRemover(client, store), store)
-    settings = build_placement_settings(conf)
+    client = build_placement_client(conf)
     return PlacementReporter(
-        client, StoreLedger(store), settings, counts, removals=removals,
+        client,
+        partial(is_in_ledger, store),
+        build_placement_settings(conf),
+        removals=HostRemovals(host, ProviderRemover(client, store), store),
         list_earlier=EarlierWarnings(host, store).list,
-    )  # fmt: skip
+    )
 
 
 def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], None] | None:
@@ -85,7 +81,6 @@ def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], 
     """
     if not conf.placement.enabled:
         return None
-    from nodetracker.placement.removal_worker import UnservedRemovals
-    from nodetracker.placement.remover import ProviderRemover
+    from nodetracker.placement.removal import ProviderRemover, UnservedRemovals
 
     return UnservedRemovals(ProviderRemover(build_placement_client(conf), store), store).run

@@ -19,8 +19,8 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 import nodetracker
-from nodetracker.accounting.placement.readiness import explain_name_conflicts, explain_old_version
 from nodetracker.accounting.placement.tree import OWNER_TRAIT
+from nodetracker.accounting.placement.warnings import explain_name_conflicts, explain_old_version
 from nodetracker.accounting.reports import readiness
 from nodetracker.accounting.reports.readiness import Barrier, Verdict
 from nodetracker.bootstrap.agent import build_driver, build_probes

@@ -1,13 +1,24 @@
-"""Call placement's API: one request a method, answers parsed into types."""
+"""Call placement's API: one request a method, counted, answers parsed into types."""
 
+import enum
 import json
+import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import asdict, replace
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary, keep_below
 from nodetracker.accounting.placement.steps import ConsumerWrite
-from nodetracker.accounting.placement.tree import Inventory, Resources
+from nodetracker.accounting.placement.tree import (
+    Inventory,
+    PlacedConsumer,
+    PlacedProvider,
+    PlacedTree,
+    ProviderSummary,
+    Resources,
+    keep_below,
+)
 from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementError,
@@ -19,12 +30,6 @@ from nodetracker.model.errors import (
     PlacementUnavailableError,
 )
 from nodetracker.placement.answers import MICROVERSION, Answer, Reader
-from nodetracker.placement.documents import (
-    read_inventory,
-    read_summary,
-    write_consumer,
-    write_inventory,
-)
 
 _CODES: Mapping[str, type[PlacementError]] = {
     "placement.concurrent_update": PlacementConflictError,
@@ -36,7 +41,8 @@ _CODES: Mapping[str, type[PlacementError]] = {
 _RETRIED = frozenset({401, 403, 406, 408, 413, 429})
 _SMALLER = frozenset({408, 413, 504})
 """Of proxies whose server did not answer in time, or that take no request of this size."""
-_MOST_REASON = 500
+
+_MAX_REASON_LENGTH = 500
 _PROVIDER = "/resource_providers/"
 
 
@@ -47,23 +53,23 @@ class Session(Protocol):
         """Send a request and return its answer, whatever its status."""
 
 
-class RequestCounter(Protocol):
-    """Counts requests."""
-
-    def count(self, method: str, error: PlacementError | None) -> None:
-        """Count one request; `error` is how it failed, None if it did not."""
-
-
 class PlacementClient:
     """Placement's API at microversion 1.38; safe for several threads.
 
     Every method sends one request and raises PlacementUnavailableError without
-    a usable answer, and PlacementRefusedError when placement refuses it.
+    a usable answer, PlacementNotFoundError for a provider that does not exist,
+    and PlacementRefusedError when placement refuses it.
     """
 
-    def __init__(self, session: Session, counter: RequestCounter | None = None) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._counter = counter
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def count_requests(self) -> Mapping[tuple[str, str], int]:
+        """Return (method, outcome) -> number of requests since the start."""
+        with self._lock:
+            return dict(self._counts)
 
     def read_version(self) -> tuple[int, int]:
         """Return the highest microversion of the service."""
@@ -107,7 +113,6 @@ class PlacementClient:
         """Give a provider another name, which leaves its generation alone.
 
         Raises:
-            PlacementNotFoundError: no such provider.
             PlacementNameError: another provider has the name.
         """
         self._send("PUT", _provider(uuid), {"name": name})
@@ -116,17 +121,12 @@ class PlacementClient:
         """Delete a provider without children.
 
         Raises:
-            PlacementNotFoundError: no such provider.
             PlacementInUseError: it has allocations or children.
         """
         self._send("DELETE", _provider(uuid))
 
     def read_inventories(self, uuid: str) -> tuple[int, dict[str, Inventory]]:
-        """Return a provider's generation and its inventories by resource class.
-
-        Raises:
-            PlacementNotFoundError: no such provider.
-        """
+        """Return a provider's generation and its inventories by resource class."""
         answer = self._read(f"{_provider(uuid)}/inventories")
         entries = answer.mapping("inventories")
         return answer.integer("resource_provider_generation"), {
@@ -144,17 +144,13 @@ class PlacementClient:
         """
         body = {
             "resource_provider_generation": generation,
-            "inventories": {name: write_inventory(entry) for name, entry in inventories.items()},
+            "inventories": {name: asdict(entry) for name, entry in inventories.items()},
         }
         answer = self._send("PUT", f"{_provider(uuid)}/inventories", body)
         return answer.integer("resource_provider_generation")
 
     def read_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
-        """Return a provider's generation and traits.
-
-        Raises:
-            PlacementNotFoundError: no such provider.
-        """
+        """Return a provider's generation and traits."""
         answer = self._read(f"{_provider(uuid)}/traits")
         return answer.integer("resource_provider_generation"), frozenset(answer.texts("traits"))
 
@@ -169,11 +165,7 @@ class PlacementClient:
         return answer.integer("resource_provider_generation")
 
     def read_allocations(self, uuid: str) -> tuple[int, dict[str, PlacedConsumer]]:
-        """Return a provider's generation, and each consumer with its part on this provider.
-
-        Raises:
-            PlacementNotFoundError: no such provider.
-        """
+        """Return a provider's generation, and each consumer with its part on this provider."""
         answer = self._read(f"{_provider(uuid)}/allocations")
         entries = answer.mapping("allocations")
         return answer.integer("resource_provider_generation"), {
@@ -233,8 +225,8 @@ class PlacementClient:
             error = failure
             raise
         finally:
-            if self._counter is not None:
-                self._counter.count(method, error)
+            with self._lock:
+                self._counts[method, outcome_of(error).value] += 1
 
 
 def _parse(request: str, answer: Answer, may_be_missing: bool) -> Reader:
@@ -282,8 +274,106 @@ def _read_error(body: bytes) -> tuple[str, str]:
         code, detail = str(entry.get("code", "")), str(entry.get("detail", ""))
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return "", ""
-    return code, " ".join(detail.partition("\n\n")[2].split() or detail.split())[:_MOST_REASON]
+    return code, " ".join(detail.partition("\n\n")[2].split() or detail.split())[
+        :_MAX_REASON_LENGTH
+    ]
 
 
 def _provider(uuid: str) -> str:
     return f"{_PROVIDER}{quote(uuid)}"
+
+
+def read_summary(entry: Reader) -> ProviderSummary:
+    """Read a provider of a list."""
+    parent = entry.optional_text("parent_provider_uuid")
+    return ProviderSummary(
+        entry.text("uuid"), entry.text("name"), entry.integer("generation"),
+        entry.text("root_provider_uuid"), parent,
+    )  # fmt: skip
+
+
+def read_inventory(entry: Reader) -> Inventory:
+    """Read the inventory of a class."""
+    integers = ("total", "reserved", "min_unit", "max_unit", "step_size")
+    return Inventory(
+        allocation_ratio=entry.number("allocation_ratio"),
+        **{name: entry.integer(name) for name in integers},
+    )
+
+
+def write_consumer(write: ConsumerWrite) -> dict[str, Any]:
+    """Write all that a consumer is to have."""
+    return {
+        "allocations": {
+            provider: {"resources": dict(amounts)} for provider, amounts in write.resources.items()
+        },
+        "project_id": write.project_id,
+        "user_id": write.user_id,
+        "consumer_type": write.type,
+        "consumer_generation": write.generation,
+    }
+
+
+class RequestOutcome(enum.StrEnum):
+    """The outcome of a request, in metrics."""
+
+    DONE = "done"
+    CONFLICT = "conflict"  # another writer was first
+    NOT_FOUND = "not_found"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"  # no usable answer
+
+
+def outcome_of(error: PlacementError | None) -> RequestOutcome:
+    """Return the outcome that an error means; None = the request was carried out."""
+    match error:
+        case None:
+            return RequestOutcome.DONE
+        case PlacementConflictError():
+            return RequestOutcome.CONFLICT
+        case PlacementNotFoundError():
+            return RequestOutcome.NOT_FOUND
+        case PlacementUnavailableError():
+            return RequestOutcome.UNAVAILABLE
+    return RequestOutcome.REFUSED
+
+
+def read_tree(client: PlacementClient, uuid: str) -> PlacedTree:
+    """Return the providers of a tree and the consumers on them, each with all it has.
+
+    Raises: as `read_providers`.
+    """
+    tree = read_providers(client, client.list_providers(tree=uuid))
+    whole = {consumer: client.read_consumer(consumer) for consumer in sorted(tree.consumers)}
+    return replace(
+        tree, consumers={uuid: found for uuid, found in whole.items() if found is not None}
+    )
+
+
+def read_providers(client: PlacementClient, summaries: Sequence[ProviderSummary]) -> PlacedTree:
+    """Return providers, three requests each, and the parts that consumers have on them.
+
+    Raises:
+        PlacementNotFoundError: a provider was deleted meanwhile.
+        PlacementUnavailableError: no usable answer.
+    """
+    providers, consumers = {}, dict[str, PlacedConsumer]()
+    for summary in summaries:
+        inventories = client.read_inventories(summary.uuid)
+        traits = client.read_traits(summary.uuid)
+        generation, found = client.read_allocations(summary.uuid)
+        # The earliest of several generations: a write of this state is then a conflict.
+        providers[summary.uuid] = PlacedProvider(
+            summary.uuid, summary.name, min(inventories[0], traits[0], generation),
+            summary.parent_uuid, inventories[1], traits[1],
+        )  # fmt: skip
+        for consumer in found.values():
+            consumers[consumer.uuid] = _merge(consumers.get(consumer.uuid), consumer)
+    return PlacedTree(providers, consumers)
+
+
+def _merge(known: PlacedConsumer | None, found: PlacedConsumer) -> PlacedConsumer:
+    """Return a consumer with its parts on two of the node's providers."""
+    if known is None:
+        return found
+    return replace(found, resources={**known.resources, **found.resources})

@@ -1,13 +1,11 @@
-"""Bring placement in line with one node: read, plan, send the steps, after a conflict again."""
+"""Bring placement in line with nodes: read, plan, send the steps, after a conflict again."""
 
+import logging
+import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import replace
 
-from nodetracker.accounting.placement.placed import (
-    PlacedConsumer,
-    PlacedTree,
-    ProviderSummary,
-)
+from nodetracker.accounting.placement.consumers import plan_moves
 from nodetracker.accounting.placement.plan import plan
 from nodetracker.accounting.placement.steps import (
     CreateProvider,
@@ -21,7 +19,14 @@ from nodetracker.accounting.placement.steps import (
     apply_read,
     apply_step,
 )
-from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.accounting.placement.tree import (
+    ConsumerType,
+    PlacedConsumer,
+    PlacedTree,
+    Provider,
+    ProviderSummary,
+    ProviderTree,
+)
 from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementInUseError,
@@ -30,35 +35,165 @@ from nodetracker.model.errors import (
     PlacementRefusedError,
     PlacementTimeoutError,
 )
-from nodetracker.placement.client import PlacementClient
+from nodetracker.model.listing import ClaimQuery
+from nodetracker.placement.client import PlacementClient, read_providers
 from nodetracker.placement.state import Attempt, NodeState
-from nodetracker.placement.tree_reader import read_providers
-from nodetracker.placement.words import Words
+from nodetracker.ports import Store
+
+LOG = logging.getLogger(__name__)
+
+_CUSTOM = "CUSTOM_"
+
+
+class KnownNames:
+    """The traits and resource classes that one placement service is known to have.
+
+    Custom ones that it lacks are created, once a process. Standard traits that
+    it lacks, because it is older than their source, are left out.
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._traits: set[str] = set()
+        self._unsupported: set[str] = set()
+        self._classes: set[str] = set()
+
+    def prepare(self, tree: ProviderTree) -> ProviderTree:
+        """Return a tree without traits that placement lacks; create what may be created.
+
+        Raises:
+            PlacementError: a request failed.
+        """
+        traits = {trait for provider in tree.providers for trait in provider.traits}
+        classes = {name for provider in tree.providers for name in provider.classes}
+        with self._lock:
+            if not traits <= self._traits | self._unsupported:
+                self._learn(traits - self._traits - self._unsupported)
+            for name in sorted(classes - self._classes):
+                if name.startswith(_CUSTOM):
+                    self._client.create_resource_class(name)
+                self._classes.add(name)
+            unsupported = self._unsupported & traits
+        if not unsupported:
+            return tree
+        return replace(tree, providers=tuple(_without(p, unsupported) for p in tree.providers))
+
+    def forget(self) -> None:
+        """Ask again for everything, as placement may have lost it."""
+        with self._lock:
+            self._traits.clear()
+            self._unsupported.clear()
+            self._classes.clear()
+
+    def _learn(self, names: set[str]) -> None:
+        known = self._client.list_traits(names)
+        for name in sorted(names - known):
+            if not name.startswith(_CUSTOM):
+                LOG.warning("Placement does not know the trait %s; it is not reported", name)
+                self._unsupported.add(name)
+                continue
+            refusal: PlacementRefusedError | None = None
+            try:
+                self._client.create_trait(name)
+            except PlacementRefusedError as error:
+                refusal = error
+            if refusal is not None:
+                LOG.warning("%s; the trait is not reported", refusal)
+                self._unsupported.add(name)
+        self._traits |= names - self._unsupported
+
+
+def _without(provider: Provider, traits: set[str]) -> Provider:
+    return replace(provider, traits=provider.traits - traits)
+
+
+_FAILED = (PlacementConflictError, PlacementNotFoundError, PlacementRefusedError)
+
+
+def exchange_moves(
+    client: PlacementClient, states: Sequence[NodeState], wanted: Sequence[ProviderTree]
+) -> None:
+    """Write both consumers of each move between some nodes in one request.
+
+    After a conflict or a refusal the nodes are to be read again, and each one's
+    own report writes its part.
+
+    Args:
+        states: of nodes that were read.
+        wanted: what they should have, in the same order.
+
+    Raises:
+        PlacementUnavailableError: no usable answer.
+    """
+    trees = [state.placed or PlacedTree() for state in states]
+    for state in states:
+        state.forget()  # a request that fails may have been executed
+    try:
+        while steps := list(plan_moves(trees, wanted)):
+            for step in steps:
+                if any(state.is_dropped for state in states):
+                    return
+                trees = _send(client, trees, step)
+    except _FAILED:
+        return
+    for state, tree in zip(states, trees, strict=True):
+        state.placed = tree
+
+
+def _send(
+    client: PlacementClient, trees: Sequence[PlacedTree], step: ReadConsumer | WriteConsumers
+) -> list[PlacedTree]:
+    if isinstance(step, ReadConsumer):
+        consumer = client.read_consumer(step.uuid)
+        return [_drop_others(apply_read(tree, step.uuid, consumer)) for tree in trees]
+    client.write_consumers(step.writes)
+    return [_drop_others(apply_step(tree, step)) for tree in trees]
+
+
+def _drop_others(tree: PlacedTree) -> PlacedTree:
+    """Leave out nodetracker's consumers that have nothing on the tree's providers."""
+
+    def has_part(consumer: PlacedConsumer) -> bool:
+        return consumer.is_foreign or not tree.providers.keys().isdisjoint(consumer.resources)
+
+    kept = {uuid: consumer for uuid, consumer in tree.consumers.items() if has_part(consumer)}
+    return replace(tree, consumers=kept)
+
 
 _AGAIN = (PlacementConflictError, PlacementNotFoundError, PlacementInUseError)
 
 
-class Ledger(Protocol):
-    """Finds out whose consumers are that no stored node explains."""
+def is_in_ledger(store: Store, consumer: PlacedConsumer) -> bool:
+    """Return whether the ledger has, or had, the workload or migration of a consumer.
 
-    def has_known(self, consumer: PlacedConsumer) -> bool:
-        """Return whether the ledger has, or had, the workload or migration of a consumer."""
+    Raises:
+        StoreError: the store did not answer.
+    """
+    if consumer.type == ConsumerType.MIGRATION:
+        return bool(store.list_migrations(uuid=consumer.uuid))
+    query = ClaimQuery(workload_uuid=consumer.uuid, limit=1)
+    return bool(store.list_claim_page(query).items)
 
 
 class Reconciler:
     """Sends the steps of plans; safe for several threads, each with another node.
 
     Args:
+        is_in_ledger: finds out whose consumers are that no stored node explains.
         wait: waits for some seconds, less when the process ends.
     """
 
     def __init__(
-        self, client: PlacementClient, ledger: Ledger, wait: Callable[[float], object]
+        self,
+        client: PlacementClient,
+        is_in_ledger: Callable[[PlacedConsumer], bool],
+        wait: Callable[[float], object],
     ) -> None:
         self._client = client
-        self._ledger = ledger
+        self._is_in_ledger = is_in_ledger
         self._wait = wait
-        self._words = Words(client)
+        self._names = KnownNames(client)
 
     def reconcile(
         self,
@@ -96,11 +231,11 @@ class Reconciler:
         Placement lacks custom ones that it had once its database was restored.
         """
         try:
-            self._reconcile(state, self._words.prepare(wanted), summaries)
+            self._reconcile(state, self._names.prepare(wanted), summaries)
         except PlacementRefusedError:
             state.forget()
-            self._words.forget()
-            self._reconcile(state, self._words.prepare(wanted), None)
+            self._names.forget()
+            self._reconcile(state, self._names.prepare(wanted), None)
 
     def _reconcile(
         self,
@@ -115,8 +250,8 @@ class Reconciler:
         while True:
             progress = attempt.progress(state, wanted)
             steps = plan(state.placed, wanted, progress)
-            if not steps and not self._find_strangers(state, wanted):
-                attempt.note_end(state)
+            if not steps and not self._classify_unexplained(state, wanted):
+                attempt.record_end(state)
                 return
             for step in steps:
                 if state.is_dropped:  # what removes its provider must not meet a new one
@@ -126,10 +261,10 @@ class Reconciler:
                 except PlacementRefusedError as error:
                     if not isinstance(step, WriteConsumers):
                         raise
-                    attempt.note_refusal(state, step, error)
+                    attempt.record_refusal(state, step, error)
                     break
                 except PlacementTimeoutError:
-                    if not attempt.note_timeout(state, step):
+                    if not attempt.record_timeout(state, step):
                         raise
                     state.placed, state.refused = self._read(wanted.root.uuid), {}
                     break
@@ -140,16 +275,16 @@ class Reconciler:
                         or step.uuid not in state.placed.providers
                     ):
                         raise
-                    attempt.note_conflict(step, error)  # somebody created it meanwhile
+                    attempt.record_conflict(step, error)  # somebody created it meanwhile
                     break
                 except _AGAIN as error:
-                    if attempt.note_conflict(step, error):
+                    if attempt.record_conflict(step, error):
                         self._wait(attempt.jitter_seconds)
                         state.placed, state.refused = self._read(wanted.root.uuid), {}
                     break
-                attempt.note_done(step)
+                attempt.record_done(step)
 
-    def _find_strangers(self, state: NodeState, wanted: ProviderTree) -> bool:
+    def _classify_unexplained(self, state: NodeState, wanted: ProviderTree) -> bool:
         """Divide the consumers that no claim explains; return whether any is to be removed."""
         assert state.placed is not None
         rest = [
@@ -163,9 +298,9 @@ class Reconciler:
         )
         own = [consumer for consumer in rest if not consumer.is_foreign]
         unexplained = [c for c in own if c.uuid not in state.wanted_before]
-        known = {c.uuid for c in unexplained if self._ledger.has_known(c)}
+        known = {c.uuid for c in unexplained if self._is_in_ledger(c)}
         state.wanted_before |= known
-        state.strangers = frozenset(c.uuid for c in unexplained) - known
+        state.unknown = frozenset(c.uuid for c in unexplained) - known
         return bool(known)
 
     def _read(self, uuid: str, summaries: Sequence[ProviderSummary] | None = None) -> PlacedTree:

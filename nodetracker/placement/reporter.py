@@ -8,8 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from nodetracker.accounting.placement.describe import describe_tree
-from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.accounting.placement.tree import (
+    PlacedConsumer,
+    PlacedTree,
+    ProviderSummary,
+    ProviderTree,
+)
 from nodetracker.accounting.placement.warnings import (
+    PLACEMENT_KINDS,
     explain_foreign,
     explain_leaks,
     explain_name_conflict,
@@ -31,16 +37,18 @@ from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.text import count_noun
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.placement.client import PlacementClient
-from nodetracker.placement.exchange import exchange_moves
-from nodetracker.placement.listing import Listing
-from nodetracker.placement.reconciler import Ledger, Reconciler
-from nodetracker.placement.removal_worker import HostRemovals
-from nodetracker.placement.request_counts import RequestCounts
-from nodetracker.placement.slots import LAST_RETRY_SECONDS, Slot, Slots, Turn
+from nodetracker.placement.reconciler import Reconciler, exchange_moves
+from nodetracker.placement.removal import HostRemovals
+from nodetracker.placement.slots import LAST_RETRY_SECONDS, Slot, Slots, Task
+from nodetracker.ports import Store
 from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
+MAX_SINGLE = 8
+"""Number of nodes up to which each has a request of its own; a list has a whole cloud's."""
 
+_LIFETIME_SECONDS = 120.0
+Trees = dict[str, list[ProviderSummary]]
 _ACTIVITY = "requests"
 
 
@@ -52,7 +60,7 @@ class PlacementReporter:
     derived again from the next audit.
 
     Args:
-        counts: of the client's requests.
+        is_in_ledger: returns whether the ledger has, or had, what a consumer represents.
         monotonic: seconds that never go back.
         splay: a random number from 0 to 1.
         removals: of the providers of deleted nodes; None = others remove them.
@@ -62,9 +70,8 @@ class PlacementReporter:
     def __init__(
         self,
         client: PlacementClient,
-        ledger: Ledger,
+        is_in_ledger: Callable[[PlacedConsumer], bool],
         settings: PlacementSettings,
-        counts: RequestCounts,
         monotonic: Callable[[], float] = time.monotonic,
         splay: Callable[[], float] = random.random,
         removals: HostRemovals | None = None,
@@ -72,7 +79,6 @@ class PlacementReporter:
     ) -> None:
         self._client = client
         self._settings = settings
-        self._counts = counts
         self._removals = removals
         self._list_earlier = list_earlier
         self._has_audited = False
@@ -80,7 +86,7 @@ class PlacementReporter:
         self._stopping = threading.Event()
         self._slots = Slots(settings.refresh_interval, splay(), monotonic)
         self._listing = Listing(client, self._slots, monotonic)
-        self._reconciler = Reconciler(client, ledger, self._stopping.wait)
+        self._reconciler = Reconciler(client, is_in_ledger, self._stopping.wait)
         self._outages = OutageLog("Placement", PlacementUnavailableError, LOG, monotonic)
 
     def audited(self, report: AuditReport) -> None:
@@ -163,19 +169,18 @@ class PlacementReporter:
             refused=sum(len(slot.state.refused) for slot in slots),
             foreign=sum(len(slot.state.foreign) for slot in slots),
             leaked=sum(len(self._find_leaked(slot)) for slot in slots),
-            requests=self._counts.read(),
+            requests=self._client.count_requests(),
         )
 
     def _run(self) -> None:
-        while (turn := self._slots.take()) is not Turn.STOP:
-            if turn is Turn.REFRESH:
+        while (task := self._slots.take()) is not Task.STOP:
+            if task is Task.REFRESH:
                 self._refresh()
-                continue
-            if len(turn) == 1 or self._exchange(turn):
-                for slot in turn:
+            elif len(task) == 1 or self._exchange(task):
+                for slot in task:
                     self._report(slot)
             else:
-                for slot in turn:  # as soon as placement answers
+                for slot in task:  # as soon as placement answers
                     self._slots.end(slot, slot.record, slot.is_disabled, self._monotonic())
 
     def _exchange(self, slots: Sequence[Slot]) -> bool:
@@ -226,7 +231,7 @@ class PlacementReporter:
         leaked = {w.item for w in self._list_earlier() if w.kind is WarningKind.PLACEMENT_LEAKED}
         slot.leaks = {
             uuid: slot.leaks.get(uuid, float("-inf") if uuid in leaked else now)
-            for uuid in state.strangers
+            for uuid in state.unknown
         }
         assert state.placed is not None
         slot.warnings = (
@@ -266,25 +271,112 @@ class PlacementReporter:
 
     def _call(self, call: Callable[[], object]) -> bool:
         """Make a call; return False when placement is unavailable, which is logged once."""
-        is_answered = False
-
-        def note() -> None:
-            nonlocal is_answered
-            call()
-            is_answered = True
-
         try:
-            self._outages.run(_ACTIVITY, note)
+            self._outages.watch(_ACTIVITY, call)
+        except PlacementUnavailableError:
+            self._slots.back_off()
+            return False
         except PlacementError:  # an answer, though not the one that was hoped for
-            self._slots.note_answer()
+            self._slots.end_outage()
             raise
-        if is_answered:
-            self._slots.note_answer()
-        else:
-            self._slots.note_outage()
-        return is_answered
+        self._slots.end_outage()
+        return True
 
     def _find_leaked(self, slot: Slot) -> frozenset[str]:
         """Return the consumers that the ledger has not known for too long."""
         limit = self._monotonic() - self._settings.leak_grace
         return frozenset(uuid for uuid, since in slot.leaks.items() if since <= limit)
+
+
+class Listing:
+    """Lists of providers; safe for several threads."""
+
+    def __init__(
+        self,
+        client: PlacementClient,
+        slots: Slots,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._slots = slots
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._trees: Trees = {}
+        self._served: set[str] = set()
+        self._expires_at = float("-inf")
+
+    def take(self, uuid: str) -> Sequence[ProviderSummary] | None:
+        """Return the providers of a node that is to be read, None = list them alone.
+
+        Each list is used once for each node, so that what was created since is read.
+        """
+        with self._lock:
+            is_new = uuid in self._served or self._monotonic() >= self._expires_at
+            if is_new:
+                if self._slots.count_unread() <= MAX_SINGLE:
+                    return None
+                self._trees, self._served = self._list_all(), set()
+                self._expires_at = self._monotonic() + _LIFETIME_SECONDS
+            self._served.add(uuid)
+            return self._trees.pop(uuid, [])
+
+    def refresh(self) -> None:
+        """Let the nodes whose providers are not as they were left be read again.
+
+        Consumers of others that have nothing on the node's providers are
+        forgotten, as nothing shows that they are gone.
+        """
+        uuids = [slot.record.uuid for slot in self._slots.idle()]
+        if len(uuids) > MAX_SINGLE:
+            trees = self._list_all()
+        else:
+            trees = {uuid: self._client.list_providers(tree=uuid) for uuid in uuids}
+        known = set(uuids)
+
+        def is_outdated(slot: Slot) -> bool:
+            if slot.record.uuid not in known:
+                return False
+            placed = slot.state.placed
+            return placed is None or _has_changed(placed, trees.get(slot.record.uuid, []))
+
+        self._slots.review(is_outdated)
+
+    def _list_all(self) -> Trees:
+        """Return uuid of a root -> the providers of its tree."""
+        trees: Trees = {}
+        summaries = self._client.list_providers()
+        for summary in summaries:
+            trees.setdefault(summary.root_uuid, []).append(summary)
+        return trees
+
+
+def _has_changed(placed: PlacedTree, summaries: Sequence[ProviderSummary]) -> bool:
+    known = {(p.uuid, p.name, p.generation) for p in placed.providers.values()}
+    return known != {(s.uuid, s.name, s.generation) for s in summaries} or any(
+        placed.providers.keys().isdisjoint(consumer.resources)
+        for consumer in placed.consumers.values()
+    )
+
+
+class EarlierWarnings:
+    """Warnings about placement that were active when the agent started."""
+
+    def __init__(self, host: str, store: Store) -> None:
+        self._host = host
+        self._store = store
+        self._warnings: tuple[HostWarning, ...] | None = None
+
+    def list(self) -> Sequence[HostWarning]:
+        """Return the warnings; they are read once, none are returned without a database."""
+        if self._warnings is None:
+            try:
+                stored = self._store.list_warnings(self._host)
+            except StoreError as error:  # no audit is stored either
+                LOG.debug("The warnings of an earlier run were not read: %s", error)
+                return ()
+            self._warnings = tuple(
+                record.warning
+                for record in stored
+                if record.resolved_at is None and record.warning.kind in PLACEMENT_KINDS
+            )
+        return self._warnings

@@ -1,4 +1,4 @@
-"""Keep what waits to be reported, one slot a node, and decide whose turn it is."""
+"""Keep what waits to be reported, one slot a node, and decide which node is next."""
 
 import enum
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from nodetracker.accounting.placement.moves import list_joint_nodes
+from nodetracker.accounting.placement.consumers import list_joint_nodes
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import HostWarning
 from nodetracker.placement.state import NodeState
@@ -16,8 +16,8 @@ FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
 
 
-class Turn(enum.Enum):
-    """What a thread is to do, other than to work on a node."""
+class Task(enum.Enum):
+    """What a thread is to do, other than to report nodes."""
 
     REFRESH = "refresh"
     STOP = "stop"
@@ -28,7 +28,7 @@ class Slot:
     """One node: what was audited last, and how far placement has it.
 
     Attributes:
-        state: what is known of it in placement; only the thread whose turn it is uses it.
+        state: what is known of it in placement; only the thread that works on it uses it.
         waiting_since: when the oldest change came that placement does not have;
             None = placement has all.
         due_at: not before this moment.
@@ -99,8 +99,8 @@ class Slots:
                     slot.record = record
             self._changed.notify_all()
 
-    def take(self) -> tuple[Slot, ...] | Turn:
-        """Wait for the slot whose turn it is, a refresh, or the end of the process.
+    def take(self) -> tuple[Slot, ...] | Task:
+        """Wait for the slot that is next, a refresh, or the end of the process.
 
         Returns:
             The slot first, then those that wait too of nodes with which it has moves.
@@ -113,7 +113,7 @@ class Slots:
                     if now >= self._refresh_at and not self._is_refreshing and self._slots:
                         self._is_refreshing = True
                         self._busy += 1
-                        return Turn.REFRESH
+                        return Task.REFRESH
                     slot, wakes_at = self._find_due(now)
                     if slot is not None:
                         taken = (slot, *self._list_joint(slot))
@@ -126,7 +126,7 @@ class Slots:
                     wakes_at = self._retry_at
                 wait = min(wakes_at - now, threading.TIMEOUT_MAX)
                 self._changed.wait(max(0.0, wait))
-        return Turn.STOP
+        return Task.STOP
 
     def end(
         self, slot: Slot, record: NodeRecord, is_disabled: bool, retry_at: float | None
@@ -147,14 +147,14 @@ class Slots:
             self._changed.notify_all()
 
     def end_refresh(self) -> None:
-        """Note that a refresh ended, successful or not."""
+        """Record that a refresh ended, successful or not."""
         with self._changed:
             self._busy -= 1
             self._is_refreshing = False
             self._refresh_at = self._next_refresh(1.0)
             self._changed.notify_all()
 
-    def note_outage(self) -> None:
+    def back_off(self) -> None:
         """Let everything wait after a request without a usable answer."""
         with self._changed:
             now = self._monotonic()
@@ -163,8 +163,8 @@ class Slots:
                 self._tries += 1
                 self._retry_at = now + delay
 
-    def note_answer(self) -> None:
-        """Note that placement answers; the end of an outage is a refresh's cue."""
+    def end_outage(self) -> None:
+        """Record that placement answers; a refresh follows an outage."""
         with self._changed:
             if self._tries:
                 self._tries = 0

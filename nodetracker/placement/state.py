@@ -5,9 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nodetracker.accounting.placement.consumers import BATCH_SIZE, Progress
-from nodetracker.accounting.placement.placed import PlacedTree
 from nodetracker.accounting.placement.steps import ReadConsumer, Step, WriteConsumers
-from nodetracker.accounting.placement.tree import ProviderTree
+from nodetracker.accounting.placement.tree import PlacedTree, ProviderTree
 from nodetracker.model.errors import PlacementRefusedError
 
 MAX_CONFLICTS = 4
@@ -24,7 +23,7 @@ class NodeState:
         wanted_before: consumers that the node was to have since the start.
         refused: consumers that placement refused, and why.
         foreign: consumers of other types that represent no workload of the node.
-        strangers: consumers of nodetracker's types that the ledger does not know.
+        unknown: consumers of nodetracker's types that the ledger does not know.
         healed: those of them that are to be deleted.
         batch_size: limit of consumers in one request; halved when one is not
             answered in time, doubled after a report without that.
@@ -35,7 +34,7 @@ class NodeState:
     wanted_before: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     foreign: frozenset[str] = frozenset()
-    strangers: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
     healed: frozenset[str] = frozenset()
     batch_size: int = BATCH_SIZE
     is_dropped: bool = False
@@ -69,17 +68,17 @@ class Attempt:
             batch_size=state.batch_size,
         )
 
-    def note_refusal(
+    def record_refusal(
         self, state: NodeState, step: WriteConsumers, error: PlacementRefusedError
     ) -> None:
-        """Note that placement refused consumers; of several, each is tried alone."""
+        """Record that placement refused consumers; of several, each is tried alone."""
         if len(step.writes) > 1:
             self._alone |= {write.uuid for write in step.writes}
         else:
             state.refused[step.writes[0].uuid] = error.reason
 
-    def note_timeout(self, state: NodeState, step: Step) -> bool:
-        """Note that a request was not answered in time; return whether smaller ones may be."""
+    def record_timeout(self, state: NodeState, step: Step) -> bool:
+        """Record that a request was not answered in time; return whether smaller ones may be."""
         if not isinstance(step, WriteConsumers) or len(step.writes) == 1:
             return False
         self._was_late = True
@@ -88,13 +87,13 @@ class Attempt:
             self._alone |= {write.uuid for write in step.writes}
         return True
 
-    def note_end(self, state: NodeState) -> None:
-        """Note that placement has all; after a report without a timeout batches may grow."""
+    def record_end(self, state: NodeState) -> None:
+        """Record that placement has all; after a report without a timeout batches may grow."""
         if not self._was_late:
             state.batch_size = min(BATCH_SIZE, 2 * state.batch_size)
 
-    def note_conflict(self, step: Step, error: Exception) -> bool:
-        """Note a conflict; return whether the node is to be read again.
+    def record_conflict(self, step: Step, error: Exception) -> bool:
+        """Record a conflict; return whether the node is to be read again.
 
         A request may have been executed later than its answer was waited for,
         so after the first conflict of several consumers the node is read.
@@ -117,7 +116,7 @@ class Attempt:
             raise error
         return subject == _PROVIDERS
 
-    def note_done(self, step: Step) -> None:
-        """Note that a step was carried out."""
+    def record_done(self, step: Step) -> None:
+        """Record that a step was carried out."""
         if isinstance(step, ReadConsumer):
             self._unread.discard(step.uuid)

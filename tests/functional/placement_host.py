@@ -1,6 +1,7 @@
 """A host in process over the memory store, with a reporter to the real placement."""
 
 import uuid
+from functools import partial
 from pathlib import Path
 
 from oslo_config import cfg
@@ -9,22 +10,21 @@ from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.conf.agent import PLACEMENT
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.client import PlacementClient
-from nodetracker.placement.ledger import StoreLedger
+from nodetracker.placement.reconciler import is_in_ledger
 from nodetracker.placement.reporter import PlacementReporter
-from nodetracker.placement.request_counts import RequestCounts
 from tests.programs import wait_until
 from tests.settings import make_placement_settings
 from tests.unit.compute.test_resource_tracker import TrackedHost
 
 
-def make_client(directory: Path, text: str, counts: RequestCounts | None = None) -> PlacementClient:
+def make_client(directory: Path, text: str) -> PlacementClient:
     """Build the client of a group [placement]."""
     path = directory / f"placement-{uuid.uuid4()}.conf"
     path.write_text(text)
     conf = cfg.ConfigOpts()
     conf.register_opts(PLACEMENT.options, group=PLACEMENT.name)
     conf([], default_config_files=[str(path)])
-    return build_placement_client(conf, counts)
+    return build_placement_client(conf)
 
 
 class ReportedHost:
@@ -49,10 +49,9 @@ class ReportedHost:
     def restart(self) -> None:
         """Start a reporter that knows nothing."""
         self.stop()
-        self.counts = RequestCounts()
-        client = make_client(self.directory, self.configuration, self.counts)
+        self.client = make_client(self.directory, self.configuration)
         self.reporter = PlacementReporter(
-            client, StoreLedger(self.store), self.settings, self.counts
+            self.client, partial(is_in_ledger, self.store), self.settings
         )
         self.reporter.start()
 
@@ -77,7 +76,7 @@ class ReportedHost:
 
     def count(self) -> int:
         """Return the number of requests since the reporter's start."""
-        return sum(self.counts.read().values())
+        return sum(self.client.count_requests().values())
 
     def kinds(self) -> set[WarningKind]:
         return {warning.kind for warning in self.reporter.list_warnings()}

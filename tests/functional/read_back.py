@@ -26,7 +26,7 @@ from nodetracker.db.store import open_store
 from nodetracker.model.claim import Claim
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import Alias
-from nodetracker.placement.tree_reader import read_tree
+from nodetracker.placement.client import read_tree
 from nodetracker.ports import AdmissionPolicy
 from tests.functional.placement_host import make_client
 from tests.functional.servers.placement import TOKEN, Placement

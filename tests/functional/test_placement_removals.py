@@ -14,8 +14,7 @@ from nodetracker.model.node import NodeValues
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
-from nodetracker.placement.removal_worker import HostRemovals, UnservedRemovals
-from nodetracker.placement.remover import ProviderRemover
+from nodetracker.placement.removal import HostRemovals, ProviderRemover, UnservedRemovals
 from nodetracker.ports import AgentKey
 from tests.builders import make_incarnation, take_service
 from tests.stores import SqliteStore

@@ -242,12 +242,12 @@ def test_a_move_between_two_nodes_of_a_host_is_one_request(tmp_path, placement) 
         walk.settle()
         source = walk.claim(node=first)
         walk.settle()
-        before = walk.hosts[0].counts.read()
+        before = walk.hosts[0].client.count_requests()
         move = {"type": "migration", "source_claim": source.uuid}
         migration = walk.claim(move, source.workload.uuid, second)
         walk.settle()
         walk.check()
-        sent = Counter(walk.hosts[0].counts.read()) - Counter(before)
+        sent = Counter(walk.hosts[0].client.count_requests()) - Counter(before)
         assert {key[0]: count for key, count in sent.items() if key[0] == "POST"} == {"POST": 1}
         held = walk.placement.get(f"/allocations/{migration.uuid}")
         assert held["consumer_type"] == "NODETRACKER_MIGRATION"
@@ -274,7 +274,7 @@ def test_ratios_of_which_mariadb_keeps_six_digits_are_written_once(tmp_path, mar
         for host in walk.hosts:
             host.restart()
         walk.settle()
-        assert {kind for host in walk.hosts for kind, _ in host.counts.read()} == {"GET"}
+        assert {kind for host in walk.hosts for kind, _ in host.client.count_requests()} == {"GET"}
     finally:
         for host in walk.hosts:
             host.stop()

@@ -1,16 +1,23 @@
-"""Compare what placement has of a node with what it should have."""
+"""Compare what placement has of a node with what it should have, and render it for operators."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from nodetracker.accounting.placement.consumers import Progress
-from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider, PlacedTree
 from nodetracker.accounting.placement.plan import plan
 from nodetracker.accounting.placement.steps import apply_step
-from nodetracker.accounting.placement.tree import Inventory, ProviderTree, Resources
+from nodetracker.accounting.placement.tree import (
+    Inventory,
+    PlacedConsumer,
+    PlacedProvider,
+    PlacedTree,
+    ProviderTree,
+    Resources,
+)
 
-_MOST_ROUNDS = 10
-_FIELDS = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+_MAX_ROUNDS = 10
+_FIELDS = tuple(field.name for field in fields(Inventory))
 NOTHING = ""
 """In place of a value that does not exist."""
 
@@ -55,7 +62,7 @@ def settle(placed: PlacedTree, wanted: ProviderTree) -> PlacedTree:
     """Return what placement has after a complete report, should it refuse nothing."""
     progress = Progress(gone=frozenset(list_unexplained(placed, wanted)))
     tree = placed
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         steps = plan(tree, wanted, progress)
         if not steps:
             break
@@ -169,3 +176,55 @@ def _compare_consumers(
 def _render_part(consumer: PlacedConsumer | None, uuid: str) -> str:
     """Return what a consumer has on one provider."""
     return NOTHING if consumer is None else render_resources(consumer.resources.get(uuid, {}))
+
+
+def render_provider(placed: PlacedTree, uuid: str) -> dict[str, Any]:
+    """Return a provider with its inventories, what is used of them, and its traits."""
+    provider = placed.providers[uuid]
+    used: dict[str, int] = {}
+    for consumer in placed.consumers.values():
+        for name, amount in consumer.resources.get(uuid, {}).items():
+            used[name] = used.get(name, 0) + amount
+    return {
+        "uuid": uuid,
+        "name": provider.name,
+        "parent_uuid": provider.parent_uuid,
+        "generation": provider.generation,
+        "inventories": {
+            name: {**asdict(entry), "used": used.get(name, 0)}
+            for name, entry in sorted(provider.inventories.items())
+        },
+        "traits": sorted(provider.traits),
+    }
+
+
+def render_consumers(placed: PlacedTree, wanted: ProviderTree) -> list[dict[str, Any]]:
+    """Return the consumers of a tree, with whose they are."""
+    return [
+        {
+            "uuid": consumer.uuid,
+            "type": consumer.type,
+            "owner": describe_owner(consumer, wanted),
+            "project_id": consumer.project_id,
+            "user_id": consumer.user_id,
+            "resources": {key: dict(value) for key, value in consumer.resources.items()},
+        }
+        for _, consumer in sorted(placed.consumers.items())
+    ]
+
+
+def draw_provider(provider: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a provider for people."""
+    yield f"{provider['name']} ({provider['uuid']}), generation {provider['generation']}"
+    for name, entry in provider["inventories"].items():
+        yield (
+            f"  {name}: total {entry['total']}, reserved {entry['reserved']}, "
+            f"ratio {entry['allocation_ratio']:g}, used {entry['used']}"
+        )
+    yield f"  traits: {', '.join(provider['traits'])}"
+
+
+def draw_consumer(consumer: dict[str, Any]) -> str:
+    """Return the line of a consumer for people."""
+    amounts = "; ".join(map(render_resources, consumer["resources"].values()))
+    return f"{consumer['uuid']} {consumer['type']} ({consumer['owner']}): {amounts}"

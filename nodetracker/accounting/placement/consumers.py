@@ -1,12 +1,22 @@
-"""Decide which consumers to read and to write, in which requests."""
+"""Decide which consumers to read and to write, in which requests.
+
+A move between two nodes of one agent changes both of its consumers in one request.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedTree
-from nodetracker.accounting.placement.steps import ConsumerWrite
-from nodetracker.accounting.placement.tree import Consumer, ProviderTree, Resources
+from nodetracker.accounting.placement.steps import ConsumerWrite, ReadConsumer, WriteConsumers
+from nodetracker.accounting.placement.tree import (
+    Consumer,
+    ConsumerType,
+    PlacedConsumer,
+    PlacedTree,
+    ProviderTree,
+    Resources,
+)
+from nodetracker.model.node import NodeRecord
 
 BATCH_SIZE = 100
 """Limit of consumers in one request."""
@@ -74,7 +84,7 @@ def plan_consumers(placed: PlacedTree, wanted: ProviderTree, progress: Progress)
         if not consumer.is_whole or uuid in progress.unread:
             reads.append(uuid)  # to learn its type, and what it has elsewhere
         elif not consumer.is_foreign and uuid in progress.gone | wanted.released:
-            removals.append(_replace_part(consumer, own, {}))
+            removals.append(replace_part(consumer, own, {}))
     for uuid, target in wanted.consumers.items():
         found = placed.consumers.get(uuid)
         if uuid in progress.refused or _has(found, own, target) or (found and found.is_foreign):
@@ -97,22 +107,22 @@ def _has(found: PlacedConsumer | None, own: Iterable[str], target: Consumer) -> 
     )
 
 
-def _change(found: PlacedConsumer | None, own: Iterable[str], target: Consumer) -> ConsumerWrite:
+def _change(found: PlacedConsumer | None, own: Container[str], target: Consumer) -> ConsumerWrite:
     if found is not None:
-        return _replace_part(found, own, target.resources, target)
+        return replace_part(found, own, target.resources, target)
     return ConsumerWrite(
         target.uuid, None, target.type, target.project_id, target.user_id, target.resources
     )
 
 
-def _replace_part(
+def replace_part(
     consumer: PlacedConsumer,
-    own: Iterable[str],
+    own: Container[str],
     part: Mapping[str, Resources],
     target: Consumer | None = None,
 ) -> ConsumerWrite:
     """Return a write that changes only what a consumer has of the node's own providers."""
-    elsewhere = {uuid: held for uuid, held in consumer.resources.items() if uuid not in set(own)}
+    elsewhere = {uuid: held for uuid, held in consumer.resources.items() if uuid not in own}
     source = target or consumer
     return ConsumerWrite(
         consumer.uuid, consumer.generation, source.type, source.project_id, source.user_id,
@@ -211,12 +221,11 @@ class _Limits:
         return is_within and largest <= entry.max_unit
 
 
-def _sum(consumers: Iterable[PlacedConsumer], own: Iterable[str]) -> Amounts:
+def _sum(consumers: Iterable[PlacedConsumer], own: Container[str]) -> Amounts:
     total: Amounts = Counter()
-    mine = set(own)
     for consumer in consumers:
         amounts = _amounts(consumer.resources)
-        total.update({key: amount for key, amount in amounts.items() if key[0] in mine})
+        total.update({key: amount for key, amount in amounts.items() if key[0] in own})
     return total
 
 
@@ -228,3 +237,83 @@ def _amounts(resources: Mapping[str, Resources]) -> Amounts:
             for name, amount in held.items()
         }
     )
+
+
+def list_joint_nodes(record: NodeRecord) -> set[str]:
+    """Return the other nodes of its host to which or from which workloads of a node move."""
+    places = {
+        place for move in record.moves if move.migration.is_open for place in move.migration.places
+    }
+    return {nodename for host, nodename in places if host == record.host} - {record.nodename}
+
+
+def plan_moves(
+    placed: Sequence[PlacedTree], wanted: Sequence[ProviderTree]
+) -> Iterator[ReadConsumer | WriteConsumers]:
+    """Yield steps; after one that reads, plan again.
+
+    The source's allocations go from the workload's consumer to the migration's
+    in the same request in which the workload's gets those of the destination.
+    A move is left out, so that each node's own plan writes its part, while a
+    provider does not exist yet, for consumers of others, and where the source
+    would have less than before.
+
+    Args:
+        placed: what placement has of some nodes.
+        wanted: what it should have, in the same order.
+    """
+    consumers = _find_newest(placed)
+    known = {uuid for tree in placed for uuid in tree.providers}
+    own = known | {uuid for tree in wanted for uuid in tree.uuids}
+    for source, dest in _list_moves(wanted):
+        pair = [source, dest]
+        found = [consumers.get(consumer.uuid) for consumer in pair]
+        doubtful = [c.uuid for c in found if c is not None and not c.is_whole]
+        if not {uuid for consumer in pair for uuid in consumer.resources} <= known:
+            continue
+        if doubtful:
+            yield from map(ReadConsumer, doubtful)
+            continue
+        writes = [_change(now, own, target) for target, now in zip(pair, found, strict=True)]
+        if (
+            any(c is not None and c.is_foreign for c in found)
+            or all(
+                now is not None and dict(now.resources) == dict(write.resources)
+                for now, write in zip(found, writes, strict=True)
+            )
+            or _is_less(found, writes)
+        ):
+            continue
+        yield WriteConsumers(tuple(writes))
+
+
+def _find_newest(placed: Sequence[PlacedTree]) -> dict[str, PlacedConsumer]:
+    """Return each consumer as it was read or written last."""
+    newest: dict[str, PlacedConsumer] = {}
+    for tree in placed:
+        for uuid, found in tree.consumers.items():
+            if uuid not in newest or newest[uuid].generation <= found.generation:
+                newest[uuid] = found
+    return newest
+
+
+def _list_moves(wanted: Sequence[ProviderTree]) -> Iterator[tuple[Consumer, Consumer]]:
+    """Yield what the source and the destination of each move between the nodes should have."""
+    for tree in wanted:
+        for consumer in tree.consumers.values():
+            workload = consumer.workload_uuid
+            if consumer.type != ConsumerType.MIGRATION or workload in tree.consumers:
+                continue
+            ends = [other.consumers[workload] for other in wanted if workload in other.consumers]
+            if len(ends) == 1:
+                yield consumer, ends[0]
+
+
+def _is_less(found: Iterable[PlacedConsumer | None], writes: Iterable[ConsumerWrite]) -> bool:
+    """Return whether consumers have less of any provider afterwards."""
+    before, after = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for consumer in found:
+        before.update(_amounts({} if consumer is None else consumer.resources))
+    for write in writes:
+        after.update(_amounts(write.resources))
+    return any(after[key] < amount for key, amount in before.items())

@@ -1,6 +1,9 @@
-"""Derive the provider tree of a node from its stored row, claims, guests and moves."""
+"""Derive the provider tree of a node from its stored row, claims, guests, moves and PCI devices."""
 
+import uuid as uuid_module
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal
 
 from nodetracker.accounting.ledger.admission import (
@@ -9,7 +12,6 @@ from nodetracker.accounting.ledger.admission import (
     capacity_of_class,
     list_capacities,
 )
-from nodetracker.accounting.placement.devices import DeviceProviders, describe_devices
 from nodetracker.accounting.placement.tree import (
     DISABLED_TRAIT,
     NIL_UUID,
@@ -18,20 +20,113 @@ from nodetracker.accounting.placement.tree import (
     Consumer,
     ConsumerType,
     LedgerClass,
+    PlacedProvider,
     Provider,
     ProviderTree,
     Resources,
 )
-from nodetracker.accounting.usage import (
-    Charge,
-    charge_of_claims,
-    list_node_workloads,
-)
+from nodetracker.accounting.usage import Charge, charge_of_claims, list_node_workloads
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.model.pci import (
+    TrackedDevice,
+    has_physical_network,
+    is_one_time,
+    list_traits_of,
+    resource_class_of,
+)
 from nodetracker.model.units import MIB_PER_GIB, MILLI
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProviders:
+    """The providers of a node's devices.
+
+    Attributes:
+        places: address of a function -> uuid of its provider, and its resource class.
+    """
+
+    providers: tuple[Provider, ...] = ()
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def amounts_of(self, claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
+        """Return what claims have on these providers: uuid -> class -> number of devices."""
+        amounts: dict[str, Counter[str]] = {}
+        for claim in claims:
+            for address in claim.devices:
+                if address in self.places:
+                    provider, name = self.places[address]
+                    amounts.setdefault(provider, Counter())[name] += 1
+        return {provider: dict(counted) for provider, counted in amounts.items()}
+
+
+def describe_devices(record: NodeRecord) -> DeviceProviders:
+    """Describe the cards that are managed, or have managed virtual functions.
+
+    A device that is gone from the host while it is assigned still counts, so that
+    no total is below what is used.
+    """
+    cards: dict[str, list[TrackedDevice]] = {}
+    for address in sorted(record.devices):
+        device = record.devices[address]
+        if device.is_managed and not has_physical_network(device):
+            cards.setdefault(device.parent_addr or address, []).append(device)
+    workload_of = {claim.uuid: claim.workload.uuid for claim in record.claims.values()}
+    providers: list[Provider] = []
+    places: dict[str, tuple[str, str]] = {}
+    for address, devices in cards.items():
+        provider = _describe_card(record, address, devices, workload_of)
+        providers.append(provider)
+        (name,) = provider.classes
+        places |= {device.address: (provider.uuid, name) for device in devices}
+    return DeviceProviders(tuple(providers), places)
+
+
+def is_device_provider(provider: PlacedProvider, root: str) -> bool:
+    """Return whether a provider is one that `describe_devices` makes below a node.
+
+    Other programs have providers of their own there.
+    """
+    _, separator, address = provider.name.rpartition("_")
+    return bool(separator) and provider.uuid == _derive_uuid(root, address.lower())
+
+
+def _describe_card(
+    record: NodeRecord,
+    address: str,
+    devices: list[TrackedDevice],
+    workload_of: Mapping[str, str],
+) -> Provider:
+    """Describe one card; all of its devices have the class and the traits of the first."""
+    charges = Counter(
+        workload_of.get(device.claim_uuid, device.claim_uuid)
+        for device in devices
+        if device.claim_uuid is not None
+    )
+    ledger = LedgerClass(
+        total=len(devices),
+        reserved=0,
+        allocation_ratio=1.0,
+        charged=sum(charges.values()),
+        grantable=sum(device.is_available for device in devices),
+        charges=charges,
+        max_unit=len(devices),
+        is_one_time=is_one_time(devices[0]),
+    )
+    return Provider(
+        _derive_uuid(record.uuid, address),
+        f"{record.nodename}_{address.upper()}",
+        record.uuid,
+        {resource_class_of(devices[0]): ledger},
+        frozenset(list_traits_of(devices[0])),
+    )
+
+
+def _derive_uuid(root: str, address: str) -> str:
+    return str(uuid_module.uuid5(uuid_module.UUID(root), address))
+
 
 _RATIO_DIGITS = 6
 _PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}

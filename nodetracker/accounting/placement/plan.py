@@ -1,4 +1,4 @@
-"""Plan the steps that bring placement in line with a node.
+"""Plan the steps that bring placement in line with a node, or remove a deleted one.
 
 Whichever step is the last one that is carried out, placement offers no more
 than the ledger would grant, or no more than before. The exception is a node so
@@ -6,19 +6,20 @@ full that a new allocation does not fit next to what is reserved for it: the
 reservation is lowered for the duration of that request.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from nodetracker.accounting.placement.consumers import (
     NO_PROGRESS,
     ConsumerPlan,
     Progress,
     plan_consumers,
+    replace_part,
 )
-from nodetracker.accounting.placement.devices import is_device_provider
-from nodetracker.accounting.placement.placed import PlacedProvider, PlacedTree
-from nodetracker.accounting.placement.reservations import Inventories, plan_reservations
+from nodetracker.accounting.placement.describe import is_device_provider
 from nodetracker.accounting.placement.steps import (
+    ConsumerWrite,
     CreateProvider,
     DeleteProvider,
     ReadConsumer,
@@ -30,11 +31,88 @@ from nodetracker.accounting.placement.steps import (
 )
 from nodetracker.accounting.placement.tree import (
     DISABLED_TRAIT,
+    NOVA_TRAIT,
     OWNER_TRAIT,
     Inventory,
+    LedgerClass,
+    PlacedProvider,
+    PlacedTree,
     Provider,
     ProviderTree,
 )
+
+Inventories = dict[str, Inventory]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservations:
+    """A provider's inventories before and after its consumers are written."""
+
+    before: Inventories
+    after: Inventories
+
+
+def plan_reservations(
+    placed: PlacedTree, wanted: ProviderTree, provider: Provider, consumers: ConsumerPlan
+) -> Reservations:
+    """Decide a provider's inventories.
+
+    A class that the node lost while consumers use it is kept, all of it reserved.
+    """
+    known = placed.providers.get(provider.uuid)
+    old: Mapping[str, Inventory] = {} if known is None else known.inventories
+    allocated = _sum_by_workload(placed, wanted, provider, consumers)
+    before, after = Inventories(), Inventories()
+    for name, ledger in provider.classes.items():
+        reserved = ledger.reserved_for(allocated.get(name, Counter()))
+        if ledger.is_used_up(old.get(name)):
+            reserved = ledger.total
+        key = (provider.uuid, name)
+        first = _reserve_before(
+            ledger, reserved, old.get(name), consumers.before[key],
+            consumers.peak[key] if consumers.after[key] > consumers.before[key] else 0,
+        )  # fmt: skip
+        before[name], after[name] = ledger.inventory(first), ledger.inventory(reserved)
+    for name in old.keys() - provider.classes.keys():
+        kept = replace(old[name], reserved=old[name].total)
+        if consumers.before[provider.uuid, name]:
+            before[name] = kept
+        if consumers.after[provider.uuid, name]:
+            after[name] = kept
+    return Reservations(before, after)
+
+
+def _reserve_before(
+    ledger: LedgerClass, reserved: int, old: Inventory | None, used: int, needed: int
+) -> int:
+    """Return the reservation while consumers are not written yet.
+
+    Args:
+        reserved: the reservation afterwards.
+        old: the class as it is now.
+        used: what consumers have now.
+        needed: capacity that new allocations need, 0 without any.
+    """
+    offered = 0 if old is None else old.capacity - used
+    most = max(ledger.grantable // ledger.parts, offered) + used
+    safe = max(reserved, ledger.reserved_above(most))
+    if needed and ledger.inventory(safe).capacity < needed:
+        return max(ledger.reserved, min(safe, ledger.reserved_below(needed)))
+    return safe
+
+
+def _sum_by_workload(
+    placed: PlacedTree, wanted: ProviderTree, provider: Provider, consumers: ConsumerPlan
+) -> dict[str, Counter[str]]:
+    """Return class -> workload -> what consumers that represent it have after the writes."""
+    resources = {uuid: consumer.resources for uuid, consumer in placed.consumers.items()}
+    resources |= {write.uuid: write.resources for write in consumers.writes}
+    allocated: dict[str, Counter[str]] = {}
+    for uuid, workload in wanted.workload_of.items():
+        for name, amount in resources.get(uuid, {}).get(provider.uuid, {}).items():
+            allocated.setdefault(name, Counter())[workload] += amount
+    return allocated
+
 
 _OWN_PREFIXES = ("HW_", "COMPUTE_")
 """Of standard traits with these prefixes, a provider has those that follow from its row."""
@@ -136,3 +214,63 @@ def _plan_inventories(uuid: str, old: Inventories, new: Inventories) -> Iterator
 
 def _are_equal(old: dict[str, Inventory], new: dict[str, Inventory]) -> bool:
     return old.keys() == new.keys() and all(old[name].equals(new[name]) for name in new)
+
+
+_MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPlan:
+    """What is written and deleted, in this order.
+
+    Attributes:
+        writes: nodetracker's consumers without their parts on the tree.
+        deletions: uuids of providers, children first; empty when they have to stay.
+        obstacle: why they have to stay, None if they need not.
+    """
+
+    writes: tuple[ConsumerWrite, ...]
+    deletions: tuple[str, ...]
+    obstacle: str | None = None
+
+
+def plan_removal(placed: PlacedTree) -> RemovalPlan:
+    """Plan the removal of a whole tree.
+
+    Consumers of other types are their makers', and so is a tree of Nova's: they keep it.
+
+    Args:
+        placed: with all consumers that have anything on it, each of them whole.
+    """
+    if any(NOVA_TRAIT in provider.traits for provider in placed.providers.values()):
+        return RemovalPlan((), (), f"the provider has the trait {NOVA_TRAIT}")
+    consumers = [placed.consumers[uuid] for uuid in sorted(placed.consumers)]
+    writes = tuple(
+        replace_part(consumer, placed.providers.keys(), {})
+        for consumer in consumers
+        if not consumer.is_foreign
+    )
+    foreign = [consumer.uuid for consumer in consumers if consumer.is_foreign]
+    if foreign:
+        return RemovalPlan(writes, (), _describe_foreign(foreign))
+    return RemovalPlan(writes, tuple(_list_leaves_first(placed)))
+
+
+def _list_leaves_first(placed: PlacedTree) -> list[str]:
+    """Return the providers of a tree, children before their parents.
+
+    Others put providers below a node's too: Neutron's agents, with their bridges below them.
+    """
+
+    def depth(uuid: str) -> int:
+        parent = placed.providers[uuid].parent_uuid or ""
+        return 1 + depth(parent) if parent in placed.providers else 0
+
+    return sorted(placed.providers, key=lambda uuid: (-depth(uuid), uuid))
+
+
+def _describe_foreign(uuids: list[str]) -> str:
+    named = ", ".join(uuids[:_MAX_NAMED])
+    more = len(uuids) - _MAX_NAMED
+    suffix = f" and {more} more" if more > 0 else ""
+    return f"consumers of others have allocations on it: {named}{suffix}"

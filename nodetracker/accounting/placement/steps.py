@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodetracker.accounting.placement.placed import (
+from nodetracker.accounting.placement.tree import (
+    Inventory,
     PlacedConsumer,
     PlacedProvider,
     PlacedTree,
+    Resources,
 )
-from nodetracker.accounting.placement.tree import Inventory, Resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,46 @@
-"""Explain to operators what placement does not have, or has too much of, for a node."""
+"""Explain to operators what placement lacks, what it does not have, or has too much of."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
-from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
+from nodetracker.accounting.placement.tree import (
+    NOVA_TRAIT,
+    PlacedTree,
+    ProviderSummary,
+    ProviderTree,
+)
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.provider import ProviderRemoval
 from nodetracker.model.text import count_noun
-from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, WARNING_ITEM_LENGTH, HostWarning, WarningKind
+
+MICROVERSION = (1, 38)
+"""The first one with types of consumers."""
+
+
+def explain_old_version(version: tuple[int, int]) -> str | None:
+    """Return why a service is too old, None if it is not.
+
+    >>> explain_old_version((1, 36))
+    'placement supports microversions up to 1.36: 1.38 is needed'
+    """
+    if version >= MICROVERSION:
+        return None
+    found, needed = (".".join(map(str, each)) for each in (version, MICROVERSION))
+    return f"placement supports microversions up to {found}: {needed} is needed"
+
+
+def explain_name_conflicts(conflicts: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return a line for each node whose name another provider has.
+
+    Args:
+        conflicts: nodename, uuid of the node and uuid of the provider.
+    """
+    return [
+        f"provider {other} has the name of node {nodename}, whose uuid is {uuid}: "
+        "see placement adopt and placement heal"
+        for nodename, uuid, other in conflicts
+    ]
+
 
 _NODE_KINDS = frozenset(
     {
@@ -129,3 +163,18 @@ def explain_name_conflict(
         f"provider {holder.uuid} in placement, with {' and '.join(facts)}, has the name of this "
         f"node, whose uuid is {record.uuid}: nothing is reported. {way_out}",
     )
+
+
+def explain_removals(removals: Iterable[ProviderRemoval]) -> list[HostWarning]:
+    """Return a warning for each removal whose last attempt failed."""
+    return [
+        HostWarning(
+            WarningKind.PLACEMENT_REMOVAL,
+            removal.name,
+            removal.provider_uuid[:WARNING_ITEM_LENGTH],
+            f"provider {removal.provider_uuid} of the deleted node {removal.name} cannot be "
+            f"removed from placement: {removal.error}",
+        )
+        for removal in removals
+        if removal.error is not None
+    ]

@@ -222,7 +222,7 @@ def read_usage(app: Any, uuid: str) -> "dict[str, ClassUsage]":
         return {}
     from nodetracker.accounting.placement.comparison import sum_usage
     from nodetracker.bootstrap.placement import build_placement_client
-    from nodetracker.placement.tree_reader import read_tree
+    from nodetracker.placement.client import read_tree
 
     client = build_placement_client(app.conf)
     try:

@@ -4,19 +4,25 @@ import argparse
 import time
 import uuid
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from nodetracker.accounting.placement.comparison import NOTHING, compare, list_unexplained
-from nodetracker.accounting.placement.describe import describe_tree
-from nodetracker.accounting.placement.placed import PlacedTree, ProviderSummary
-from nodetracker.accounting.placement.rendering import (
+from nodetracker.accounting.placement.comparison import (
+    NOTHING,
+    compare,
     draw_consumer,
     draw_provider,
+    list_unexplained,
     render_consumers,
     render_provider,
 )
-from nodetracker.accounting.placement.tree import NOVA_TRAIT, ProviderTree
+from nodetracker.accounting.placement.describe import describe_tree
+from nodetracker.accounting.placement.tree import (
+    NOVA_TRAIT,
+    PlacedTree,
+    ProviderSummary,
+    ProviderTree,
+)
 from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
@@ -31,7 +37,7 @@ from nodetracker.model.text import count_noun
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
-    from nodetracker.placement.remover import ProviderRemover
+    from nodetracker.placement.removal import ProviderRemover
 
 
 class PlacementCommand(StoreCommand):
@@ -49,7 +55,7 @@ class PlacementCommand(StoreCommand):
     @cached_property
     def remover(self) -> "ProviderRemover":
         """Removes providers."""
-        from nodetracker.placement.remover import ProviderRemover
+        from nodetracker.placement.removal import ProviderRemover
 
         return ProviderRemover(self.client, self.store)
 
@@ -83,7 +89,7 @@ class PlacementCommand(StoreCommand):
 
     def read(self, provider: str) -> PlacedTree:
         """Read what placement has of a node."""
-        from nodetracker.placement.tree_reader import read_tree
+        from nodetracker.placement.client import read_tree
 
         return read_tree(self.client, provider)
 
@@ -246,14 +252,13 @@ class HealPlacement(PlacementCommand, ListCommand):
 
     def _reconcile(self, record: NodeRecord, wanted: ProviderTree) -> str:
         """Report one node; return why that failed, or nothing."""
-        from nodetracker.placement.ledger import StoreLedger
-        from nodetracker.placement.reconciler import Reconciler
+        from nodetracker.placement.reconciler import Reconciler, is_in_ledger
         from nodetracker.placement.state import NodeState
 
         healed = frozenset(list_unexplained(self.read(record.uuid), wanted))
         state = NodeState(healed=healed)
         try:
-            Reconciler(self.client, StoreLedger(self.app.store), time.sleep).reconcile(
+            Reconciler(self.client, partial(is_in_ledger, self.app.store), time.sleep).reconcile(
                 state, wanted
             )
         except PlacementError as error:

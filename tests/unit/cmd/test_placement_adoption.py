@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.accounting.placement.placed import PlacedProvider
+from nodetracker.accounting.placement.tree import PlacedProvider
 from nodetracker.cmd.commands.placement import AdoptProvider
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import AuditState

@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from nodetracker.accounting.placement.placed import PlacedConsumer, ProviderSummary
 from nodetracker.accounting.placement.steps import ConsumerWrite
-from nodetracker.accounting.placement.tree import Inventory
+from nodetracker.accounting.placement.tree import Inventory, PlacedConsumer, ProviderSummary
 from nodetracker.model.errors import (
     PlacementConflictError,
     PlacementInUseError,
@@ -35,12 +34,13 @@ class FakeSession:
         return Answer(self.status, self.body, URL + path)
 
 
-class Counter:
-    def __init__(self):
-        self.counted = []
-
-    def count(self, method, error):
-        self.counted.append((method, type(error)))
+OUTCOMES = {
+    PlacementConflictError: "conflict",
+    PlacementNotFoundError: "not_found",
+    PlacementTimeoutError: "unavailable",
+    PlacementUnavailableError: "unavailable",
+}
+"""Outcomes of errors in metrics; any other one is refused."""
 
 
 def make_error(status, code, detail="It failed.\n\n because  so "):
@@ -68,11 +68,23 @@ def make_error(status, code, detail="It failed.\n\n because  so "):
     ],
 )
 def test_the_status_and_the_code_decide_what_a_caller_does_next(status, code, expected) -> None:
-    counter = Counter()
+    client = PlacementClient(make_error(status, code))
     with pytest.raises(expected, match=f"PUT {URL}/traits/CUSTOM_A: ") as caught:
-        PlacementClient(make_error(status, code), counter).create_trait("CUSTOM_A")
+        client.create_trait("CUSTOM_A")
     assert type(caught.value) is expected
-    assert counter.counted == [("PUT", expected)]
+    assert client.count_requests() == {("PUT", OUTCOMES.get(expected, "refused")): 1}
+
+
+def test_requests_are_counted_by_method_and_outcome() -> None:
+    client = PlacementClient(FakeSession(200, {"traits": []}))
+    client.create_trait("CUSTOM_A")
+    client.create_trait("CUSTOM_A")
+    client.list_traits(["CUSTOM_A"])
+    assert client.count_requests() == {("PUT", "done"): 2, ("GET", "done"): 1}
+    missing = PlacementClient(make_error(404, ""))
+    with pytest.raises(PlacementNotFoundError):
+        missing.delete_provider(NODE)
+    assert missing.count_requests() == {("DELETE", "not_found"): 1}
 
 
 def test_an_error_has_the_reason_without_the_words_about_its_status() -> None:

@@ -2,7 +2,7 @@
 
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.placement.earlier import EarlierWarnings
+from nodetracker.placement.reporter import EarlierWarnings
 from tests.stores import SqliteStore
 
 REFUSED = HostWarning(WarningKind.PLACEMENT_REFUSED, "node-1", "c", "placement refuses it")

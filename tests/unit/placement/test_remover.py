@@ -1,8 +1,8 @@
 """Removals over a model of placement."""
 
-from nodetracker.accounting.placement.placed import PlacedProvider
+from nodetracker.accounting.placement.tree import PlacedProvider
 from nodetracker.model.errors import PlacementTimeoutError
-from nodetracker.placement.remover import ProviderRemover
+from nodetracker.placement.removal import ProviderRemover
 from tests.placement_model import NODE, PlacementModel, make_uuid
 from tests.stores import SqliteStore
 

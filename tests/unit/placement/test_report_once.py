@@ -5,7 +5,6 @@ import pytest
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import PlacementUnavailableError
 from nodetracker.placement.reporter import PlacementReporter
-from nodetracker.placement.request_counts import RequestCounts
 from tests.placement_model import NODE, PlacementModel, make_claim, make_node
 from tests.settings import make_placement_settings
 from tests.unit.placement.test_reporter import Ledger
@@ -36,7 +35,7 @@ def report_once(model, **settings):
     """Report a node with a claim; return the removals."""
     removals = Removals()
     reporter = PlacementReporter(
-        model, Ledger(), make_placement_settings(**settings), RequestCounts(), removals=removals
+        model, Ledger().has_known, make_placement_settings(**settings), removals=removals
     )
     report = AuditReport(nodes={"node-1": make_node([make_claim(1)], generation=1)})
     reporter.audited(report)

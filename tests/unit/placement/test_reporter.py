@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider
-from nodetracker.accounting.placement.tree import Inventory
+from nodetracker.accounting.placement.tree import Inventory, PlacedConsumer, PlacedProvider
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import (
@@ -20,7 +19,6 @@ from nodetracker.model.errors import (
 from nodetracker.model.service import AdminState
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.reporter import PlacementReporter
-from nodetracker.placement.request_counts import RequestCounts
 from tests.builders import make_guest
 from tests.placement_model import (
     NODE,
@@ -72,7 +70,7 @@ class Scene:
         if self.reporter is not None:
             assert self.reporter.stop(10)
         self.reporter = PlacementReporter(
-            self.model, self.ledger, self.settings, RequestCounts(), self.clock, lambda: 1.0,
+            self.model, self.ledger.has_known, self.settings, self.clock, lambda: 1.0,
             list_earlier=lambda: self.earlier,
         )  # fmt: skip
         self.reporter.start()

@@ -8,7 +8,7 @@ import pytest
 from nodetracker.accounting.audit.provider_config import check_reported_specs
 from nodetracker.accounting.placement.comparison import compare, settle
 from nodetracker.accounting.placement.describe import describe_tree
-from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedTree
+from nodetracker.accounting.placement.tree import PlacedConsumer, PlacedTree
 from nodetracker.conf.pci_entries import parse_device_specs
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice

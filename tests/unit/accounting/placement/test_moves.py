@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from nodetracker.accounting.placement.consumers import list_joint_nodes, plan_moves
 from nodetracker.accounting.placement.describe import describe_tree
-from nodetracker.accounting.placement.moves import list_joint_nodes, plan_moves
-from nodetracker.accounting.placement.placed import PlacedConsumer, PlacedProvider, PlacedTree
 from nodetracker.accounting.placement.steps import ReadConsumer, WriteConsumers
-from nodetracker.accounting.placement.tree import ConsumerType
+from nodetracker.accounting.placement.tree import (
+    ConsumerType,
+    PlacedConsumer,
+    PlacedProvider,
+    PlacedTree,
+)
 from tests.placement_model import NODE, make_claim, make_move, make_node
 
 SECOND, THIRD = "22222222-2222-4222-8222-222222222222", "33333333-3333-4333-8333-333333333333"
