@@ -16,7 +16,7 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.listing import HistoryQuery
-from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues
+from nodetracker.model.node import ADMISSION_COLUMNS, HostSnapshot, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
 
@@ -117,3 +117,8 @@ def read_history(store, host, nodename=None):
     """Return the changes of a host's rows, oldest first."""
     query = HistoryQuery(host=host, nodename=nodename)
     return list(read_items(store.list_history_page, query))[::-1]
+
+
+def admission_values(values: NodeValues) -> NodeValues:
+    """Return values of which only the `ADMISSION_COLUMNS` are known; the rest is a new row's."""
+    return NodeValues(**{name: getattr(values, name) for name in ADMISSION_COLUMNS})

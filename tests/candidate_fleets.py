@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nodetracker.accounting.ledger.candidates import ScreenedNode, list_candidates
 from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, usage_columns
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import ClaimRequest
@@ -17,6 +16,7 @@ from nodetracker.model.node import NodeValues
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import Multipliers
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, Store
+from tests.candidate_oracle import list_expected
 from tests.contract.values import SINCE, create, make_guest, make_values, register
 from tests.unit.scheduler.fakes import ask
 
@@ -191,7 +191,7 @@ def check_candidates(
         for order in CandidateOrder:
             policy = CandidatePolicy(DOWN_TIME, weights, order)
             found = store.find_candidates(request, policy, ALL).nodes
-            assert found == _order_in_python(store, request, policy)
+            assert found == list_expected(store, request, policy)
             assert store.find_candidates(request, policy, ALL).nodes == found
             assert _read_pages(store, request, policy, page_size) == found
         granting = _list_granting(store, request)
@@ -199,25 +199,6 @@ def check_candidates(
         assert granting <= places
         if _is_plain(request) and not _has_guest(fleet, request.workload.uuid):
             assert granting == places
-
-
-def _order_in_python(
-    store: Store, request: ClaimRequest, policy: CandidatePolicy
-) -> tuple[CandidateNode, ...]:
-    services = {one.host: one.availability for one in store.list_services(binary=COMPUTE_BINARY)}
-    screened = [
-        ScreenedNode(
-            record.id,
-            record.host,
-            record.nodename,
-            record.values,
-            services.get(record.host),
-            request.workload.uuid in record.guests,
-        )
-        for host in services
-        for record in store.load_nodes(host)
-    ]
-    return list_candidates(screened, request, policy, store.now(), ALL, None).nodes
 
 
 def _read_pages(

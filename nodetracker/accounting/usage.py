@@ -11,7 +11,7 @@ from typing import Any
 
 from nodetracker.model.claim import Amounts, Claim
 from nodetracker.model.fleet import AmountColumns
-from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.units import (
     MIB_PER_GIB,
     MILLI,
@@ -120,18 +120,6 @@ def charge_of_workload(claimed: Charge, guest: Guest | None, overhead_mb: int) -
         max(claimed.disk_mb, own.disk_mb),
         pcpus,
     )
-
-
-def may_be_larger(guest: Guest, claim: Claim) -> bool:
-    """Return whether a guest may use more than a claim.
-
-    It does if it is listed with more CPUs, memory or disk. If it is bound to cells
-    or devices, it may have others than the claim.
-    """
-    if guest.pins != GuestPins():
-        return True
-    claimed = charge_of_claim(claim.amounts, claim.workload.kind, 0)
-    return charge_of_workload(claimed, guest, 0) != claimed
 
 
 @dataclass(frozen=True, slots=True)

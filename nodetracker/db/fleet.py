@@ -224,11 +224,6 @@ def load_ledger_nodes(
     return _load_nodes(connection, query, _ALL if request is None else _parts_for(request))
 
 
-def list_ledger_nodes(connection: sa.Connection, after: int, limit: int) -> list[LedgerNode]:
-    """See `Store.list_ledger_nodes`."""
-    return _load_nodes(connection, _select_nodes().where(_nodes.id > after).limit(limit))
-
-
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """Which rows of other tables are read with nodes."""
@@ -272,7 +267,7 @@ def _select_nodes() -> "sa.Select[Any]":
 
 
 def _load_nodes(
-    connection: sa.Connection, query: "sa.Select[Any]", parts: _Parts = _ALL
+    connection: sa.Connection, query: "sa.Select[Any]", parts: _Parts
 ) -> list[LedgerNode]:
     rows = {row["id"]: row for row in connection.execute(query).mappings()}
     if not rows:
@@ -306,7 +301,11 @@ def _load_nodes(
 
 
 def _may_be_larger_than_claim() -> "sa.ColumnElement[bool]":
-    """Return the condition of `may_be_larger` for a guest and the claim that is assigned to it."""
+    """Return the condition that a guest may use more than the claim that is assigned to it.
+
+    It does if it is listed with more CPUs, memory or disk. If it is bound to cells
+    or devices, it may have others than the claim.
+    """
     is_larger = sa.and_(
         _guests.missing_since.is_(None),
         sa.or_(

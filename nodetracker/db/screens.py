@@ -1,4 +1,4 @@
-"""Express by columns which nodes pass screening, as `accounting.ledger.candidates` decides.
+"""Decide by columns which nodes pass screening: those that the ledger need not refuse.
 
 A search is separated into its shape and the values of its bind parameters: searches of one
 shape share one statement, as building it takes SQLAlchemy 2.1 longer than all else that a

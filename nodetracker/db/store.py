@@ -104,7 +104,6 @@ class SqlStore(SqlReader):
     find_candidates = reading(candidates.find_candidates)
     count_exclusions = reading(exclusions.count_exclusions)
     load_ledger_nodes = reading(fleet.load_ledger_nodes)
-    list_ledger_nodes = reading(fleet.list_ledger_nodes)
 
     list_provider_removals = reading(provider_removals.list_removals)
     fail_provider_removal = writing(provider_removals.fail_removal)

@@ -211,11 +211,6 @@ ADMISSION_COLUMNS = (
 """What admission needs of a row: ledger transactions and schedulers read no other column."""
 
 
-def admission_values(values: NodeValues) -> NodeValues:
-    """Return values of which only the `ADMISSION_COLUMNS` are known; the rest is a new row's."""
-    return NodeValues(**{name: getattr(values, name) for name in ADMISSION_COLUMNS})
-
-
 @dataclass(frozen=True, slots=True)
 class NodeVersion:
     """The columns of a row that show whether it has changed since it was read."""

@@ -130,11 +130,6 @@ class ServiceRecord:
     disabled_by: str | None = None
 
     @property
-    def is_disabled_by_administrator(self) -> bool:
-        """True while it is disabled, and not by its own agent."""
-        return self.disabled and not (self.disabled_reason or "").startswith(AUTO_PREFIX)
-
-    @property
     def availability(self) -> ServiceAvailability:
         """The columns that decide whether its host accepts claims."""
         return ServiceAvailability(

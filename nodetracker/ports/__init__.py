@@ -1,7 +1,7 @@
 """The ports: what the agent's core needs of drivers, of the database and of other processes.
 
-Each has a contract suite below ``tests/contract`` that every implementation
-passes, and a fake that ships in the package (``virt/fake``, ``db/memory``).
+Each has a contract suite below ``tests/contract`` that every implementation passes; the
+driver's fake ships in the package (``virt/fake``), and tests have a store of their own.
 Value types that only ports exchange are exported with them.
 """
 

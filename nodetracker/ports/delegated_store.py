@@ -42,7 +42,6 @@ class DelegatedStore(DelegatedFleetReader):
 
     find_candidates = delegated(SchedulerStore.find_candidates)
     load_ledger_nodes = delegated(SchedulerStore.load_ledger_nodes)
-    list_ledger_nodes = delegated(SchedulerStore.list_ledger_nodes)
     count_exclusions = delegated(SchedulerStore.count_exclusions)
 
     set_service = delegated(OperatorStore.set_service)

@@ -200,15 +200,6 @@ class SchedulerStore(LedgerStore, Protocol):
         """
 
     @repeatable
-    def list_ledger_nodes(self, after: int, limit: int) -> list[LedgerNode]:
-        """Return what admission needs of the next nodes in order of id, as `load_ledger_nodes`.
-
-        Args:
-            after: id of the last node of the previous page, 0 for the first.
-            limit: maximum number of nodes.
-        """
-
-    @repeatable
     def count_exclusions(self, request: ClaimRequest, policy: AdmissionPolicy) -> Exclusions:
         """Count the nodes that each check excludes, independent of each other.
 

@@ -14,7 +14,6 @@ from oslo_config import cfg
 
 from nodetracker.conductor.client import CONDUCTOR, open_conductor_store
 from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.memory import MemoryStore
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
@@ -27,7 +26,7 @@ from tests.database_clock import set_clock
 from tests.programs import wait_until
 
 SQL_BACKENDS = ("sqlite", "mariadb", "postgresql")
-BACKENDS = ("memory", *SQL_BACKENDS, "conductor")
+BACKENDS = (*SQL_BACKENDS, "conductor")
 Clock = Callable[[], datetime]
 
 _databases: dict[tuple[str, int], str] = {}
@@ -39,19 +38,14 @@ _compiled: dict[str, tuple[sa.Dialect, Any]] = {}
 class StoreMaker:
     """Opens stores on one set of rows."""
 
-    def __init__(self, backend: str, url: str | None, conductor: "Conductor | None" = None) -> None:
+    def __init__(self, backend: str, url: str, conductor: "Conductor | None" = None) -> None:
         self.backend = backend
         self.url = url
         self._conductor = conductor
-        self._memory: MemoryStore | None = None
         self._opened: list[SqlStore] = []
 
     def open(self, clock: Clock = utc_clock) -> Store:
         """Open a store; each call is another client of the same rows."""
-        if self.url is None:
-            if self._memory is None:
-                self._memory = MemoryStore(host_clock=clock)
-            return self._memory
         if self._conductor is not None:
             return self._conductor.open(self.url, clock)
         store = open_sharing(self.url, clock)
@@ -60,8 +54,6 @@ class StoreMaker:
 
     def open_empty(self, clock: Clock) -> Store:
         """Delete all rows and open a store whose database has a test's clock."""
-        if self.url is None:
-            return MemoryStore(clock)
         self.close()
         empty_database(self.url)
         store = open_sharing(self.url, clock)
@@ -70,12 +62,9 @@ class StoreMaker:
         return store
 
     def reopen_empty(self) -> Store:
-        """Delete all rows and open a store, of any kind, with the database's own clock."""
+        """Delete all rows and open a store with the database's own clock."""
         self.close()
-        if self.url is None:
-            self._memory = None
-        else:
-            empty_database(self.url)
+        empty_database(self.url)
         return self.open()
 
     def close(self) -> None:
@@ -182,8 +171,7 @@ def make_stores(
 ) -> Iterator[StoreMaker]:
     """Yield a maker and close what it opened: the body of a fixture."""
     conductor = request.getfixturevalue("conductor") if backend == "conductor" else None
-    url = None if backend == "memory" else make_url(backend, request, tmp_path)
-    maker = StoreMaker(backend, url, conductor)
+    maker = StoreMaker(backend, make_url(backend, request, tmp_path), conductor)
     yield maker
     maker.close()
     if conductor is not None:

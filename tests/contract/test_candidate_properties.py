@@ -9,7 +9,7 @@ from nodetracker.db import candidates
 from tests.candidate_fleets import EXAMPLES, check_candidates
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
 
-EXAMPLES_OF = {"memory": 30, "sqlite": 5}
+EXAMPLES_OF = {"sqlite": 20}
 EXAMPLES_OF_SERVERS = 2
 
 

@@ -1,4 +1,4 @@
-"""A host in process over the memory store, with a reporter to the real placement."""
+"""A host in process over SQLite in memory, with a reporter to the real placement."""
 
 import uuid
 from functools import partial

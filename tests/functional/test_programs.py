@@ -33,7 +33,7 @@ NOT_FOR_LISTS = (
     "nodetracker.accounting.audit", "nodetracker.bootstrap.agent",
     "nodetracker.bootstrap.broker", "nodetracker.bootstrap.settings", "nodetracker.compute",
     "nodetracker.conductor", "nodetracker.db.candidates", "nodetracker.db.ledger",
-    "nodetracker.db.memory", "nodetracker.db.node_changes", "nodetracker.db.store",
+    "nodetracker.db.node_changes", "nodetracker.db.store",
     "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",
     "nodetracker.notifying_store", "nodetracker.ports.store", "nodetracker.rpc",
     "nodetracker.fleet.scheduler", "nodetracker.fleet.watch", "nodetracker.model.settings",

@@ -13,7 +13,7 @@ SETTINGS = settings(max_examples=200, stateful_step_count=50, deadline=None)
 pytestmark = pytest.mark.timeout(3600)
 
 
-@pytest.fixture(params=["memory", *SQL_BACKENDS])
+@pytest.fixture(params=SQL_BACKENDS)
 def stores(request, tmp_path):
     yield from make_stores(request.param, request, tmp_path)
 

@@ -1,35 +1,27 @@
-"""Screen nodes for a claim by the numbers of their rows, weigh those that pass, and order them.
+"""What nodes are screened for a claim by, and how those that pass are weighed and ordered.
 
 Screening excludes only nodes that the ledger would refuse; NUMA cells, PCI devices and
-the amounts of further resource classes are left to the ledger. A database does all
-three in one statement, by the columns of `NodeLimits` and those that count usage, with the
-same arithmetic, operation by operation: every store returns the same order.
+the amounts of further resource classes are left to the ledger. The database screens,
+weighs and orders in one statement, by the columns of `NodeLimits` and those that count usage;
+it weighs with the same arithmetic, operation by operation.
 """
 
-import bisect
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass
 
-from nodetracker.accounting.ledger.admission import AdmissionCheck, Capacity, list_capacities
-from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
-from nodetracker.accounting.usage import charge_of_row
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
     CandidateOrder,
-    CandidatePage,
     Scale,
 )
 from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
-from nodetracker.model.service import ServiceAvailability
 from nodetracker.model.settings import CandidatePolicy, Multipliers
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
@@ -83,17 +75,6 @@ def limits_of(values: NodeValues) -> NodeLimits:
         disk_mb_limit=_bound(disk.own_limit - disk.reserved),
         overhead_mb=_bound(int(values.overhead.get("memory_mb", 0))),
         admission_flags=_flags_of(values),
-    )
-
-
-def free_of(values: NodeValues) -> Amounts:
-    """Return the amounts that are free by the node's own limits; may be negative."""
-    limits, used = limits_of(values), charge_of_row(values)
-    return Amounts(
-        vcpu_milli=limits.vcpu_milli_limit - used.vcpu_milli,
-        pcpus=values.pcpus - used.pcpus,
-        memory_mb=limits.memory_mb_limit - values.memory_mb_used,
-        disk_mb=limits.disk_mb_limit - used.disk_mb,
     )
 
 
@@ -156,56 +137,6 @@ def refusing_flags(request: ClaimRequest) -> int:
     return flags | _UNSEEN_FLAGS[request.workload.kind]
 
 
-def screen(request: ClaimRequest, values: NodeValues, has_guest: bool) -> set[AdmissionCheck]:
-    """Return the checks that a request fails by the numbers of a row.
-
-    Args:
-        has_guest: the node has a guest of the workload, which is charged
-            already: amounts are left to the ledger.
-    """
-    limits = limits_of(values)
-    if limits.admission_flags & UNTRACKED:
-        return set()
-    failed = set()
-    if limits.admission_flags & refusing_flags(request):
-        failed.add(AdmissionCheck.FACTS)
-    if set(request.required_traits) - set(values.traits):
-        failed.add(AdmissionCheck.TRAITS)
-    if request.amounts.resources.keys() - values.inventory.keys():
-        failed.add(AdmissionCheck.CLASSES)
-    if not has_guest:
-        failed |= _screen_amounts(request, values, limits)
-    return failed
-
-
-def _screen_amounts(
-    request: ClaimRequest, values: NodeValues, limits: NodeLimits
-) -> set[AdmissionCheck]:
-    amounts, capacities = list_amounts(request), list_capacities(values)
-    is_instance = request.workload.kind is WorkloadKind.INSTANCE
-    free = free_of(values)
-    rows = (
-        (AdmissionCheck.CPU, VCPU, free.vcpu_milli, 0),
-        (AdmissionCheck.PCPU, PCPU, free.pcpus, 0),
-        (AdmissionCheck.RAM, MEMORY, free.memory_mb, limits.overhead_mb if is_instance else 0),
-        (AdmissionCheck.DISK, DISK, free.disk_mb, 0),
-    )
-    return {
-        check
-        for check, name, unused, overhead in rows
-        if not _fits(amounts[name], capacities[name], unused, overhead)
-    }
-
-
-def _fits(screened: AmountScreen, capacity: Capacity, free: int, overhead: int) -> bool:
-    wanted = screened.amount + overhead
-    if wanted == 0 or not screened.is_limited:
-        return True
-    if screened.has_own_limit:
-        return wanted <= free and screened.amount <= capacity.total
-    return wanted <= screened.limit - capacity.used
-
-
 def _flags_of(values: NodeValues) -> int:
     flags = 0 if values.tracks_resources else UNTRACKED
     for name, flag in FACT_FLAGS.items():
@@ -255,14 +186,6 @@ def node_hash(request_uuid: str) -> NodeHash:
     digest = hashlib.sha256(request_uuid.encode()).digest()
     factor = int.from_bytes(digest[:8]) % (PRIME - 1) + 1
     return NodeHash(factor, int.from_bytes(digest[8:16]) % PRIME)
-
-
-def scale_of(free: Sequence[Amounts]) -> Scale:
-    """Return the least and most of free amounts, 0 without any."""
-    columns = {name: [getattr(amounts, name) for amounts in free] for name in WEIGHED}
-    least: dict[str, Any] = {name: min(column, default=0) for name, column in columns.items()}
-    most: dict[str, Any] = {name: max(column, default=0) for name, column in columns.items()}
-    return Scale(replace(Amounts(), **least), replace(Amounts(), **most))
 
 
 def weigh(free: Amounts, scale: Scale, multipliers: Multipliers) -> float:
@@ -326,66 +249,6 @@ def list_multipliers(multipliers: Multipliers) -> tuple[float, ...]:
 Key = tuple[float, int, int] | tuple[float, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenedNode:
-    """What is known of a node before a claim on it is evaluated.
-
-    Attributes:
-        service: of the host's agent, None when the host has none.
-        has_guest: the node has a guest of the workload.
-    """
-
-    id: int
-    host: str
-    nodename: str
-    values: NodeValues
-    service: ServiceAvailability | None
-    has_guest: bool
-
-
-def list_candidates(
-    nodes: Iterable[ScreenedNode],
-    request: ClaimRequest,
-    policy: CandidatePolicy,
-    now: datetime,
-    limit: int,
-    after: CandidateCursor | None,
-) -> CandidatePage:
-    """Return a page of the nodes that may accept a claim, as `SchedulerStore.find_candidates`.
-
-    Args:
-        nodes: all nodes.
-        now: the database's time.
-    """
-    passed = [
-        node
-        for node in nodes
-        if request.host in (None, node.host)
-        and request.nodename in (None, node.nodename)
-        and not screen(request, node.values, node.has_guest)
-    ]
-    free = {node.id: free_of(node.values) for node in passed}
-    scale = scale_of(list(free.values())) if after is None else after.scale
-    ordering = CandidateOrdering(request, policy, scale)
-    candidates = (
-        ordering.weigh(node.id, node.host, node.nodename, free[node.id], node.has_guest)
-        for node in passed
-        if _accepts_claims(node.service, now, policy.service_down_time)
-    )
-    found = sorted(
-        ((node, ordering.locate(node)) for node in candidates),
-        key=lambda placed: ordering.key_of(placed[1]),
-    )
-    start = 0
-    if after is not None:
-        start = bisect.bisect_right(
-            found, ordering.key_of(after), key=lambda placed: ordering.key_of(placed[1])
-        )
-    page = found[start : start + limit]
-    last = page[-1][1] if page and len(page) == limit else None
-    return CandidatePage(tuple(node for node, _ in page), last)
-
-
 class CandidateOrdering:
     """Weighs nodes and places them in the order of a policy."""
 
@@ -423,14 +286,3 @@ class CandidateOrdering:
         if self._policy.order is CandidateOrder.NAMED:
             return -position.rank, position.host, position.nodename
         return position.rank, position.hash, position.node_id
-
-
-def _accepts_claims(
-    service: ServiceAvailability | None, now: datetime, service_down_time: int
-) -> bool:
-    return (
-        service is not None
-        and not service.disabled
-        and not service.maintenance
-        and is_service_up(service, now, service_down_time)
-    )

@@ -1,4 +1,4 @@
-"""The REST service in process, on a memory store."""
+"""The REST service in process, on SQLite in memory."""
 
 import json
 from collections.abc import Mapping

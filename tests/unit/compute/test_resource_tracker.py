@@ -1,4 +1,4 @@
-"""Audits over the in-memory store and the file-driven driver, run one by one."""
+"""Audits over SQLite in memory and the file-driven driver, run one by one."""
 
 import itertools
 import threading

@@ -66,7 +66,7 @@ class Library:
 
 
 class Served:
-    """A server of a memory store, and calls to it as the library makes them."""
+    """A server of a store, and calls to it as the library makes them."""
 
     def __init__(self, read_time: Callable[[], datetime] | None = None) -> None:
         self.library, self.store = Library(), SqliteStore()

@@ -18,9 +18,9 @@ ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 class FakeFleet:
     """A store whose clock is set by hand, filled node by node."""
 
-    def __init__(self, make_store=SqliteStore):
+    def __init__(self):
         self.now = NOW
-        self.store = make_store(lambda: self.now)
+        self.store = SqliteStore(lambda: self.now)
         self.agents = {}
         self.beats = 0
 

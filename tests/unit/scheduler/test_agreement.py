@@ -3,7 +3,6 @@
 import uuid
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodetracker.accounting.usage import Charge
@@ -81,20 +80,6 @@ FLEETS = {
     "nodes": st.lists(st.tuples(NODES, CHANGES), min_size=1, max_size=3),
     "requests": st.lists(REQUESTS, min_size=1, max_size=5),
 }
-
-
-@settings(max_examples=150, deadline=None)
-@given(**FLEETS)
-def test_exactly_the_listed_nodes_would_grant_and_the_best_one_does(nodes, requests):
-    check_agreement(FakeFleet(), nodes, requests)
-
-
-@settings(max_examples=15, deadline=None)
-@given(**FLEETS)
-def test_so_it_is_over_sqlite(open_sqlite_fleet, nodes, requests):
-    fleet = open_sqlite_fleet()
-    check_agreement(fleet, nodes, requests)
-    fleet.store.close()
 
 
 def test_the_node_of_the_workload_s_guest_is_not_listed_beyond_the_request_s_limit():

@@ -17,12 +17,12 @@ from nodetracker.model.claim import (
     Workload,
 )
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.node import NodeValues, admission_values
+from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import CellAssignment, NumaAssignment
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.service import ServiceAvailability
 from nodetracker.model.settings import AdmissionPolicy
-from tests.builders import NOW, later, make_guest
+from tests.builders import NOW, admission_values, later, make_guest
 
 POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 GUEST = make_guest(1, vcpu_milli=1000, memory_mb=512, disk_mb=0)
