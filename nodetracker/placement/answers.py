@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nodetracker.model.errors import PlacementUnavailableError
 from nodetracker.model.text import render_value
 
 MICROVERSION = "1.38"
 """Of all requests: the first one with types of consumers."""
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,44 +49,28 @@ class Reader:
         return PlacementUnavailableError(self._request, f"invalid answer: {problem}")
 
     def integer(self, name: str) -> int:
-        """Return an integer."""
-        value = self._value.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._invalid(self._at(name), value, "an integer")
-        return value
+        return self._get(name, int, "an integer")
 
     def number(self, name: str) -> float:
-        """Return a number."""
-        value = self._value.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._invalid(self._at(name), value, "a number")
-        return value
+        return self._get(name, (int, float), "a number")
 
     def text(self, name: str) -> str:
-        """Return a string."""
-        value = self._value.get(name)
-        if not isinstance(value, str):
-            raise self._invalid(self._at(name), value, "a string")
-        return value
+        return self._get(name, str, "a string")
 
     def optional_text(self, name: str) -> str | None:
         """Return a string, None for null and for a missing value."""
         return None if self._value.get(name) is None else self.text(name)
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of strings."""
-        value = self._value.get(name)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self._invalid(self._at(name), value, "a list of strings")
-        return value
+        values: list[str] = self._get(name, list, "a list of strings")
+        if not all(isinstance(item, str) for item in values):
+            raise self._invalid(self._at(name), values, "a list of strings")
+        return values
 
     def list(self, name: str) -> list["Reader"]:
         """Return a list of objects."""
-        value = self._value.get(name)
-        if not isinstance(value, list):
-            raise self._invalid(self._at(name), value, "a list")
-        at = self._at(name)
-        return [Reader(self._request, item, f"{at}[{number}]") for number, item in enumerate(value)]
+        items, at = self._get(name, list, "a list"), self._at(name)
+        return [Reader(self._request, item, f"{at}[{number}]") for number, item in enumerate(items)]
 
     def mapping(self, name: str) -> dict[str, "Reader"]:
         """Return an object whose values are objects."""
@@ -96,6 +83,12 @@ class Reader:
         """Return an object whose values are integers."""
         inner = Reader(self._request, self._value.get(name), self._at(name))
         return {key: inner.integer(key) for key in inner._value}
+
+    def _get(self, name: str, kind: type[V] | tuple[type[V], ...], expected: str) -> V:
+        value = self._value.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise self._invalid(self._at(name), value, expected)
+        return value
 
     def _at(self, name: str) -> str:
         return f"{self._path}.{name}" if self._path else name

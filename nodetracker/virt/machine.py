@@ -1,7 +1,7 @@
 """Probe the facts of this machine, for every driver whose node is this machine."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,33 +17,13 @@ from nodetracker.host.roots import Roots
 from nodetracker.host.system import CacheReader, read_system_info
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
-from nodetracker.model.host import CpuInfo, Gpu, HostProblem, MemoryInfo, StorageInfo, SystemInfo
-from nodetracker.model.numa import NumaTopology
-from nodetracker.model.pci import MdevType, PciDevice
+from nodetracker.model.host import Gpu, StorageInfo
+from nodetracker.model.node import HostSnapshot, failed_snapshot
+from nodetracker.ports import DriverCapability
+from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
-    """Facts from the host's files, each fresh or failed.
-
-    Attributes:
-        netdevs: name of a network interface -> address of its PCI function.
-        mdev_types: address of a PCI function -> its mediated device types.
-        pci_problems: files of PCI devices and interfaces that could not be used.
-    """
-
-    cpu: Fact[CpuInfo]
-    memory: Fact[MemoryInfo]
-    numa: Fact[NumaTopology]
-    pci: Fact[tuple[PciDevice, ...]]
-    gpus: Fact[tuple[Gpu, ...]]
-    system: Fact[SystemInfo]
-    netdevs: Mapping[str, str]
-    mdev_types: Mapping[str, tuple[MdevType, ...]]
-    pci_problems: tuple[HostProblem, ...] = ()
 
 
 class MachineProbes:
@@ -78,8 +58,12 @@ class MachineProbes:
         """Start measuring the filesystem of guests' disks."""
         return self._start(path, "storage", partial(read_storage, path, self._roots))
 
-    def facts(self) -> MachineFacts:
-        """Start the probes that depend on other facts, and wait for all probes."""
+    def facts(self) -> HostSnapshot:
+        """Start the probes that depend on other facts, and wait for all probes.
+
+        Returns:
+            The facts of this machine; those of hypervisor, guests and storage are to be added.
+        """
         cpu = self._cpu.fact()
         numa = self._start(
             self._roots.sysfs / "devices/system/node",
@@ -99,7 +83,8 @@ class MachineProbes:
         for needed in (mdev_types, netdevs):  # device_spec may select devices by their interface
             if needed.value is None:
                 pci = failed(needed.source, needed.error or "")
-        return MachineFacts(
+        return replace(
+            failed_snapshot(self._nodename, "driver", "is not read"),
             cpu=cpu,
             memory=self._memory.fact(),
             numa=numa.fact(),
@@ -115,6 +100,41 @@ class MachineProbes:
 
     def _start(self, source: object, name: str, read: Callable[[], T]) -> Pending[T]:
         return self._probes.start(ProbeKey(str(source), self._nodename, name), read)
+
+
+class MachineDriver:
+    """The base of drivers whose one node is this machine, called after the host."""
+
+    features = frozenset({DriverCapability.UPTIME})
+    """Capabilities, without power actions."""
+
+    def __init__(self, environment: DriverEnvironment) -> None:
+        self._host = environment.host
+        self._roots = environment.roots
+        self._probes = environment.probes
+        self._power = environment.power
+        self._caches = CacheReader()
+
+    @property
+    def capabilities(self) -> frozenset[DriverCapability]:
+        """Capabilities of this driver; power actions only if they are allowed."""
+        return self.features | (
+            {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
+        )
+
+    def init_host(self) -> None:
+        """Do nothing: what is unavailable now may be available later."""
+
+    def get_host_uptime(self, nodename: str) -> timedelta:
+        """Return the time since the kernel booted."""
+        return read_uptime(self._roots)
+
+    def host_power_action(self, action: str) -> None:
+        """Run a power action on this machine."""
+        self._power.act(action)
+
+    def _start_machine(self) -> MachineProbes:
+        return MachineProbes(self._host, self._roots, self._probes, self._caches)
 
 
 def read_uptime(roots: Roots) -> timedelta:

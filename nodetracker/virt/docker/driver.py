@@ -4,11 +4,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 from nodetracker.host.disk import read_mount
-from nodetracker.host.system import CacheReader
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
@@ -24,12 +22,12 @@ from nodetracker.virt.docker.guests import HostTopology, derive_pins, parse_work
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
 from nodetracker.virt.docker.measure import BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host
-from nodetracker.virt.machine import MachineProbes, read_uptime
+from nodetracker.virt.machine import MachineDriver, MachineProbes
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
 
 
-class DockerDriver:
+class DockerDriver(MachineDriver):
     """One container engine on this machine; its node is called after the host.
 
     Args:
@@ -37,6 +35,10 @@ class DockerDriver:
         measures_containers: measure all containers, also those whose usage follows from limits.
         trusts_labels: take workloads' uuids from labels.
     """
+
+    features = frozenset(
+        {DriverCapability.UPTIME, DriverCapability.EVENTS, DriverCapability.CONTAINERS}
+    )
 
     def __init__(
         self,
@@ -47,11 +49,7 @@ class DockerDriver:
         trusts_labels: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._host = environment.host
-        self._roots = environment.roots
-        self._probes = environment.probes
-        self._power = environment.power
-        self._caches = CacheReader()
+        super().__init__(environment)
         self._client = client
         self._trusts_labels = trusts_labels
         self._source = client.source
@@ -66,16 +64,6 @@ class DockerDriver:
         self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
         self._host_topology = HostTopology()
-
-    @property
-    def capabilities(self) -> frozenset[DriverCapability]:
-        """Capabilities of this driver; power actions only if they are allowed."""
-        allowed = {DriverCapability.POWER_ACTIONS} if self._power.is_allowed else set()
-        own = {DriverCapability.UPTIME, DriverCapability.EVENTS, DriverCapability.CONTAINERS}
-        return frozenset(own | allowed)
-
-    def init_host(self) -> None:
-        """Do nothing: an engine that is down now may start later."""
 
     def close(self) -> None:
         """Stop listening to events and close the connection."""
@@ -98,7 +86,7 @@ class DockerDriver:
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read the facts of the machine and the engine and its containers, in separate probes."""
-        machine_probes = MachineProbes(self._host, self._roots, self._probes, self._caches)
+        machine_probes = self._start_machine()
         pending_report = self._probes.start(self._key("engine"), self._read_engine)
         pending_listing = self._probes.start(self._key("containers"), self._read_containers)
         report = pending_report.fact()
@@ -115,21 +103,11 @@ class DockerDriver:
             self._host_topology.gpus if machine.gpus.value is None else machine.gpus.value,
             self._host_topology.pci if machine.pci.value is None else machine.pci.value,
         )
-        guests = listing.map(lambda value: self._list_guests(value, built))
-        return HostSnapshot(
-            nodename=nodename,
+        return replace(
+            machine,
             hypervisor=report.map(lambda value: value.hypervisor),
-            cpu=machine.cpu,
-            memory=machine.memory,
-            numa=machine.numa,
             storage=storage,
-            pci=machine.pci,
-            gpus=machine.gpus,
-            system=machine.system,
-            netdevs=machine.netdevs,
-            mdev_types=machine.mdev_types,
-            pci_problems=machine.pci_problems,
-            guests=guests,
+            guests=listing.map(lambda value: self._list_guests(value, built)),
             engine=report.map(lambda value: value.engine),
             measured=built.measured,
             warnings=(
@@ -155,14 +133,6 @@ class DockerDriver:
 
         self._listener = EventListener(self._client.copy(), on_event, on_source)
         self._listener.start()
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return the time since the kernel booted."""
-        return read_uptime(self._roots)
-
-    def host_power_action(self, action: str) -> None:
-        """Run a power action on this machine."""
-        self._power.act(action)
 
     @property
     def _has_live_events(self) -> bool:

@@ -111,29 +111,6 @@ class StorageScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Overcommit:
-    """Space by which guests' disks may still grow.
-
-    Attributes:
-        mb: MiB, rounded up.
-        problems: (guest/disk, why it could not be measured), each a warning.
-        elsewhere: (guest's uuid, target) of files that are on another filesystem.
-    """
-
-    mb: int
-    problems: tuple[tuple[str, str], ...] = ()
-    elsewhere: frozenset[tuple[str, str]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenPool:
-    """The storage pool that is the node's disk: its sizes, and which disks are in it."""
-
-    filesystem: Filesystem
-    scope: StorageScope
-
-
-@dataclass(frozen=True, slots=True)
 class NodeStorage:
     """The node's disk as read.
 
@@ -144,7 +121,7 @@ class NodeStorage:
 
     info: StorageInfo
     scope: StorageScope
-    problems: tuple[tuple[str, str], ...]
+    problems: tuple[tuple[str, str], ...] = ()
 
 
 def read_local_storage(
@@ -162,8 +139,7 @@ def read_local_storage(
     info = read_storage(path, roots)
     if reserve_image_cache:
         info = replace(info, reserved_mb=measure_image_cache(path / IMAGE_CACHE, info.instances))
-    overcommit = measure_overcommit(disks, is_local=True, filesystem=info.instances)
-    return _node_storage(info, disks, StorageScope(images_type), overcommit)
+    return add_overcommit(NodeStorage(info, StorageScope(images_type)), disks, is_local=True)
 
 
 def read_pool_storage(
@@ -175,27 +151,11 @@ def read_pool_storage(
         HostDataError: no active pool has the right type.
     """
     pool = choose_pool(pools, disks, images_type, source)
-    overcommit = measure_overcommit(disks, is_local=False)
-    return _node_storage(StorageInfo(pool.filesystem), disks, pool.scope, overcommit)
+    return add_overcommit(pool, disks, is_local=False)
 
 
-def _node_storage(
-    info: StorageInfo, disks: Sequence[GuestDisk], scope: StorageScope, overcommit: Overcommit
-) -> NodeStorage:
-    unknown = tuple(
-        (disk.item, disk.unknown_size)
-        for disk in disks
-        if not disk.is_file and disk.sizes.capacity is None and scope.contains(disk)
-    )
-    info = replace(info, overcommitted_mb=overcommit.mb)
-    scope = replace(scope, elsewhere=overcommit.elsewhere)
-    return NodeStorage(info, scope, overcommit.problems + unknown)
-
-
-def measure_overcommit(
-    disks: Sequence[GuestDisk], is_local: bool, filesystem: Filesystem | None = None
-) -> Overcommit:
-    """Add up the space by which the disks of all guests may grow.
+def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: bool) -> NodeStorage:
+    """Add up the space by which the disks of all guests may still grow.
 
     Files on this machine are inspected, as sparse files use less space than
     their size; files on another filesystem are left out. Block devices and
@@ -203,22 +163,23 @@ def measure_overcommit(
 
     Args:
         is_local: the files are on this machine.
-        filesystem: when local, the filesystem whose files are counted.
     """
     total = 0
-    problems = []
+    problems, unknown = [], []
     elsewhere = set()
     for disk in disks:
-        if not disk.is_file:
-            continue
         path, capacity, taken = disk.device.path, disk.sizes.capacity, disk.sizes.allocation
+        if not disk.is_file:
+            if capacity is None and storage.scope.contains(disk):
+                unknown.append((disk.item, disk.unknown_size))
+            continue
         if is_local and path:
             try:
                 found = Path(path).stat()
             except OSError as error:
                 problems.append((disk.item, f"{path}: {describe_os_error(error)}"))
                 continue
-            if filesystem is not None and found.st_dev != filesystem.device_id:
+            if found.st_dev != storage.info.instances.device_id:
                 elsewhere.add((disk.uuid, disk.device.target))
                 continue
             taken = found.st_blocks * _BLOCK_BYTES
@@ -226,7 +187,11 @@ def measure_overcommit(
             problems.append((disk.item, disk.unknown_size))
             continue
         total += max(0, capacity - (taken or 0))
-    return Overcommit(usage_mib_from_bytes(total), tuple(problems), frozenset(elsewhere))
+    return NodeStorage(
+        replace(storage.info, overcommitted_mb=usage_mib_from_bytes(total)),
+        replace(storage.scope, elsewhere=frozenset(elsewhere)),
+        (*problems, *unknown),
+    )
 
 
 def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
@@ -253,7 +218,7 @@ def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
 
 def choose_pool(
     pools: Sequence[PoolInfo], disks: Sequence[GuestDisk], images_type: str | None, source: str
-) -> ChosenPool:
+) -> NodeStorage:
     """Return the pool in which guests' disks are kept.
 
     Of the pools whose type matches, it is the one with most of the guests'
@@ -292,7 +257,7 @@ def choose_pool(
     )
     source_name = (documents[pool.name].findtext("source/name") or "").strip()
     group = source_name or PurePosixPath(targets[pool.name]).name
-    return ChosenPool(filesystem, StorageScope(images_type, pool.name, group))
+    return NodeStorage(StorageInfo(filesystem), StorageScope(images_type, pool.name, group))
 
 
 def parse_disk_sizes(values: Mapping[str, object]) -> dict[str, DiskSizes]:

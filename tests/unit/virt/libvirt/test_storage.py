@@ -6,15 +6,16 @@ import os
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.host import Filesystem
+from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.virt.libvirt.domain import DomainDisk
 from nodetracker.virt.libvirt.storage import (
     DiskSizes,
     GuestDisk,
+    NodeStorage,
     StorageScope,
+    add_overcommit,
     choose_pool,
     measure_image_cache,
-    measure_overcommit,
 )
 from nodetracker.virt.libvirt.types import PoolInfo
 
@@ -33,28 +34,39 @@ def sparse(path, written=0):
     return path
 
 
+def measure(disks, is_local, device_id=0):
+    """Return the storage of a filesystem with the overcommit of some disks."""
+    storage = NodeStorage(
+        StorageInfo(Filesystem("/", 0, 0, 0, device_id=device_id)), StorageScope()
+    )
+    return add_overcommit(storage, disks, is_local)
+
+
+def measure_mb(*arguments):
+    return measure(*arguments).info.overcommitted_mb
+
+
 def test_a_sparse_file_may_grow_to_its_size(tmp_path):
     path = sparse(tmp_path / "a.raw", written=4)
-    here = Filesystem(str(tmp_path), 0, 0, 0, device_id=tmp_path.stat().st_dev)
-    assert 95 <= measure_overcommit([disk(path)], True, here).mb <= 96
+    assert 95 <= measure_mb([disk(path)], True, tmp_path.stat().st_dev) <= 96
 
 
 def test_a_file_on_another_filesystem_adds_no_overcommit(tmp_path):
-    there = Filesystem("/", 0, 0, 0, device_id=tmp_path.stat().st_dev + 1)
-    assert measure_overcommit([disk(sparse(tmp_path / "a.raw"))], True, there).mb == 0
+    there = tmp_path.stat().st_dev + 1
+    assert measure_mb([disk(sparse(tmp_path / "a.raw"))], True, there) == 0
 
 
 def test_block_devices_and_network_disks_add_no_overcommit():
     disks = [disk("/dev/sdb", kind="block"), disk(kind="network")]
-    assert measure_overcommit(disks, True).mb == 0
+    assert measure_mb(disks, True) == 0
 
 
 def test_an_allocation_above_the_capacity_is_not_negative_overcommit():
-    assert measure_overcommit([disk("/far.qcow2", 100, 120)], False).mb == 0
+    assert measure_mb([disk("/far.qcow2", 100, 120)], False) == 0
 
 
 def test_on_a_remote_machine_the_reported_allocation_is_used():
-    assert measure_overcommit([disk("/far.qcow2", 100, 30)], False).mb == 70
+    assert measure_mb([disk("/far.qcow2", 100, 30)], False) == 70
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -63,8 +75,8 @@ def test_a_disk_that_cannot_be_measured_is_reported_and_the_others_count(is_loca
         disk("/nowhere/a.qcow2", None),
         disk(sparse(tmp_path / "b.raw"), target="vdb"),
     ]
-    found = measure_overcommit(disks, is_local)
-    assert 99 <= found.mb <= 100
+    found = measure(disks, is_local, tmp_path.stat().st_dev)
+    assert 99 <= found.info.overcommitted_mb <= 100
     ((item, problem),) = found.problems
     assert item == "web/vda"
     assert "/nowhere/a.qcow2" in problem
@@ -82,7 +94,7 @@ def test_the_pool_with_most_of_the_guests_disks_is_the_node_s():
     pools = [pool("default", target="/images"), pool("fast", target="/fast", total=500, free=200)]
     disks = [disk("/fast/a"), disk("/fast/b"), disk("/images/c")]
     chosen = choose_pool(pools, disks, None, "libvirt")
-    assert chosen.filesystem == Filesystem("/fast", 500, 300, 200, "fast", "dir")
+    assert chosen.info.instances == Filesystem("/fast", 500, 300, 200, "fast", "dir")
 
 
 def test_without_disks_it_is_the_default_pool_or_the_first():
