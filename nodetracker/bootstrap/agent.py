@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from nodetracker.accounting.reports.health import evaluate_health
-from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.placement import build_placement_reporter
+from nodetracker.bootstrap.clients import Broker, build_placement_reporter
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
@@ -109,13 +108,20 @@ def build_agent(
         ConfigError: a value is invalid; the message names it.
         IdentityError: the agent's uuid cannot be read or created.
     """
-    settings, broker = build_settings(conf), _build_broker(conf)
+    settings, broker = build_settings(conf), Broker(conf)
+    if broker.is_configured:
+        broker.connect()  # an invalid value ends the start
     notifier = broker.make_notifier(f"compute:{settings.host}")
-    store = _build_notifying_store(conf, store or build_store(conf, broker=broker), notifier)
-    observers = [*observers, *_list_notifiers(settings.host, notifier)]
+    store = store or build_store(conf, broker=broker)
+    observers = list(observers)
+    if notifier is not None:
+        observers.append(AuditNotifier(settings.host, notifier))
+        if conf.conductor.use_local:  # conductors notify of their changes themselves
+            store = notifying_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
-    incarnation = _read_incarnation(settings)
+    compute_id = ensure_compute_id(Path(settings.state_path))
+    incarnation = read_incarnation(compute_id, settings.report_interval)
     claims = ClaimCounter()
     endpoint, server = None, None  # unless it is served
 
@@ -123,10 +129,11 @@ def build_agent(
         return _add_others(manager.status(), broker, server, notifier, reporter)
 
     reporter = build_placement_reporter(conf, settings.host, store)
-    observers = [*observers, *([] if reporter is None else [reporter])]
+    if reporter is not None:
+        observers.append(reporter)
     if is_served and conf.metrics.enabled:
         metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status, claims)
-        observers = [*observers, metrics]
+        observers.append(metrics)
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
@@ -134,30 +141,19 @@ def build_agent(
         database=database,
     )  # fmt: skip
     operations = HostOperations(settings.host, manager, driver, store, claims)
+    servers: list[CallServer] = []
     if is_served:
-        server = _build_rpc_server(settings.host, broker, manager, operations, store)
-    servers = _list_servers(settings, operations, reporter, server) if is_served else []
+        if broker.is_configured:
+            server = broker.serve_agent(
+                settings.host, operations, manager.database_clock, store.now
+            )
+        sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
+        servers = [part for part in (reporter, sockets, server) if part is not None]
     service = ComputeService(settings, manager, servers)
     return Agent(
         settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
         notifier, reporter, read_status,
     )  # fmt: skip
-
-
-def _list_notifiers(host: str, notifier: "NotificationSender | None") -> list[AuditObserver]:
-    return [] if notifier is None else [AuditNotifier(host, notifier)]
-
-
-def _list_servers(
-    settings: AgentSettings,
-    operations: HostOperations,
-    reporter: "PlacementReporter | None",
-    server: "RpcServer | None",
-) -> list[CallServer]:
-    """Return what runs next to the audits, in its own threads."""
-    sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
-    optional: tuple[CallServer | None, ...] = (reporter, sockets, server)
-    return [part for part in optional if part is not None]
 
 
 def _add_others(
@@ -176,36 +172,6 @@ def _add_others(
         call_error=broker.call_error,
         placement=None if reporter is None else reporter.status(),
     )
-
-
-def _build_notifying_store(
-    conf: cfg.ConfigOpts, store: Store, notifier: "NotificationSender | None"
-) -> Store:
-    """Return a store that notifies of its changes, unless conductors do so themselves."""
-    if notifier is None or not conf.conductor.use_local:
-        return store
-    return notifying_store(store, notifier)
-
-
-def _build_rpc_server(
-    host: str, broker: Broker, manager: ComputeManager, operations: HostOperations, store: Store
-) -> "RpcServer | None":
-    """Return the server of RPC calls, None without a broker."""
-    if not broker.is_configured:
-        return None
-    return broker.serve_agent(host, operations, manager.database_clock, store.now)
-
-
-def _build_broker(conf: cfg.ConfigOpts) -> Broker:
-    broker = Broker(conf)
-    if broker.is_configured:
-        broker.connect()  # an invalid value ends the start
-    return broker
-
-
-def _read_incarnation(settings: AgentSettings) -> Incarnation:
-    compute_id = ensure_compute_id(Path(settings.state_path))
-    return read_incarnation(compute_id, settings.report_interval)
 
 
 def build_probes(settings: AgentSettings) -> ProbeRunner:

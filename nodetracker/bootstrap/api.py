@@ -1,29 +1,40 @@
-"""Build the REST service from its configuration."""
+"""Build the REST service from its configuration: its parts, authentication and authorization."""
 
+import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from wsgiref.types import WSGIApplication
+from pathlib import Path
+from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 
 from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
-from nodetracker.api.auth.addresses import add_client_address
-from nodetracker.api.call import Backend
+from nodetracker.api.auth.addresses import add_client_address, is_loopback
+from nodetracker.api.auth.browser import accept_session_cookie
+from nodetracker.api.auth.layer import (
+    Application,
+    LoginFailures,
+    LoginGate,
+    authenticate,
+    drop_identity_headers,
+    leave_open,
+)
+from nodetracker.api.call import Backend, Sessions
+from nodetracker.api.context import Authenticator, Identity
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import Layer, count_requests, proxy_layer, request_id_layer
+from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
 from nodetracker.api.watched_store import WatchedStore, make_outage_log
-from nodetracker.bootstrap.access import Gate, accepts_insecure_power_actions, build_access
-from nodetracker.bootstrap.broker import Broker
-from nodetracker.bootstrap.placement import build_unserved_removals
+from nodetracker.bootstrap.clients import Broker, build_unserved_removals
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,
@@ -32,7 +43,6 @@ from nodetracker.bootstrap.settings import (
 from nodetracker.bootstrap.stores import build_purge, build_store
 from nodetracker.bootstrap.values import (
     Problems,
-    build_database_settings,
     build_from_options,
     read_host_name,
     read_value,
@@ -45,6 +55,7 @@ from nodetracker.fleet.watch import Watcher
 from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
@@ -53,10 +64,58 @@ from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.notify import NotificationSender
 
+LOG = logging.getLogger(__name__)
+
+
+Gate = Callable[[Application], Application]
+
+_UNPROTECTED = (
+    "[api] listen = %s is not a loopback address and cert_file is not set: passwords are sent "
+    "unencrypted unless a proxy adds TLS"
+)
+
+
 POOL_SECONDS = 5
 """How long a request waits for a database connection."""
 
 _SPARE_CONNECTIONS = 2  # for heartbeats and the watch, which must not wait
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use the API, and for what.
+
+    Attributes:
+        layer: makes requests carry the identity of their credentials.
+        gate: lets requests log in before they get a thread, where that may take long.
+        failures: requests with wrong credentials.
+        read_user_file_problem: returns why nobody can log in; None without a user file.
+        sessions: opens the sessions of browsers, None if the strategy has none.
+    """
+
+    layer: Layer
+    gate: Gate
+    authorizer: PolicyAuthorizer
+    failures: LoginFailures
+    read_user_file_problem: Callable[[], str | None] | None
+    sessions: Sessions | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Strategy:
+    """A strategy of authentication, with the layer that it needs around it.
+
+    Attributes:
+        layer: None = none.
+        identify_early: as `LoginGate.identify`, None where it does not take long.
+        sessions: None where the browser itself asks for passwords, or none are needed.
+    """
+
+    authenticator: Authenticator
+    layer: Layer | None = None
+    identify_early: Callable[[WSGIEnvironment], Awaitable[Identity]] | None = None
+    read_user_file_problem: Callable[[], str | None] | None = None
+    sessions: Sessions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +243,11 @@ def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
     )
 
 
+def accepts_insecure_power_actions(conf: cfg.ConfigOpts) -> bool:
+    """Return whether GETs of power actions are accepted without TLS."""
+    return bool(conf.api.auth_strategy != "http_basic" or conf.api.allow_insecure_power_actions)
+
+
 def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
     settings = build_api_settings(conf)
     broker = Broker(conf)
@@ -193,7 +257,12 @@ def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
         broker.connect()  # an invalid value ends the start
         directory, clock = broker.find_agents(), broker.caller.clock
     notifier = broker.make_notifier(f"api:{settings.host}") if conf.conductor.use_local else None
-    store = _build_store(conf, broker, settings.threads)
+    pool = {
+        "max_pool_size": settings.threads + _SPARE_CONNECTIONS,
+        "max_overflow": 0,
+        "pool_timeout": POOL_SECONDS,
+    }
+    store = build_store(conf, broker=broker, pool=pool)
     if notifier is not None:
         store = notifying_store(store, notifier)
     if directory is not None:
@@ -212,21 +281,6 @@ def _find_broker_error(parts: _Parts) -> str | None:
     """Return why the broker cannot be used, as far as this process has tried."""
     notifications_error = None if parts.notifier is None else parts.notifier.error
     return notifications_error or parts.broker.call_error
-
-
-def _build_store(conf: cfg.ConfigOpts, broker: Broker, threads: int) -> Store:
-    """Build the store with a connection for each thread."""
-    if not conf.conductor.use_local:
-        return build_store(conf, broker=broker)
-    from nodetracker.db.store import open_store
-
-    database = build_database_settings(conf)
-    pool = {
-        "max_pool_size": threads + _SPARE_CONNECTIONS,
-        "max_overflow": 0,
-        "pool_timeout": POOL_SECONDS,
-    }
-    return open_store(replace(database, options={**database.options, **pool}))
 
 
 def _build_application(
@@ -290,3 +344,87 @@ def _is_behind_proxy(conf: cfg.ConfigOpts) -> bool:
     """
     conf.register_opt(PROXY_HEADERS, group=PROXY_GROUP)
     return bool(read_value(conf, PROXY_GROUP, PROXY_HEADERS.name))
+
+
+def build_access(
+    conf: cfg.ConfigOpts, open_paths: frozenset[str], has_proxy: bool = False
+) -> Access:
+    """Build what ``[api] auth_strategy`` and the policy files say.
+
+    Args:
+        open_paths: at which credentials are ignored.
+        has_proxy: whether proxies say the client's address.
+
+    Raises:
+        ConfigError: a value or a policy file is invalid, or a library is missing.
+    """
+    _check_exposure(conf)
+    failures = LoginFailures()
+    strategy = _build_strategy(conf, failures)
+
+    def protect(application: WSGIApplication) -> WSGIApplication:
+        authenticated = authenticate(application, strategy.authenticator, failures)
+        if strategy.layer is not None:
+            authenticated = strategy.layer(authenticated)
+        layered = leave_open(application, authenticated, open_paths)
+        if strategy.sessions is not None:
+            layered = accept_session_cookie(layered, conf.api.public_url)
+        return drop_identity_headers(layered)
+
+    def put_gate(application: Application) -> Application:
+        identify = strategy.identify_early
+        if identify is None:
+            return application
+        return LoginGate(application, identify, open_paths, has_proxy)
+
+    authorizer = PolicyAuthorizer(make_enforcer(conf))
+    problem, sessions = strategy.read_user_file_problem, strategy.sessions
+    return Access(protect, put_gate, authorizer, failures, problem, sessions)
+
+
+def _check_exposure(conf: cfg.ConfigOpts) -> None:
+    strategy, listen = conf.api.auth_strategy, conf.api.listen
+    if is_loopback(listen):
+        return
+    if strategy == "noauth":
+        raise ConfigError(
+            f"[api] auth_strategy: noauth serves on a loopback address only, and listen is {listen}"
+        )
+    if strategy == "http_basic" and not conf.api.cert_file:
+        LOG.warning(_UNPROTECTED, listen)
+
+
+def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
+    """Build the configured strategy, importing only its own libraries."""
+    match conf.api.auth_strategy:
+        case "noauth":
+            from nodetracker.api.auth.addresses import NoauthAuthenticator
+
+            return _Strategy(NoauthAuthenticator(conf.api.public_url))
+        case "keystone":
+            try:
+                from nodetracker.api.auth.keystone import (
+                    KeystoneAuthenticator,
+                    KeystoneSessions,
+                    validate_tokens,
+                )
+            except ImportError as error:
+                raise ConfigError(
+                    "[api] auth_strategy: keystone needs the library keystonemiddleware: "
+                    "pip install 'nodetracker[keystone]'"
+                ) from error
+            return _Strategy(
+                KeystoneAuthenticator(),
+                lambda application: validate_tokens(application, conf),
+                sessions=KeystoneSessions(conf, failures),
+            )
+        case _:
+            from nodetracker.api.auth.http_basic import HttpBasicAuthenticator
+
+            path = Path(conf.api.http_basic_auth_user_file)
+            basic = HttpBasicAuthenticator(path, conf.api.http_basic_admins)
+            return _Strategy(
+                basic,
+                identify_early=basic.identify_early,
+                read_user_file_problem=lambda: basic.problem,
+            )

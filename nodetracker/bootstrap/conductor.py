@@ -1,19 +1,17 @@
 """Build a conductor from its configuration."""
 
 import uuid
-from dataclasses import replace
 from importlib.metadata import version
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.broker import Broker
+from nodetracker.bootstrap.clients import Broker
 from nodetracker.bootstrap.settings import check_conductor_values
-from nodetracker.bootstrap.stores import build_purge, require_database
-from nodetracker.bootstrap.values import build_database_settings, read_host_name
+from nodetracker.bootstrap.stores import build_purge, build_sql_store, require_database
+from nodetracker.bootstrap.values import read_host_name
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.client import CONDUCTOR
 from nodetracker.conductor.service import BrokerWatch, ConductorService, SelfCall
-from nodetracker.db.store import open_store
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
@@ -35,10 +33,8 @@ def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
     broker = Broker(conf)
     broker.connect()
     # Each worker may hold a connection, and the heartbeat must never wait for one.
-    database = build_database_settings(conf)
     workers = conf.conductor.workers
-    pool = {"max_pool_size": workers + 1}
-    store: Store = open_store(replace(database, options={**database.options, **pool}))
+    store: Store = build_sql_store(conf, pool={"max_pool_size": workers + 1})
     notifier = broker.make_notifier(f"conductor:{host}")
     if notifier is not None:
         store = notifying_store(store, notifier)

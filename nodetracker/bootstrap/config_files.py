@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.broker import list_messaging_options
+from nodetracker.bootstrap.clients import list_messaging_options
 from nodetracker.conf.agent import PLACEMENT
 from nodetracker.conf.opts import is_group, list_placement_options
 

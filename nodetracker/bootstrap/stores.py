@@ -1,8 +1,8 @@
 """Build the store of a process: over its database, or over conductors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
@@ -11,14 +11,17 @@ from nodetracker.conf.default import DATABASE
 from nodetracker.model.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late: not every program needs them
-    from nodetracker.bootstrap.broker import Broker
+    from nodetracker.bootstrap.clients import Broker
     from nodetracker.db.store import SqlStore
     from nodetracker.fleet.watch import Watcher
     from nodetracker.ports import ReadingStore, Store
 
 
 def build_store(
-    conf: cfg.ConfigOpts, is_read_only: bool = False, broker: "Broker | None" = None
+    conf: cfg.ConfigOpts,
+    is_read_only: bool = False,
+    broker: "Broker | None" = None,
+    pool: Mapping[str, Any] | None = None,
 ) -> "Store":
     """Build the store that is configured, over a database or conductors.
 
@@ -27,13 +30,14 @@ def build_store(
     Args:
         is_read_only: for a program that only reads; no file is created.
         broker: the process's own, if it has one already.
+        pool: options of the database's connections, instead of the configured ones.
 
     Raises:
         ConfigError: the URL is invalid, or its database module is missing.
     """
     if conf.conductor.use_local:
-        return build_sql_store(conf, is_read_only)
-    from nodetracker.bootstrap.broker import Broker
+        return build_sql_store(conf, is_read_only, pool)
+    from nodetracker.bootstrap.clients import Broker
     from nodetracker.conductor.client import open_conductor_store
 
     return open_conductor_store(
@@ -79,8 +83,12 @@ def require_database(conf: cfg.ConfigOpts) -> None:
         )
 
 
-def build_sql_store(conf: cfg.ConfigOpts, is_read_only: bool = False) -> "SqlStore":
+def build_sql_store(
+    conf: cfg.ConfigOpts, is_read_only: bool = False, pool: Mapping[str, Any] | None = None
+) -> "SqlStore":
     """Build the store over the configured database; see `build_store`."""
     from nodetracker.db.store import open_store
 
-    return open_store(replace(build_database_settings(conf), is_read_only=is_read_only))
+    database = build_database_settings(conf)
+    options = {**database.options, **(pool or {})}
+    return open_store(replace(database, options=options, is_read_only=is_read_only))

@@ -26,7 +26,7 @@ from nodetracker.process.daemon import EXIT_USAGE
 if TYPE_CHECKING:  # imported late: help needs none of them, and not every command all of them
     from oslo_config import cfg
 
-    from nodetracker.bootstrap.broker import Broker
+    from nodetracker.bootstrap.clients import Broker
     from nodetracker.db.store import SqlStore
     from nodetracker.ports import AgentDirectory, AuditAgent, ReadingStore, Store
     from nodetracker.rpc.notify import NotificationSender
@@ -105,7 +105,7 @@ class ManageApp(App):
     @cached_property
     def broker(self) -> "Broker":
         """The connection to the message broker."""
-        from nodetracker.bootstrap.broker import Broker
+        from nodetracker.bootstrap.clients import Broker
 
         return Broker(self.conf)
 

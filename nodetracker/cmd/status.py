@@ -24,7 +24,7 @@ from nodetracker.accounting.placement.warnings import explain_name_conflicts, ex
 from nodetracker.accounting.reports import readiness
 from nodetracker.accounting.reports.readiness import Barrier, Verdict
 from nodetracker.bootstrap.agent import build_driver, build_probes
-from nodetracker.bootstrap.placement import build_placement_client
+from nodetracker.bootstrap.clients import build_placement_client
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.configuration import load_configuration

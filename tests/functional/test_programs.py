@@ -31,7 +31,7 @@ NOT_FOR_LISTS = (
     "oslo_reports.guru_meditation_report", "oslo_utils.netutils", "prometheus_client", "psutil",
     "oslo_log.log", "psycopg", "pymysql", "pynvml", "requests", "waitress",
     "nodetracker.accounting.audit", "nodetracker.bootstrap.agent",
-    "nodetracker.bootstrap.broker", "nodetracker.bootstrap.settings", "nodetracker.compute",
+    "nodetracker.bootstrap.clients", "nodetracker.bootstrap.settings", "nodetracker.compute",
     "nodetracker.conductor", "nodetracker.db.candidates", "nodetracker.db.ledger",
     "nodetracker.db.node_changes", "nodetracker.db.store",
     "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",

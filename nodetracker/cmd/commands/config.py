@@ -8,9 +8,8 @@ from cliff.command import Command
 from oslo_config import cfg, generator
 
 from nodetracker.bootstrap.agent import build_driver, build_probes
-from nodetracker.bootstrap.broker import Broker, list_messaging_options
+from nodetracker.bootstrap.clients import Broker, build_placement_client, list_messaging_options
 from nodetracker.bootstrap.config_files import find_exposures, find_problems
-from nodetracker.bootstrap.placement import build_placement_client
 from nodetracker.bootstrap.settings import build_settings, check_conductor_values
 from nodetracker.bootstrap.stores import build_store, require_database
 from nodetracker.bootstrap.values import Problems, read_value
@@ -134,8 +133,7 @@ def _check_api(conf: cfg.ConfigOpts) -> None:
 
 def _check_access(conf: cfg.ConfigOpts) -> None:
     from nodetracker.api.server import load_tls
-    from nodetracker.bootstrap.access import build_access
-    from nodetracker.bootstrap.api import build_api_settings
+    from nodetracker.bootstrap.api import build_access, build_api_settings
 
     settings = build_api_settings(conf)
     if settings.cert_file is not None:

@@ -221,7 +221,7 @@ def read_usage(app: Any, uuid: str) -> "dict[str, ClassUsage]":
     if not app.conf.placement.enabled:
         return {}
     from nodetracker.accounting.placement.comparison import sum_usage
-    from nodetracker.bootstrap.placement import build_placement_client
+    from nodetracker.bootstrap.clients import build_placement_client
     from nodetracker.placement.client import read_tree
 
     client = build_placement_client(app.conf)

@@ -23,7 +23,7 @@ from nodetracker.accounting.placement.tree import (
     ProviderSummary,
     ProviderTree,
 )
-from nodetracker.bootstrap.placement import build_placement_client
+from nodetracker.bootstrap.clients import build_placement_client
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, columns_of
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.commands.node import add_node_arguments, find_agent

@@ -22,7 +22,7 @@ from nodetracker.api.layers import request_id_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, list_open_paths, route
 from nodetracker.api.routes import ROUTES
-from nodetracker.bootstrap.access import accepts_insecure_power_actions, build_access
+from nodetracker.bootstrap.api import accepts_insecure_power_actions, build_access
 from nodetracker.conf.api import API
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import ApiStatus

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodetracker.bootstrap.api import build_api_settings
-from nodetracker.bootstrap.placement import build_placement_settings
+from nodetracker.bootstrap.clients import build_placement_settings
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,

@@ -1,23 +1,28 @@
-"""Build a process's connection to the message broker from its configuration."""
+"""Build a process's clients, of the message broker and of placement; most processes need none."""
 
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.values import read_value
+from nodetracker.bootstrap.values import build_from_options, read_value
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
-from nodetracker.ports import AgentDirectory, HostAgent
+from nodetracker.model.settings import PlacementSettings
+from nodetracker.ports import AgentDirectory, HostAgent, Store
 from nodetracker.process.clock import DatabaseClock
 
-if TYPE_CHECKING:  # imported late: not every program uses the broker
+if TYPE_CHECKING:
+    from nodetracker.placement.client import PlacementClient
+    from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.caller import RpcCaller
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
     from nodetracker.rpc.transport import Transport
+
 
 _DELETE_SECONDS = 10.0
 _AGENT_CALLS = 4
@@ -145,3 +150,73 @@ def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:
         return list_options()
     except ImportError:
         return []
+
+
+def build_placement_client(conf: cfg.ConfigOpts) -> "PlacementClient":
+    """Return the client of the service that ``[placement]`` describes; nothing is connected.
+
+    Raises:
+        ConfigError: a value is missing or invalid, or keystoneauth is not installed.
+    """
+    try:
+        from nodetracker.placement.session import build_session
+    except ImportError as error:
+        raise ConfigError(
+            "[placement] enabled: needs the library keystoneauth1: "
+            "pip install 'nodetracker[placement]'"
+        ) from error
+    from nodetracker.placement.client import PlacementClient
+
+    return PlacementClient(build_session(conf))
+
+
+def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
+    """Return the settings of the reporter."""
+    group = conf.placement
+    return build_from_options(
+        PlacementSettings,
+        group,
+        refresh_interval=group.resource_provider_association_refresh,
+        heals_leaks=group.heal_leaks,
+        reports_devices=conf.pci.report_in_placement,
+    )
+
+
+def build_placement_reporter(
+    conf: cfg.ConfigOpts, host: str, store: Store
+) -> "PlacementReporter | None":
+    """Return the reporter of an agent's nodes, not started; None if placement is not enabled.
+
+    Args:
+        store: finds out what consumers in placement represent, and has removals of providers.
+
+    Raises: as `build_placement_client`.
+    """
+    if not conf.placement.enabled:
+        return None
+    from nodetracker.placement.reconciler import is_in_ledger
+    from nodetracker.placement.removal import HostRemovals, ProviderRemover
+    from nodetracker.placement.reporter import EarlierWarnings, PlacementReporter
+
+    client = build_placement_client(conf)
+    return PlacementReporter(
+        client,
+        partial(is_in_ledger, store),
+        build_placement_settings(conf),
+        removals=HostRemovals(host, ProviderRemover(client, store), store),
+        list_earlier=EarlierWarnings(host, store).list,
+    )
+
+
+def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], None] | None:
+    """Return what removes the providers of deleted nodes of hosts without an agent.
+
+    None if placement is not enabled. It is called periodically.
+
+    Raises: as `build_placement_client`.
+    """
+    if not conf.placement.enabled:
+        return None
+    from nodetracker.placement.removal import ProviderRemover, UnservedRemovals
+
+    return UnservedRemovals(ProviderRemover(build_placement_client(conf), store), store).run
