@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.query import parse_path_uuid
-from nodetracker.fleet.reads import read_pages
+from nodetracker.fleet.reads import Liveness, read_liveness, read_pages
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.listing import Page, ServiceQuery
-from nodetracker.model.service import CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.service import ServiceRecord
 
 
 def next_url(call: Call, marker: str | int) -> str:
@@ -57,24 +56,9 @@ def get_node_page(
     return page
 
 
-class Liveness(NamedTuple):
-    """What decides whether services are up: the last arguments of `state_of` and others.
-
-    Attributes:
-        now: the database's time.
-        outage: since when the message broker carries no messages, None if it does.
-    """
-
-    now: datetime
-    service_down_time: int
-    outage: datetime | None
-
-
 def get_liveness(call: Call, now: datetime) -> Liveness:
     """Return what decides about services at a time, by one statement."""
-    conductors = call.store.list_services(binary=CONDUCTOR_BINARY)
-    down_time = call.service_down_time
-    return Liveness(now, down_time, find_broker_outage(conductors, now, down_time))
+    return read_liveness(call.store, now, call.service_down_time)
 
 
 def read_service_pages(call: Call, query: ServiceQuery) -> Iterator[tuple[ServiceRecord, Liveness]]:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodetracker.accounting.audit.planner import sanitize_json
 from nodetracker.model.claim import (
     Amounts,
     Claim,
@@ -21,7 +20,7 @@ from nodetracker.model.claim import (
     Move,
     Workload,
 )
-from nodetracker.model.fact import FactEntry, FactState
+from nodetracker.model.fact import FactEntry, FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues

@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.usages import HOST_COLUMNS, HostUsage, describe_host
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import Page, PageQuery
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 
 if TYPE_CHECKING:  # imports more than the commands that only read need
+    from nodetracker.model.claim import ClaimRequest
     from nodetracker.ports import FleetStore, ReadingStore
 
 
@@ -61,11 +65,65 @@ def find_node(store: "FleetStore", host: str, nodename: str | None = None) -> No
     return records[0]
 
 
+def find_place(store: "FleetStore", request: "ClaimRequest") -> tuple[str, str] | None:
+    """Return host and nodename of the node that a request names, None if it names no host.
+
+    A node that is named in full is left to the ledger to find.
+
+    Raises:
+        NotFoundError: the host has no nodes.
+        RefusedError: the host has several nodes and the request names none.
+    """
+    if request.host is None:
+        return None
+    if request.nodename is not None:
+        return request.host, request.nodename
+    node = find_node(store, request.host)
+    return node.host, node.nodename
+
+
 def missing_node(host: str, nodename: str | None) -> NotFoundError:
     """Return the error for a node that does not exist."""
     if nodename is None:
         return NotFoundError(f"host {host} has no nodes")
     return NotFoundError(f"no such node: {nodename} on host {host}")
+
+
+def find_agent(store: "FleetStore", host: str) -> ServiceRecord | None:
+    """Return the service of a host's agent."""
+    return next(iter(store.list_services(host, COMPUTE_BINARY)), None)
+
+
+def require_agent(store: "FleetStore", host: str) -> ServiceRecord:
+    """Return the service of a host's agent.
+
+    Raises:
+        NotFoundError: the host has none.
+    """
+    service = find_agent(store, host)
+    if service is None:
+        raise NotFoundError(f"no such host: {host}")
+    return service
+
+
+class Liveness(NamedTuple):
+    """What decides whether services are up: the last arguments of `state_of` and others.
+
+    Attributes:
+        now: the database's time.
+        outage: since when the message broker carries no messages, None if it does.
+    """
+
+    now: datetime
+    service_down_time: int
+    outage: datetime | None
+
+
+def read_liveness(store: "FleetStore", now: datetime, service_down_time: int) -> Liveness:
+    """Return what decides about services at a time, by one statement."""
+    conductors = store.list_services(binary=CONDUCTOR_BINARY)
+    outage = find_broker_outage(conductors, now, service_down_time)
+    return Liveness(now, service_down_time, outage)
 
 
 _READINGS = 5

@@ -1,13 +1,14 @@
 """Facts: the result of one probe, or the reason of its failure; and the probes' statistics."""
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.text import sanitize_text
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -96,3 +97,17 @@ class ProbeStatistics:
 
     calls: dict[ProbeOutcome, int] = field(default_factory=lambda: dict.fromkeys(ProbeOutcome, 0))
     seconds: float = 0.0
+
+
+def sanitize_json(value: Any) -> Any:
+    """Return plain data, or facts, without characters that cannot be stored; lengths are kept."""
+    if isinstance(value, str):
+        return sanitize_text(value, len(value))
+    if isinstance(value, FactEntry):
+        error = None if value.error is None else sanitize_json(value.error)
+        return replace(value, source=sanitize_json(value.source), error=error)
+    if isinstance(value, Mapping):
+        return {sanitize_json(key): sanitize_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(sanitize_json(item) for item in value)
+    return value

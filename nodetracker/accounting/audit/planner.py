@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.fact import FactEntry
+from nodetracker.model.fact import sanitize_json
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
@@ -61,20 +61,6 @@ def sanitize_device(device: TrackedDevice) -> TrackedDevice:
         name: sanitize_text(getattr(device, name), length) for name, length in DEVICE_TEXTS.items()
     }
     return replace(device, **texts)
-
-
-def sanitize_json(value: Any) -> Any:
-    """Return plain data, or facts, without characters that cannot be stored; lengths are kept."""
-    if isinstance(value, str):
-        return sanitize_text(value, len(value))
-    if isinstance(value, FactEntry):
-        error = None if value.error is None else sanitize_json(value.error)
-        return replace(value, source=sanitize_json(value.source), error=error)
-    if isinstance(value, Mapping):
-        return {sanitize_json(key): sanitize_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(sanitize_json(item) for item in value)
-    return value
 
 
 MEASURE_INTERVAL_SECONDS = 300

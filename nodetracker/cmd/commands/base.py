@@ -1,7 +1,7 @@
 """Base classes and functions of the commands: access to the store, times, rows."""
 
 import argparse
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,26 +10,37 @@ from cliff.show import ShowOne
 
 from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
 from nodetracker.cmd.screen.fields import Summaries
+from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.streams import fail_usage
 from nodetracker.cmd.screen.table import Column
-from nodetracker.model.errors import ConfigError, NotFoundError, RefusedError, RpcError
-from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.text import parse_uuid, render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
+    from nodetracker.fleet.reads import Liveness
     from nodetracker.fleet.scheduler import Scheduler
     from nodetracker.ports import (
         AdmissionPolicy,
         AgentDirectory,
-        FleetStore,
         OperatorStore,
         ReadingStore,
         SchedulerStore,
     )
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 MOST_DIGITS = 20
+
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Return an argument of a command, as `ArgumentParser.add_argument` takes it."""
+    return names, options
+
+
+def flag(name: str, text: str) -> Argument:
+    """Return an option without a value."""
+    return argument(name, action="store_true", help=text)
 
 
 class StoreCommand:
@@ -37,20 +48,31 @@ class StoreCommand:
 
     Attributes:
         example: a command line without the program's name, for the help.
+        arguments: of the command, in the order of its help.
+        exit_code: of a run without an error; a command may set it.
     """
 
     app: Any  # a ManageApp; cliff declares it as its own base class
     example: ClassVar[str] = ""
+    arguments: ClassVar[tuple[Argument, ...]] = ()
+    exit_code = 0
+    parser: argparse.ArgumentParser
 
     def get_epilog(self) -> str:
         """Return the example; cliff's own epilog reads the metadata of all installed packages."""
         return f"Example: {self.app.NAME} {self.example}"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Make usage errors one line."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
-        parser.error = partial(fail_usage, prog_name)  # type: ignore[method-assign]
-        return parser
+        """Add the arguments; usage errors are one line."""
+        self.parser = super().get_parser(prog_name)  # type: ignore[misc]
+        self.parser.error = partial(fail_usage, prog_name)  # type: ignore[method-assign]
+        for names, options in self.arguments:
+            self.parser.add_argument(*names, **options)
+        return self.parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command, and return its exit code."""
+        return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
 
     @property
     def reader(self) -> "ReadingStore":
@@ -91,13 +113,11 @@ class StoreCommand:
         agents: AgentDirectory = self.app.agents
         return agents
 
-    def find_screen(self, parsed_args: argparse.Namespace) -> Screen:
-        """Return the output for people, with the width of the command line."""
-        out, formats = self.app.stdout, self._load_formatter_plugins()
-        return Screen(out, formats["table"].obj.detect(out, parsed_args))
+    def read_liveness(self) -> "Liveness":
+        """Return what decides now whether services are up."""
+        from nodetracker.fleet.reads import read_liveness
 
-    def _load_formatter_plugins(self) -> Any:
-        raise NotImplementedError  # only of commands with formats
+        return read_liveness(self.reader, self.reader.now(), self.service_down_time)
 
     @property
     def service_down_time(self) -> int:
@@ -105,18 +125,57 @@ class StoreCommand:
         return int(self.app.conf.service_down_time)
 
 
+class DrawnCommand(StoreCommand):
+    """Mixin of commands whose table format is a screen of its own."""
+
+    _load_formatter_plugins: Callable[[], Any]  # of the list or object
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Draw the screen, unless columns are selected; other formats have the data."""
+        if not self.is_drawn(parsed_args):
+            return super().run(parsed_args)
+        out = self.app.stdout
+        terminal = self._load_formatter_plugins()["table"].obj.detect(out, parsed_args)
+        Screen(out, terminal).show(self.draw(parsed_args, terminal))
+        return self.exit_code
+
+    def is_drawn(self, parsed_args: argparse.Namespace) -> bool:
+        """Return whether the screen is requested."""
+        has_choice = parsed_args.columns or getattr(parsed_args, "long", False)
+        return parsed_args.formatter == "table" and not has_choice
+
+    def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
+        """Return the screen's lines."""
+        raise NotImplementedError
+
+
 class ListCommand(StoreCommand, Lister):
     """Base of commands that list.
 
     Attributes:
+        columns: names of the values of each row, in order.
+        long_columns: further ones, with --long.
+        shown_columns: further ones that the table needs; programs get them with --long.
         layout: columns of the table that people see, in order; those of the list by default.
     """
 
+    columns: ClassVar[tuple[str, ...]] = ()
+    long_columns: ClassVar[tuple[str, ...]] = ()
+    shown_columns: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[tuple[Column, ...]] = ()
 
-    def _load_formatter_plugins(self) -> Any:
-        """Return the formats; cliff's own loading reads the metadata of all packages."""
-        return make_list_formats(self.layout, lambda: self.reader.now())
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        """Return the rows, with more than the columns at will."""
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the columns and a tuple for each row."""
+        names = self.columns
+        if self.long_columns:
+            names += self.long_columns if parsed_args.long else ()
+            is_shown = parsed_args.long or parsed_args.formatter == "table"
+            names += self.shown_columns if is_shown else ()
+        return names, [tuple(row[name] for name in names) for row in self.list_rows(parsed_args)]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Write the list; for an empty one, whether the host that it was filtered by exists."""
@@ -129,6 +188,10 @@ class ListCommand(StoreCommand, Lister):
         if host and not self.reader.list_services(host) and not self.reader.list_nodes(host):
             self.app.stderr.write(f"no such host: {host}\n")
 
+    def _load_formatter_plugins(self) -> Any:
+        """Return the formats; cliff's own loading reads the metadata of all packages."""
+        return make_list_formats(self.layout, lambda: self.reader.now())
+
 
 class ShowCommand(StoreCommand, ShowOne):
     """Base of commands that show one object.
@@ -139,56 +202,17 @@ class ShowCommand(StoreCommand, ShowOne):
 
     summaries: ClassVar[Summaries] = {}
 
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        """Return the fields of the object, in order."""
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the names of the fields and their values."""
+        row = self.show_row(parsed_args)
+        return tuple(row), tuple(row.values())
+
     def _load_formatter_plugins(self) -> Any:
-        """Return the formats; cliff's own loading reads the metadata of all packages."""
         return make_show_formats(self.summaries, lambda: self.reader.now())
-
-
-def find_compute_service(store: "FleetStore", host: str) -> ServiceRecord:
-    """Return the services row of a host's agent.
-
-    Raises:
-        NotFoundError: the host has none.
-    """
-    found = store.list_services(host, COMPUTE_BINARY)
-    if not found:
-        raise NotFoundError(f"no such host: {host}")
-    return found[0]
-
-
-def delete_queues(app: Any, host: str, binary: str) -> None:
-    """Delete the message broker's queues of a service that was deleted from the database.
-
-    A failure is printed and not raised, because the service is deleted already.
-    """
-    try:
-        app.broker.delete_service_queues(host, binary)
-    except (ConfigError, RpcError) as error:
-        app.stderr.write(f"its queues are left in the message broker: {error}\n")
-
-
-def parse_time(text: str, now: datetime, option: str) -> datetime:
-    """Parse a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
-
-    A time without an offset is UTC.
-
-    Args:
-        option: that has it, for the message of an error.
-
-    Raises:
-        RefusedError: the text is neither.
-    """
-    unit = _UNITS.get(text[-1:])
-    try:
-        if unit is not None and text[:-1].isdigit():
-            return now - timedelta(**{unit: int(text[:-1])})
-        moment = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise RefusedError(
-            f"{option}: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
-            "or an age such as 12h"
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def uuid_argument(text: str) -> str:
@@ -197,11 +221,6 @@ def uuid_argument(text: str) -> str:
         return parse_uuid(text)
     except ValueError:
         return text
-
-
-def columns_of(rows: list[dict[str, Any]], names: tuple[str, ...]) -> tuple[Any, Any]:
-    """Return rows in cliff's format: the column names, and a tuple per row."""
-    return names, [tuple(row[name] for name in names) for row in rows]
 
 
 def parse_limit(text: str) -> int:
@@ -215,3 +234,11 @@ def parse_limit(text: str) -> int:
             f"invalid value {render_value(text)}: expected a positive integer"
         )
     return int(text)
+
+
+UUID = argument("uuid", metavar="UUID", type=uuid_argument)
+NODE = (
+    argument("host", help="As node list shows it."),
+    argument("nodename", nargs="?", help="Required if the host has several nodes."),
+)
+"""The arguments of commands on one node."""

@@ -13,7 +13,7 @@ from nodetracker.bootstrap.config_files import find_exposures, find_problems
 from nodetracker.bootstrap.settings import build_settings, check_conductor_values
 from nodetracker.bootstrap.stores import build_store, require_database
 from nodetracker.bootstrap.values import Problems, read_value
-from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.cmd.commands.base import StoreCommand, argument
 from nodetracker.cmd.program import check_log_config
 from nodetracker.cmd.screen.streams import draw_error
 from nodetracker.conf.default import DATABASE
@@ -36,7 +36,6 @@ class ShowSample(StoreCommand, Command):
     example = "config sample > nodetracker.conf"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Generate the sample."""
         from nodetracker.api.library_options import list_options as list_api_options
 
         for list_options in (list_messaging_options, list_api_options):
@@ -50,50 +49,6 @@ class ShowSample(StoreCommand, Command):
         generator.register_cli_opts(conf)
         conf([f"--namespace={name}" for name in names], default_config_files=[])
         generator.generate(conf, output_file=self.app.stdout)
-
-
-class CheckConfig(StoreCommand, Command):
-    """Check the configuration: files, option names, values and their consistency.
-
-    Prints a line for each problem. With a program, its files are read (that is also
-    /etc/nodetracker/PROGRAM.conf) and only what it uses is checked.
-    """
-
-    example = "config check nodetracker-api"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the program."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "program",
-            nargs="?",
-            choices=sorted(_CHECKS),
-            help="Whose configuration is checked; by default that of an agent and a REST service.",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Report all problems together, or that the configuration is valid."""
-        program = parsed_args.program
-        conf = self.app.conf if program is None else self.app.read_configuration(program)
-        register_driver_options(conf)
-        collected = Problems()
-        for check in _CHECKS_OF_BOTH if program is None else _CHECKS[program]:
-            collected.collect(check, conf)
-        problems = list(find_problems(conf))
-        try:
-            collected.raise_any()
-        except ConfigError as error:
-            problems += error.problems
-        for problem in dict.fromkeys(problems):  # several checks may name one value
-            self.app.stderr.write(f"{draw_error(problem, self.app.stderr)}\n")
-        if problems:
-            return EXIT_CONFIG
-        for exposure in find_exposures(conf):
-            self.app.stderr.write(f"warning: {exposure}\n")
-        files = ", ".join(conf.config_file) or "no file, defaults only"
-        self.app.stdout.write(f"the configuration is valid ({files})\n")
-        return EXIT_DONE
 
 
 def _check_driver(conf: cfg.ConfigOpts) -> None:
@@ -149,3 +104,43 @@ _CHECKS: dict[str, tuple[_Check, ...]] = {
     CONDUCTOR_BINARY: (check_conductor_values, require_database, *_COMMON),
 }
 _CHECKS_OF_BOTH = (*_AGENT, _check_api, *_COMMON)
+
+
+class CheckConfig(StoreCommand, Command):
+    """Check the configuration: files, option names, values and their consistency.
+
+    Prints a line for each problem. With a program, its files are read (that is also
+    /etc/nodetracker/PROGRAM.conf) and only what it uses is checked.
+    """
+
+    example = "config check nodetracker-api"
+    arguments = (
+        argument(
+            "program",
+            nargs="?",
+            choices=sorted(_CHECKS),
+            help="Whose configuration is checked; by default that of an agent and a REST service.",
+        ),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        program = parsed_args.program
+        conf = self.app.conf if program is None else self.app.read_configuration(program)
+        register_driver_options(conf)
+        collected = Problems()
+        for check in _CHECKS_OF_BOTH if program is None else _CHECKS[program]:
+            collected.collect(check, conf)
+        problems = list(find_problems(conf))
+        try:
+            collected.raise_any()
+        except ConfigError as error:
+            problems += error.problems
+        for problem in dict.fromkeys(problems):  # several checks may name one value
+            self.app.stderr.write(f"{draw_error(problem, self.app.stderr)}\n")
+        if problems:
+            return EXIT_CONFIG
+        for exposure in find_exposures(conf):
+            self.app.stderr.write(f"warning: {exposure}\n")
+        files = ", ".join(conf.config_file) or "no file, defaults only"
+        self.app.stdout.write(f"the configuration is valid ({files})\n")
+        return EXIT_DONE

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from nodetracker.accounting.reports.workloads import (
     find_lost_guests,
     render_workload,
 )
-from nodetracker.cmd.commands.base import ListCommand, StoreCommand, columns_of
+from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
 from nodetracker.fleet.reads import read_items
@@ -51,25 +52,20 @@ class SyncSchema(StoreCommand, Command):
     """
 
     example = "db sync"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the revision, and what a downgrade needs."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "revision",
             nargs="?",
             default=revisions.HEAD,
             help="Revision to migrate to, up or down; 'base' drops all tables. Default: newest.",
-        )
-        parser.add_argument("--yes", action="store_true", help="Downgrade without asking.")
-        parser.add_argument(
+        ),
+        flag("--yes", "Downgrade without asking."),
+        argument(
             "--dry-run", action="store_true", help="Print what would be done; change nothing."
-        )
-        self.parser = parser
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Migrate, and print the revisions before and after."""
         revision = parsed_args.revision
         store = self.app.open_sql_store(is_read_only=parsed_args.dry_run)
         plan = revisions.make_plan(store.engine, revision)
@@ -127,7 +123,6 @@ class ShowSchemaVersion(StoreCommand, Command):
     example = "db version"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Print the revision."""
         revision = revisions.version(self.app.open_sql_store(is_read_only=True).engine)
         if revision is None:
             raise NotFoundError("the database has no schema: run nodetracker-manage db sync")
@@ -143,7 +138,6 @@ class ContractSchema(StoreCommand, Command):
     example = "db contract"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Print what was removed."""
         store = self.app.open_sql_store(is_read_only=False)
         verdict = readiness.evaluate_services(store.list_services(), SCHEMA_REVISION)
         if verdict.details is not None:
@@ -162,7 +156,6 @@ class CheckSchema(StoreCommand, Command):
     example = "db check"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Report all differences, or that the schema is as expected."""
         store = self.app.open_sql_store(is_read_only=True)
         differences = revisions.check(store.engine)
         if differences:
@@ -173,28 +166,32 @@ class CheckSchema(StoreCommand, Command):
         self.app.stdout.write("the schema is as expected\n")
 
 
+def _days(text: str) -> int:
+    if not text.isdigit() or int(text) > 36500:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected days from 0 to 36500")
+    return int(text)
+
+
 class PurgeRows(ListCommand):
     """Delete history, resolved warnings, ended migrations and released claims by age."""
 
     example = "db purge --before 90"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the age."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    columns = ("table", "deleted")
+    arguments = (
+        argument(
             "--before",
             metavar="DAYS",
             type=_days,
             required=True,
             help="Delete what is older than this number of days.",
-        )
-        return parser
+        ),
+    )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Delete rows and return their number per table."""
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         with show_progress("deleting old rows", self.app.stderr) as progress:
-            deleted = purge_in_steps(self.store, parsed_args.before, progress.report)
-        return ("table", "deleted"), sorted(deleted.items())
+            deleted = purge_in_steps(self.store, args.before, progress.report)
+        return [{"table": table, "deleted": count} for table, count in sorted(deleted.items())]
 
 
 def purge_in_steps(store: "OperatorStore", days: int, report: Report) -> dict[str, int]:
@@ -215,18 +212,6 @@ def purge_in_steps(store: "OperatorStore", days: int, report: Report) -> dict[st
     return dict(deleted)
 
 
-def _days(text: str) -> int:
-    if not text.isdigit() or int(text) > 36500:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected days from 0 to 36500")
-    return int(text)
-
-
-_RECONCILE_COLUMNS = (
-    "host", "nodename", "what", "uuid", "name", "claim_uuid", "vcpus", "memory_mb", "disk_gb",
-    "result",
-)  # fmt: skip
-
-
 class ReconcileClaims(ListCommand):
     """List confirmed claims whose guest is gone, and guests without a claim.
 
@@ -236,39 +221,30 @@ class ReconcileClaims(ListCommand):
 
     example = "db reconcile --host compute-1 --adopt"
 
-    _is_refused = False
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host, and what is to be changed."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only this host.")
-        parser.add_argument(
+    columns = (
+        "host", "nodename", "what", "uuid", "name", "claim_uuid", "vcpus", "memory_mb", "disk_gb",
+        "result",
+    )  # fmt: skip
+    arguments = (
+        argument("--host", help="Only this host."),
+        argument(
             "--adopt", action="store_true", help="Make confirmed claims of guests without one."
-        )
-        parser.add_argument(
-            "--release", action="store_true", help="Release the claims whose guest is gone."
-        )
-        return parser
+        ),
+        flag("--release", "Release the claims whose guest is gone."),
+    )
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run the command; a refusal is a failure."""
-        code = int(super().run(parsed_args))
-        return EXIT_FAILED if self._is_refused else code
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """List both kinds, and change what the options say."""
-        rows = []
-        for what, row, guest in list(self._find(parsed_args.host)):
+    def list_rows(self, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+        for row, guest in list(self._find(args.host)):
+            what = "missing_guest" if guest is None else "unclaimed_guest"
             shown = render_workload(row) | {"what": what, "result": ""}
-            if what == "unclaimed_guest" and parsed_args.adopt:
-                self._try(shown, "adopted", lambda row=row, guest=guest: self._adopt(row, guest))
-            if what == "missing_guest" and parsed_args.release:
-                self._try(shown, "released", lambda row=row: self._release(row))
-            rows.append(shown)
-        return columns_of(rows, _RECONCILE_COLUMNS)
+            if args.adopt and guest is not None:
+                self._try(shown, "adopted", partial(self._adopt, row, guest))
+            if args.release and guest is None:
+                self._try(shown, "released", partial(self.store.abort_claim, str(row.claim_uuid)))
+            yield shown
 
-    def _find(self, only: str | None) -> Iterator[tuple[str, WorkloadRow, Guest | None]]:
-        """Yield the workloads of the hosts that are up.
+    def _find(self, only: str | None) -> Iterator[tuple[WorkloadRow, Guest | None]]:
+        """Yield confirmed claims without their guest, and unclaimed guests, of hosts that are up.
 
         Raises:
             NotFoundError: no such host.
@@ -293,25 +269,21 @@ class ReconcileClaims(ListCommand):
             for record in self.reader.load_nodes(service.host):
                 items = {item for nodename, item in warned if nodename == record.nodename}
                 for row in find_lost_guests(record, items):
-                    yield "missing_guest", row, None
+                    yield row, None
                 for row in find_guests_to_adopt(record):
-                    yield "unclaimed_guest", row, record.guests[row.uuid]
+                    yield row, record.guests[row.uuid]
 
-    def _try(self, shown: dict[str, Any], done: str, change: Any) -> None:
+    def _try(self, shown: dict[str, Any], done: str, change: Callable[[], Claim]) -> None:
         try:
             shown["claim_uuid"] = change().uuid
             shown["result"] = done
         except (RefusedError, NotFoundError) as error:
             shown["result"] = f"refused: {error}"
-            self._is_refused = True
+            self.exit_code = EXIT_FAILED
 
-    def _release(self, row: WorkloadRow) -> Claim:
-        assert row.claim_uuid is not None
-        return self.store.abort_claim(row.claim_uuid)
-
-    def _adopt(self, row: WorkloadRow, guest: Guest | None) -> Claim:
+    def _adopt(self, row: WorkloadRow, guest: Guest) -> Claim:
         """Claim what a guest uses; as the guest is counted already, its amounts fit."""
-        if guest is None or guest.pins != GuestPins():
+        if guest.pins != GuestPins():
             raise RefusedError("it is bound to CPUs, memory or devices: use 'claim create'")
         body = {"workload": {"uuid": row.uuid}, "adopted": True}
         request = ClaimRequest(

@@ -6,22 +6,16 @@ import io
 from cliff.command import Command
 from cliff.complete import CompleteBash, CompleteDictionary
 
-from nodetracker.cmd.commands.base import StoreCommand
+from nodetracker.cmd.commands.base import StoreCommand, argument
 
 
 class ShowHelp(StoreCommand, Command):
     """Show the help of a command, as --help after it does."""
 
     example = "help node list"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the command."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("cmd", nargs="*", metavar="COMMAND", help="Words of the command.")
-        return parser
+    arguments = (argument("cmd", nargs="*", metavar="COMMAND", help="Words of the command."),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Print the text."""
         self.app.stdout.write(self.app.render_help(parsed_args.cmd))
 
 
@@ -34,7 +28,6 @@ class CompleteInBash(StoreCommand, Command):
     example = "completion bash > /etc/bash_completion.d/nodetracker-manage"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Build the parser of each command, and print the script."""
         words = CompleteDictionary()
         for name, _ in self.app.command_manager:
             parser = self.app.build_parser(name)

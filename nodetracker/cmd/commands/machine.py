@@ -13,7 +13,7 @@ from cliff.command import Command
 
 from nodetracker.bootstrap.settings import build_roots
 from nodetracker.bootstrap.values import read_value
-from nodetracker.cmd.commands.base import ListCommand, StoreCommand, columns_of
+from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.host.capture import SUFFIXES, capture_machine, name_folder, write_archive
@@ -21,7 +21,6 @@ from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import HealthState
 from nodetracker.model.text import count_noun
 
-_COLUMNS = ("check", "status", "output")
 _TIMEOUT_SECONDS = 5.0  # services answer immediately
 _MAX_BODY_BYTES = 2**20
 _GROUPS = {"agent": "metrics", "api": "api"}
@@ -41,6 +40,12 @@ class _Address(NamedTuple):
         return f"{scheme}://{host}{port}{self.path}"
 
 
+def _service(text: str) -> str:
+    if text not in _GROUPS and not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected agent, api or a URL")
+    return text
+
+
 class ShowHealth(ListCommand):
     """Show the health of this machine's agent or REST service; exit with 1 if it fails.
 
@@ -50,46 +55,35 @@ class ShowHealth(ListCommand):
 
     example = "health api"
 
+    columns = ("check", "status", "output")
     layout = (
         Column("check", ("check",)),
         Column("status", ("status",), Kind.STATE),
         Column("output", ("output",), Kind.FLEXIBLE, 1),
     )
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the service."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "service",
             nargs="?",
             default="agent",
             metavar="agent|api|URL",
             type=_service,
             help="The agent (the default), nodetracker-api, or the URL of a /health.",
-        )
-        return parser
+        ),
+    )
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the checks; return 1 if the service fails."""
-        self._state = HealthState.PASS
-        code: int = super().run(parsed_args)
-        return code or int(self._state is HealthState.FAIL)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask the service."""
-        service = parsed_args.service
-        address = self._find(service) if service in _GROUPS else _parse_url(service)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        address = self._find(args.service) if args.service in _GROUPS else _parse_url(args.service)
         body = _get(address)
         try:
             health = json.loads(body)
-            self._state = HealthState(health["status"])
-            rows = [
+            self.exit_code = int(HealthState(health["status"]) is HealthState.FAIL)
+            return [
                 {"check": name, "status": check["status"], "output": check.get("output")}
                 for name, check in health["checks"].items()
             ]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RefusedError(f"{address}: the answer is not that of /health") from None
-        return columns_of(rows, _COLUMNS)
 
     def _find(self, service: str) -> _Address:
         """Return where a service of this machine answers.
@@ -108,12 +102,6 @@ class ShowHealth(ListCommand):
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             return _Address(host, port, tls=context)
         return _Address(host, port)
-
-
-def _service(text: str) -> str:
-    if text not in _GROUPS and not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected agent, api or a URL")
-    return text
 
 
 def _parse_url(url: str) -> _Address:
@@ -165,18 +153,14 @@ class CaptureHost(StoreCommand, Command):
     """
 
     example = "host capture compute-1.tar.xz"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the archive."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "file", metavar="FILE", type=Path, help=f"Archive to write ({', '.join(SUFFIXES)})."
-        )
-        parser.add_argument("--force", action="store_true", help="Replace an existing file.")
-        return parser
+        ),
+        flag("--force", "Replace an existing file."),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Read the machine, write the archive, and print what it contains and lacks."""
         path, stdout = parsed_args.file, self.app.stdout
         folder = name_folder(path)
         with show_progress("capturing the machine", self.app.stderr) as progress:

@@ -1,50 +1,35 @@
 """migration create, list, show, set, confirm, revert."""
 
 import argparse
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodetracker.accounting.ledger.migrations import move_of, require_open
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_migration
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    ShowCommand,
-    columns_of,
-    uuid_argument,
-)
-from nodetracker.cmd.commands.claim import add_request, read_json, with_target
+from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument
+from nodetracker.cmd.commands.claim import read_request, request_arguments
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_node, read_items
-from nodetracker.model.claim import OPEN, Migration, MigrationStatus
+from nodetracker.fleet.reads import find_place, read_items
+from nodetracker.model.claim import OPEN, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
-
-COLUMNS = (
-    "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
-    "dest_node", "source_claim", "dest_claim", "created_at",
-)  # fmt: skip
 
 
 class CreateMigration(ShowCommand):
     """Claim a move's destination in addition to its source, or show why it is refused."""
 
     example = "migration create request.json --host compute-2"
+    arguments = request_arguments("the best candidate's, or the source's for a rebuild")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the request, the host and the node."""
-        parser = super().get_parser(prog_name)
-        add_request(parser, "the best candidate's, or the source's for a rebuild")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Create the migration and show it."""
-        request = with_target(parse_claim_request(read_json(parsed_args.file)), parsed_args)
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        request = read_request(args)
         move_of(request)
-        if request.host is None:
-            return show(require_open(self.scheduler.create_migration(request)))
-        node = find_node(self.store, request.host, request.nodename)
-        migration = self.store.create_migration(request, node.host, node.nodename, self.policy)
-        return show(require_open(migration))
+        place = find_place(self.store, request)
+        if place is None:
+            migration = self.scheduler.create_migration(request)
+        else:
+            migration = self.store.create_migration(request, *place, self.policy)
+        return render_migration(require_open(migration))
 
 
 class ListMigrations(ListCommand):
@@ -52,6 +37,10 @@ class ListMigrations(ListCommand):
 
     example = "migration list --host compute-1"
 
+    columns = (
+        "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node",
+        "dest_host", "dest_node", "source_claim", "dest_claim", "created_at",
+    )  # fmt: skip
     layout = (
         Column("uuid", ("uuid",)),
         Column("type", ("migration_type",), Kind.TEXT, 2),
@@ -65,87 +54,56 @@ class ListMigrations(ListCommand):
         Column("source claim", ("source_claim",), Kind.TEXT, 6),
         Column("destination claim", ("dest_claim",), Kind.TEXT, 7),
     )
+    arguments = (
+        argument("--host", help="Only migrations from or to this host."),
+        argument("--status", choices=list(map(str, MigrationStatus)), help="Only this status."),
+    )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the filters."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only migrations from or to this host.")
-        parser.add_argument(
-            "--status",
-            choices=[status.value for status in MigrationStatus],
-            help="Only this status.",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the migrations."""
-        statuses = (MigrationStatus(parsed_args.status),) if parsed_args.status else ()
-        query = MigrationQuery(host=parsed_args.host, statuses=statuses)
-        found = read_items(self.reader.list_migration_page, query)
-        return columns_of([render_migration(migration) for migration in found], COLUMNS)
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        statuses = (MigrationStatus(args.status),) if args.status else ()
+        query = MigrationQuery(host=args.host, statuses=statuses)
+        return map(render_migration, read_items(self.reader.list_migration_page, query))
 
 
-class OneMigration(ShowCommand):
-    """Base of commands on one migration."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the migration's uuid."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
-        return parser
-
-
-class ShowMigration(OneMigration):
+class ShowMigration(ShowCommand):
     """Show one migration."""
 
     example = "migration show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    arguments = (UUID,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the migration."""
-        found = self.reader.list_migration_page(MigrationQuery(uuid=parsed_args.uuid)).items
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        found = self.reader.list_migration_page(MigrationQuery(uuid=args.uuid)).items
         if not found:
-            raise NotFoundError(f"no such migration: {parsed_args.uuid}")
-        return show(found[0])
+            raise NotFoundError(f"no such migration: {args.uuid}")
+        return render_migration(found[0])
 
 
-class SetMigration(OneMigration):
+class SetMigration(ShowCommand):
     """Set the status of an open migration; its claims are not changed."""
 
     example = "migration set 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11 --status migrating"
+    arguments = (UUID, argument("--status", required=True, choices=list(map(str, OPEN))))
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the status."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--status", required=True, choices=[status.value for status in OPEN])
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Store the status."""
-        status = MigrationStatus(parsed_args.status)
-        return show(self.store.set_migration_status(parsed_args.uuid, status))
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        status = MigrationStatus(args.status)
+        return render_migration(self.store.set_migration_status(args.uuid, status))
 
 
-class ConfirmMigration(OneMigration):
+class ConfirmMigration(ShowCommand):
     """End a migration at its destination: the source's claim is released."""
 
     example = "migration confirm 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    arguments = (UUID,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Confirm the migration."""
-        return show(self.store.confirm_migration(parsed_args.uuid))
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        return render_migration(self.store.confirm_migration(args.uuid))
 
 
-class RevertMigration(OneMigration):
+class RevertMigration(ShowCommand):
     """End a migration at its source: the destination's claim is released."""
 
     example = "migration revert 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    arguments = (UUID,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Revert the migration."""
-        return show(self.store.revert_migration(parsed_args.uuid))
-
-
-def show(migration: Migration) -> tuple[Any, Any]:
-    """Return one migration in cliff's format."""
-    row = render_migration(migration)
-    return tuple(row), tuple(row.values())
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        return render_migration(self.store.revert_migration(args.uuid))

@@ -2,7 +2,8 @@
 
 import argparse
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from cliff.command import Command
 
@@ -15,30 +16,20 @@ from nodetracker.accounting.reports.nodes import (
     summarize_node,
 )
 from nodetracker.accounting.reports.services import audit_age_seconds
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    ShowCommand,
-    StoreCommand,
-    columns_of,
-    find_compute_service,
-)
+from nodetracker.cmd.commands.base import NODE, ListCommand, ShowCommand, StoreCommand, argument
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.fields import NODE_SUMMARIES, list_facts
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_node, read_pages
+from nodetracker.fleet.reads import find_agent, find_node, read_pages, require_agent
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.service import CONDUCTOR_BINARY
 
-if TYPE_CHECKING:  # imports more than the commands that only read need
-    from nodetracker.ports import FleetStore
-
-_COLUMNS = tuple(item.name for item in dataclasses.fields(NodeSummary))
 _LONG_COLUMNS = (
     "uuid", "vms_running", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
-_MAINTENANCE = "maintenance"  # for people in the column of states, for programs with --long
+_MAINTENANCE = "maintenance"
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
 
 
@@ -47,6 +38,9 @@ class ListNodes(ListCommand):
 
     example = "node list --host compute-1"
 
+    columns = tuple(item.name for item in dataclasses.fields(NodeSummary))
+    long_columns = _LONG_COLUMNS
+    shown_columns = (_MAINTENANCE,)
     layout = (
         Column("host", ("host",), Kind.FLEXIBLE),
         Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
@@ -58,62 +52,42 @@ class ListNodes(ListCommand):
         Column("containers", ("total_containers",), Kind.NUMBER, 5),
         Column("read", ("audit_age_seconds",), Kind.AGE, 1),
     )
+    arguments = (argument("--host", help="Only the nodes of this host."),)
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the filter and the choice of columns."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only the nodes of this host.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the rows and evaluate their hosts."""
-        names = _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ())
-        if parsed_args.long or parsed_args.formatter == "table":
-            names += (_MAINTENANCE,)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         query = FleetQuery(
-            host=parsed_args.host,
-            columns=SUMMARY_COLUMNS + (_READ_FOR_LONG if parsed_args.long else ()),
+            host=args.host,
+            columns=SUMMARY_COLUMNS + (_READ_FOR_LONG if args.long else ()),
             reads_audits=True,
         )
         conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
+        down_time = self.service_down_time
         rows = []
         for page in read_pages(self.reader.list_fleet, query):
-            outage = find_broker_outage(conductors, page.now, self.service_down_time)
+            outage = find_broker_outage(conductors, page.now, down_time)
             for found in page.items:
-                summary = summarize_node(
-                    found.node, found.service, page.now, self.service_down_time, outage
-                )
-                more = _long_columns(found.node) if parsed_args.long else {}
+                summary = summarize_node(found.node, found.service, page.now, down_time, outage)
+                more = _long_columns(found.node) if args.long else {}
                 maintained = found.service is not None and found.service.maintenance
                 rows.append(dataclasses.asdict(summary) | more | {_MAINTENANCE: maintained})
-        rows.sort(key=lambda row: (row["host"], row["nodename"]))
-        return columns_of(rows, names)
+        return sorted(rows, key=lambda row: (row["host"], row["nodename"]))
 
 
 class ShowNode(ShowCommand):
     """Show every column of one node's row."""
 
     example = "node show compute-1 -f json"
-
     summaries = NODE_SUMMARIES
+    arguments = NODE
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read one row."""
-        record = find_node(self.reader, parsed_args.host, parsed_args.nodename)
-        service = find_agent(self.reader, record.host)
-        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
-        now = self.reader.now()
-        outage = find_broker_outage(conductors, now, self.service_down_time)
-        shown = render_node(record, service, now, self.service_down_time, outage)
-        age = audit_age_seconds(service, record.nodename, now)
-        shown["audit_age_seconds"] = age
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        record = find_node(self.reader, args.host, args.nodename)
+        service, liveness = find_agent(self.reader, record.host), self.read_liveness()
+        shown = render_node(record, service, *liveness)
+        age = audit_age_seconds(service, record.nodename, liveness.now)
         facts = shown["facts"]
-        shown["facts"] = Lines(facts, list_facts(facts, shown["state"] == "up", age, now))
-        return tuple(shown), tuple(shown.values())
+        lines = list_facts(facts, shown["state"] == "up", age, liveness.now)
+        return shown | {"audit_age_seconds": age, "facts": Lines(facts, lines)}
 
 
 class NodeStats(ShowCommand):
@@ -121,10 +95,8 @@ class NodeStats(ShowCommand):
 
     example = "node stats"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the sums."""
-        sums = dataclasses.asdict(self.reader.sum_fleet())
-        return tuple(sums), tuple(sums.values())
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        return dataclasses.asdict(self.reader.sum_fleet())
 
 
 class AuditNode(ListCommand):
@@ -135,62 +107,41 @@ class AuditNode(ListCommand):
 
     example = "node audit compute-1"
 
+    columns = ("host", "nodename", "outcome")
     layout = (
         Column("host", ("host",), Kind.FLEXIBLE),
         Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
         Column("outcome", ("outcome",), Kind.FLEXIBLE),
     )
+    arguments = NODE
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Call the agent."""
-        host = parsed_args.host
-        find_compute_service(self.store, host)
-        outcome = self.app.find_audit_agent(host).update_available_resource(parsed_args.nodename)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        require_agent(self.store, args.host)
+        outcome = self.app.find_audit_agent(args.host).update_available_resource(args.nodename)
         if outcome.listing_error is not None:
             self.app.stderr.write(f"not all nodes could be listed: {outcome.listing_error}\n")
-        rows = [
-            {"host": host, "nodename": nodename, "outcome": text}
+        return [
+            {"host": args.host, "nodename": nodename, "outcome": text}
             for nodename, text in outcome.nodes.items()
         ]
-        return columns_of(rows, ("host", "nodename", "outcome"))
 
 
 class DeleteNode(StoreCommand, Command):
     """Delete the row of a node whose host is down; a live agent would create it again."""
 
     example = "node delete compute-1 node-3"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("host", help="As node list shows it.")
-        parser.add_argument("nodename", help="As node list shows it.")
-        return parser
+    arguments = (
+        argument("host", help="As node list shows it."),
+        argument("nodename", help="As node list shows it."),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete the row, unless the host is up."""
         host, nodename = parsed_args.host, parsed_args.nodename
         find_node(self.store, host, nodename)
-        service = find_agent(self.store, host)
-        check_node_is_deletable(service, host, nodename, self.store.now(), self.service_down_time)
+        service, now = find_agent(self.store, host), self.store.now()
+        check_node_is_deletable(service, host, nodename, now, self.service_down_time)
         self.store.delete_node(host, nodename)
         self.app.stdout.write(f"node {nodename} of host {host} deleted\n")
-
-
-def find_agent(store: "FleetStore", host: str) -> ServiceRecord | None:
-    """Return the service of a host's agent."""
-    return next(iter(store.list_services(host, COMPUTE_BINARY)), None)
-
-
-def add_node_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add HOST and an optional NODENAME."""
-    parser.add_argument("host", help="As node list shows it.")
-    parser.add_argument("nodename", nargs="?", help="Required if the host has several nodes.")
-    return parser
 
 
 def _long_columns(record: NodeRecord) -> dict[str, Any]:

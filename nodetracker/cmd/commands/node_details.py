@@ -4,27 +4,33 @@ They are apart from `node`, as lists need neither the ledger nor placement.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nodetracker.accounting.liveness import find_broker_outage
 from nodetracker.accounting.reports.description import (
     NodeDescription,
     describe_node,
     render_description,
 )
 from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage, explain_usage
-from nodetracker.accounting.reports.history import collect_names, find_unnamed, render_history_entry
+from nodetracker.accounting.reports.history import (
+    Names,
+    collect_names,
+    find_unnamed,
+    render_history_entry,
+)
 from nodetracker.cmd.commands.base import (
+    NODE,
+    DrawnCommand,
     ListCommand,
     ShowCommand,
-    columns_of,
+    argument,
     parse_limit,
-    parse_time,
 )
-from nodetracker.cmd.commands.node import add_node_arguments, find_agent
+from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.node_details import (
     MOST_CHANGES,
     draw_advice,
@@ -33,71 +39,56 @@ from nodetracker.cmd.screen.node_details import (
 )
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.cmd.screen.terminal import detect_terminal
-from nodetracker.fleet.reads import find_node, read_consistently, read_items
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.fleet.reads import (
+    find_agent,
+    find_node,
+    read_consistently,
+    read_items,
+)
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.errors import PlacementError
+from nodetracker.model.errors import PlacementError, RefusedError
 from nodetracker.model.listing import HistoryQuery, WarningQuery
-from nodetracker.model.service import CONDUCTOR_BINARY
 
 if TYPE_CHECKING:
     from nodetracker.accounting.placement.comparison import ClassUsage
     from nodetracker.ports import ReadingStore
 
 
-_DIFF_COLUMNS = (*DRIFT_COLUMNS[:4], "placement", *DRIFT_COLUMNS[4:])
-"""The columns of ``node diff``: ``placement`` follows ``hypervisor``."""
-
-COLUMNS = ("at", "host", "nodename", "what", "diff")
 DEFAULT_LIMIT = 1000
 _MOST_OLDER = 1000
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class DescribeNode(ShowCommand):
+class DescribeNode(DrawnCommand, ShowCommand):
     """Describe one node: its state, machine, amounts, workloads, devices and problems."""
 
     example = "node describe compute-1"
+    arguments = NODE
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        return render_description(self._read(args))
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Draw the table format, unless columns are selected; other formats have the data."""
-        if parsed_args.formatter != "table" or parsed_args.columns:
-            return int(super().run(parsed_args))
-        described = self._read(parsed_args)
-        node = described.record
-        query = HistoryQuery(host=node.host, nodename=node.nodename)
-        changes = described.changes[::-1]
-        names = collect_names([*read_older(self.reader, query, changes), *changes])
-        screen = self.find_screen(parsed_args)
-        screen.show(draw_description(described, names, screen.terminal))
-        return 0
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the node."""
-        shown = render_description(self._read(parsed_args))
-        return tuple(shown), tuple(shown.values())
-
-    def _read(self, parsed_args: argparse.Namespace) -> NodeDescription:
-        found = find_node(self.reader, parsed_args.host, parsed_args.nodename)
-        record = read_consistently(self.reader, found)
-        host, nodename = record.host, record.nodename
-        warnings = read_items(
-            self.reader.list_warning_page, WarningQuery(host=host, is_resolved=False)
+    def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
+        described = self._read(args)
+        node, changes = described.record, described.changes[::-1]
+        names = name_guests(
+            self.reader, HistoryQuery(host=node.host, nodename=node.nodename), changes
         )
+        return draw_description(described, names, terminal)
+
+    def _read(self, args: argparse.Namespace) -> NodeDescription:
+        reader = self.reader
+        record = read_consistently(reader, find_node(reader, args.host, args.nodename))
+        host, nodename = record.host, record.nodename
+        warnings = read_items(reader.list_warning_page, WarningQuery(host=host, is_resolved=False))
         query = HistoryQuery(host=host, nodename=nodename, limit=MOST_CHANGES)
-        changes = self.reader.list_history_page(query).items
-        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
-        now = self.reader.now()
-        down_time = self.service_down_time
-        outage = find_broker_outage(conductors, now, down_time)
-        service = find_agent(self.reader, host)
-        return describe_node(record, service, now, down_time, outage, tuple(warnings), changes)
+        changes = reader.list_history_page(query).items
+        service, liveness = find_agent(reader, host), self.read_liveness()
+        return describe_node(record, service, *liveness, warnings, changes)
 
 
-class NodeHistory(ListCommand):
+class NodeHistory(DrawnCommand, ListCommand):
     """Show what changed on a host's nodes, a line for each thing, the newest last.
 
     The newest of them, as many as --limit says. Times are in UTC. --long shows
@@ -106,50 +97,43 @@ class NodeHistory(ListCommand):
 
     example = "node history compute-1 --since 12h"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host, nodename and times."""
-        parser = add_node_arguments(super().get_parser(prog_name))
-        for option, which in (("--since", "since"), ("--until", "until")):
-            parser.add_argument(
-                option,
+    columns = ("at", "host", "nodename", "what", "diff")
+    arguments = (
+        *NODE,
+        *(
+            argument(
+                f"--{which}",
                 metavar="TIME",
                 help=f"Only changes {which} a time (ISO 8601, UTC) or an age such as 90m, 12h, 7d.",
             )
-        parser.add_argument(
+            for which in ("since", "until")
+        ),
+        argument(
             "--limit",
             type=parse_limit,
             metavar="N",
             default=DEFAULT_LIMIT,
             help=f"Maximum number of entries, by default {DEFAULT_LIMIT}; the newest are shown.",
-        )
-        return parser
+        ),
+    )
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Draw the table format, unless columns are selected; other formats have the data."""
-        if parsed_args.formatter != "table" or parsed_args.columns or parsed_args.long:
-            return int(super().run(parsed_args))
-        query = self._make_query(parsed_args)
-        entries = self._read(query, parsed_args.limit)
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return map(render_history_entry, self._read(self._make_query(args), args.limit))
+
+    def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
+        query = self._make_query(args)
+        entries = self._read(query, args.limit)
         if not entries:
-            self.report_unknown_host(parsed_args.host)
-        names = collect_names([*read_older(self.reader, query, entries), *entries])
-        screen = self.find_screen(parsed_args)
-        screen.show(draw_history(entries, names, self.reader.now(), screen.terminal))
-        return 0
+            self.report_unknown_host(args.host)
+        names = name_guests(self.reader, query, entries)
+        return draw_history(entries, names, self.reader.now(), terminal)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the history."""
-        entries = self._read(self._make_query(parsed_args), parsed_args.limit)
-        return columns_of([render_history_entry(entry) for entry in entries], COLUMNS)
-
-    def _make_query(self, parsed_args: argparse.Namespace) -> HistoryQuery:
+    def _make_query(self, args: argparse.Namespace) -> HistoryQuery:
         since, until = (
             parse_time(text, self.reader.now(), option) if text else None
-            for option, text in (("--since", parsed_args.since), ("--until", parsed_args.until))
+            for option, text in (("--since", args.since), ("--until", args.until))
         )
-        return HistoryQuery(
-            host=parsed_args.host, nodename=parsed_args.nodename, since=since, until=until
-        )
+        return HistoryQuery(host=args.host, nodename=args.nodename, since=since, until=until)
 
     def _read(self, query: HistoryQuery, limit: int) -> list[HistoryEntry]:
         """Return the newest entries, oldest first; print a line on stderr if there are others."""
@@ -162,21 +146,49 @@ class NodeHistory(ListCommand):
         return found[:limit][::-1]
 
 
-def read_older(
+def parse_time(text: str, now: datetime, option: str) -> datetime:
+    """Parse a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
+
+    A time without an offset is UTC.
+
+    Args:
+        option: that has it, for the message of an error.
+
+    Raises:
+        RefusedError: the text is neither.
+    """
+    unit = _UNITS.get(text[-1:])
+    try:
+        if unit is not None and text[:-1].isdigit():
+            return now - timedelta(**{unit: int(text[:-1])})
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise RefusedError(
+            f"{option}: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
+            "or an age such as 12h"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def name_guests(
     store: "ReadingStore", query: HistoryQuery, entries: Sequence[HistoryEntry]
-) -> list[HistoryEntry]:
-    """Return earlier entries that name the guests of these, oldest first; [] if not needed."""
-    if not find_unnamed(entries, collect_names(entries)):
-        return []
+) -> Names:
+    """Return the names of the guests of entries, from earlier ones, too, if that is needed."""
+    names = collect_names(entries)
+    if not find_unnamed(entries, names):
+        return names
     older = replace(query, since=None, until=entries[0].at)
-    return list(islice(read_items(store.list_history_page, older), _MOST_OLDER))[::-1]
+    found = list(islice(read_items(store.list_history_page, older), _MOST_OLDER))
+    return collect_names([*reversed(found), *entries])
 
 
 class DiffNode(ListCommand):
     """Compare a node's usage by its row, by its claims and by its guests."""
 
     example = "node diff compute-1"
+    arguments = NODE
 
+    columns = (*DRIFT_COLUMNS[:4], "placement", *DRIFT_COLUMNS[4:])
     layout = (
         Column("resource", ("resource",)),
         Column("row", ("row_used",), Kind.NUMBER),
@@ -187,14 +199,8 @@ class DiffNode(ListCommand):
     )
     _sentences: Sequence[str] = ()
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read one node with its claims and guests."""
-        found = find_node(self.reader, parsed_args.host, parsed_args.nodename)
-        record = read_consistently(self.reader, found)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        record = read_consistently(self.reader, find_node(self.reader, args.host, args.nodename))
         usage = read_usage(self.app, record.uuid)
         lines = compare_usage(record)
         self._sentences = explain_usage(record, lines)
@@ -205,11 +211,11 @@ class DiffNode(ListCommand):
                 others = [f"{key} in placement +{held}" for key, held in entry.others.items()]
                 causes = ", ".join(filter(None, (row["workloads"], *others)))
                 row |= {"placement": entry.own, "workloads": causes}
-        return columns_of(rows, _DIFF_COLUMNS)
+        return rows
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Explain the differences below the table."""
-        code = int(super().run(parsed_args))
+        code = super().run(parsed_args)
         if parsed_args.formatter == "table":
             terminal = detect_terminal(self.app.stdout)
             Screen(self.app.stdout, terminal).show(draw_advice(self._sentences, terminal))

@@ -4,7 +4,7 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from nodetracker.accounting.reports.overview import render_overview
 from nodetracker.accounting.reports.problems import FleetView, select_host, view_fleet
-from nodetracker.cmd.commands.base import ShowCommand
+from nodetracker.cmd.commands.base import DrawnCommand, ShowCommand, argument
 from nodetracker.cmd.screen.lines import BLANK, Line, Piece, Style, cut_line, dim_lines
 from nodetracker.cmd.screen.output import Screen, full_screen
 from nodetracker.cmd.screen.overview import draw_overview
@@ -29,7 +29,24 @@ _DEFAULT_SECONDS = 5.0
 _LEAST_SECONDS = 0.5
 
 
-class ShowOverview(ShowCommand):
+def parse_interval(text: str) -> float:
+    """Parse a number of seconds.
+
+    Raises:
+        ArgumentTypeError: it is not a number, or too small.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_SECONDS <= seconds < 1e6:
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected seconds, at least {_LEAST_SECONDS:g}"
+        )
+    return seconds
+
+
+class ShowOverview(DrawnCommand, ShowCommand):
     """Show the fleet on one screen: totals, and a line for each node, the worst first.
 
     With --watch the screen is repainted until Ctrl-C. While the database does not
@@ -37,39 +54,33 @@ class ShowOverview(ShowCommand):
     """
 
     example = "overview --watch 5"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host and the interval."""
-        self._parser = super().get_parser(prog_name)
-        self._parser.add_argument("--host", help="Only the nodes of this host.")
-        self._parser.add_argument(
+    arguments = (
+        argument("--host", help="Only the nodes of this host."),
+        argument(
             "--watch",
             nargs="?",
             type=parse_interval,
             const=_DEFAULT_SECONDS,
             metavar="SECONDS",
             help=f"Repaint the screen every SECONDS, {_DEFAULT_SECONDS:g} by default.",
-        )
-        return self._parser
+        ),
+    )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Draw the table format; other formats have the data."""
-        is_table = parsed_args.formatter == "table" and not parsed_args.columns
-        if parsed_args.watch is None and not is_table:
-            return int(super().run(parsed_args))
-        out, terminal = self.app.stdout, detect_terminal(self.app.stdout)
+        """Draw the screen once, or again and again."""
         if parsed_args.watch is None:
-            Screen(out, terminal).show(draw_overview(self._read(parsed_args.host), terminal))
-            return 0
-        if not is_table or not terminal.is_interactive:
-            self._parser.error("--watch requires a terminal and the format table")
+            return super().run(parsed_args)
+        out = self.app.stdout
+        if not self.is_drawn(parsed_args) or not detect_terminal(out).is_interactive:
+            self.parser.error("--watch requires a terminal and the format table")
         FleetWatch(partial(self._read, parsed_args.host), out, parsed_args.watch).run()
         return 0
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the fleet."""
-        shown = render_overview(self._read(parsed_args.host).overview)
-        return tuple(shown), tuple(shown.values())
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        return render_overview(self._read(args.host).overview)
+
+    def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
+        return draw_overview(self._read(args.host), terminal)
 
     def _read(self, host: str | None) -> FleetView:
         rows = self.reader.read_overview()
@@ -195,20 +206,3 @@ def _resizes(found: "SimpleQueue[FleetView | Exception | None]") -> Iterator[Non
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def parse_interval(text: str) -> float:
-    """Parse a number of seconds.
-
-    Raises:
-        ArgumentTypeError: it is not a number, or too small.
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not _LEAST_SECONDS <= seconds < 1e6:
-        raise argparse.ArgumentTypeError(
-            f"invalid value {text!r}: expected seconds, at least {_LEAST_SECONDS:g}"
-        )
-    return seconds

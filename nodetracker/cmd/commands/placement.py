@@ -3,7 +3,7 @@
 import argparse
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,23 @@ from nodetracker.accounting.placement.tree import (
     ProviderTree,
 )
 from nodetracker.bootstrap.clients import build_placement_client
-from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, columns_of
+from nodetracker.cmd.commands.base import (
+    NODE,
+    ListCommand,
+    ShowCommand,
+    StoreCommand,
+    argument,
+    flag,
+)
 from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.commands.node import add_node_arguments, find_agent
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_node, read_consistently
+from nodetracker.fleet.reads import find_agent, find_node, read_consistently
 from nodetracker.model.errors import NotFoundError, PlacementError, RefusedError
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.provider import RemovalQuery
+from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AdminState
 from nodetracker.model.text import count_noun
+from nodetracker.process.daemon import EXIT_FAILED
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
@@ -99,8 +106,6 @@ class PlacementCommand(StoreCommand):
         return next((holder for holder in holders if holder.uuid != record.uuid), None)
 
 
-_AUDIT_COLUMNS = ("host", "nodename", "provider", "what", "expected", "found")
-_HEAL_COLUMNS = ("host", "nodename", "provider", "what", "result")
 _LAYOUT = (  # of both
     Column("host", ("host",), Kind.FLEXIBLE),
     Column("node", ("nodename",), Kind.FLEXIBLE, 1, same_as="host"),
@@ -113,20 +118,15 @@ class ShowPlacement(PlacementCommand, ShowCommand):
     """Show what placement has of a node, and whose its consumers are."""
 
     example = "placement show compute-1"
+    arguments = NODE
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the tree."""
-        found = find_node(self.store, parsed_args.host, parsed_args.nodename)
-        record = read_consistently(self.store, found)
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        record = read_consistently(self.store, find_node(self.store, args.host, args.nodename))
         placed, wanted = self.read(record.uuid), self.describe(record)
         rival = self.find_rival(record)
         providers = [render_provider(placed, uuid) for uuid in sorted(placed.providers)]
         consumers = render_consumers(placed, wanted)
-        shown = {
+        return {
             "host": record.host,
             "nodename": record.nodename,
             "uuid": record.uuid,
@@ -134,7 +134,6 @@ class ShowPlacement(PlacementCommand, ShowCommand):
             "providers": Lines(providers, [line for p in providers for line in draw_provider(p)]),
             "consumers": Lines(consumers, map(draw_consumer, consumers)),
         }
-        return tuple(shown), tuple(shown.values())
 
 
 class AuditPlacement(PlacementCommand, ListCommand):
@@ -142,33 +141,25 @@ class AuditPlacement(PlacementCommand, ListCommand):
 
     example = "placement audit --host compute-1"
 
+    columns = ("host", "nodename", "provider", "what", "expected", "found")
     layout = (
         *_LAYOUT,
         Column("expected", ("expected",), Kind.FLEXIBLE, least=12),
         Column("found", ("found",), Kind.FLEXIBLE, least=12),
     )
+    arguments = (argument("--host", help="Only the nodes of this host."),)
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the filter."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only the nodes of this host.")
-        return parser
+    def list_rows(self, args: argparse.Namespace) -> Iterator[dict[str, str]]:
+        for record in self.list_records(args.host):
+            for line in self._audit(record):
+                yield self._row(record.host, record.nodename, *line)
+        for removal in self.store.list_provider_removals(args.host):
+            error = removal.error or "waiting"
+            yield self._row(*_identify(removal), "removal", NOTHING, error)
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the differences; return 1 if there are any."""
-        self._rows: list[dict[str, Any]] = []
-        code: int = super().run(parsed_args)
-        return code or int(bool(self._rows))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read each node, from the store and from placement."""
-        for record in self.list_records(parsed_args.host):
-            identity = (record.host, record.nodename)
-            self._rows += [_row(_AUDIT_COLUMNS, *identity, *line) for line in self._audit(record)]
-        for removal in self.store.list_provider_removals(parsed_args.host):
-            values = (removal.host, removal.name, removal.provider_uuid, "removal", NOTHING)
-            self._rows.append(_row(_AUDIT_COLUMNS, *values, removal.error or "waiting"))
-        return columns_of(self._rows, _AUDIT_COLUMNS)
+    def _row(self, *values: str) -> dict[str, str]:
+        self.exit_code = EXIT_FAILED
+        return dict(zip(self.columns, values, strict=True))
 
     def _audit(self, record: NodeRecord) -> Iterator[tuple[str, str, str, str]]:
         """Yield provider, what differs, what is expected and what was found."""
@@ -188,29 +179,24 @@ class HealPlacement(PlacementCommand, ListCommand):
 
     example = "placement heal --dry-run"
 
+    columns = ("host", "nodename", "provider", "what", "result")
     layout = (*_LAYOUT, Column("result", ("result",), Kind.FLEXIBLE))
+    arguments = (
+        argument("--host", help="Only the nodes of this host."),
+        flag("--dry-run", "Write nothing."),
+    )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the filter and the dry run."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only the nodes of this host.")
-        parser.add_argument("--dry-run", action="store_true", help="Write nothing.")
-        return parser
+    def list_rows(self, args: argparse.Namespace) -> Iterator[dict[str, str]]:
+        is_dry = args.dry_run
+        for record in self.list_records(args.host):
+            for line in self._heal(record, is_dry):
+                yield self._row(record.host, record.nodename, *line)
+        heal = self._list_removals if is_dry else self._heal_removals
+        for removal, result in heal(args.host):
+            yield self._row(*_identify(removal), "removal", result)
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print what was done; return 1 if something could not be."""
-        self._is_healed = True
-        code: int = super().run(parsed_args)
-        return code or int(not self._is_healed)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Heal one node after the other, then what deleted nodes left."""
-        is_dry, rows = parsed_args.dry_run, []
-        for record in self.list_records(parsed_args.host):
-            identity = (record.host, record.nodename)
-            rows += [_row(_HEAL_COLUMNS, *identity, *line) for line in self._heal(record, is_dry)]
-        rows += self._heal_removals(parsed_args.host, is_dry)
-        return columns_of(rows, _HEAL_COLUMNS)
+    def _row(self, *values: str) -> dict[str, str]:
+        return dict(zip(self.columns, values, strict=True))
 
     def _heal(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
         """Delete an empty provider that has the node's name, and report the node."""
@@ -265,21 +251,18 @@ class HealPlacement(PlacementCommand, ListCommand):
             return str(error)
         return "; ".join(sorted(state.refused.values()))
 
-    def _heal_removals(self, host: str | None, is_dry: bool) -> Iterator[dict[str, Any]]:
+    def _list_removals(self, host: str | None) -> Iterator[tuple[ProviderRemoval, str]]:
+        for removal in self.store.list_provider_removals(host):
+            yield removal, "would be removed"
+
+    def _heal_removals(self, host: str | None) -> Iterator[tuple[ProviderRemoval, str]]:
         """Remove the providers of deleted nodes."""
-        if is_dry:
-            for removal in self.store.list_provider_removals(host):
-                values = (removal.host, removal.name, removal.provider_uuid, "removal")
-                yield _row(_HEAL_COLUMNS, *values, "would be removed")
-            return
         for removal in self.remover.remove_due(RemovalQuery(host=host, is_urgent=True)):
             error = removal.error
-            result = "removed" if error is None else self._fail(f"kept: {error}")
-            values = (removal.host, removal.name, removal.provider_uuid, "removal")
-            yield _row(_HEAL_COLUMNS, *values, result)
+            yield removal, "removed" if error is None else self._fail(f"kept: {error}")
 
     def _fail(self, result: str) -> str:
-        self._is_healed = False
+        self.exit_code = EXIT_FAILED
         return result
 
 
@@ -287,17 +270,15 @@ class AdoptProvider(PlacementCommand, ListCommand):
     """Give a node the uuid of the provider that has its name, so that it is reported to."""
 
     example = "placement adopt compute-1 --dry-run"
+    columns = ("host", "nodename", "before", "uuid")
+    arguments = (
+        *NODE,
+        flag("--force", "Adopt a provider of Nova's too."),
+        flag("--dry-run", "Write nothing."),
+    )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename, and what may be overridden."""
-        parser = add_node_arguments(super().get_parser(prog_name))
-        parser.add_argument("--force", action="store_true", help="Adopt a provider of Nova's too.")
-        parser.add_argument("--dry-run", action="store_true", help="Write nothing.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Check the provider and the node, and change the row."""
-        record = find_node(self.store, parsed_args.host, parsed_args.nodename)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, str]]:
+        record = find_node(self.store, args.host, args.nodename)
         rival = self.find_rival(record)
         if rival is None:
             raise RefusedError(f"no other provider has the name of node {record.nodename}")
@@ -307,20 +288,15 @@ class AdoptProvider(PlacementCommand, ListCommand):
                 "a provider without a parent"
             )
         self._check_uuid(record)
-        if not parsed_args.force and NOVA_TRAIT in self.client.read_traits(rival.uuid)[1]:
+        if not args.force and NOVA_TRAIT in self.client.read_traits(rival.uuid)[1]:
             raise RefusedError(
                 f"provider {rival.uuid} has the trait {NOVA_TRAIT}: a nova-compute reports to it; "
                 "--force adopts it"
             )
-        if not parsed_args.dry_run:
+        if not args.dry_run:
             self.store.adopt_uuid(record.host, record.nodename, record.uuid, rival.uuid)
-        row = {
-            "host": record.host,
-            "nodename": record.nodename,
-            "before": record.uuid,
-            "uuid": rival.uuid,
-        }
-        return columns_of([row], tuple(row))
+        identity = {"host": record.host, "nodename": record.nodename}
+        return [identity | {"before": record.uuid, "uuid": rival.uuid}]
 
     def _check_uuid(self, record: NodeRecord) -> None:
         """Check that the node's uuid was derived by an agent, and is not its driver's.
@@ -348,20 +324,16 @@ class RemovePlacement(PlacementCommand, ListCommand):
     """
 
     example = "placement remove compute-1"
+    columns = ("host", "nodename", "provider")
+    arguments = NODE
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and nodename."""
-        return add_node_arguments(super().get_parser(prog_name))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Remove the tree of a node, with the allocations that claims have on it."""
-        record = find_node(self.store, parsed_args.host, parsed_args.nodename)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, str]]:
+        record = find_node(self.store, args.host, args.nodename)
         error = self.remover.remove(record.uuid)
         if error is not None:
             raise RefusedError(f"provider {record.uuid} of node {record.nodename} is kept: {error}")
-        row = {"host": record.host, "nodename": record.nodename, "provider": record.uuid}
-        return columns_of([row], ("host", "nodename", "provider"))
+        return [{"host": record.host, "nodename": record.nodename, "provider": record.uuid}]
 
 
-def _row(columns: tuple[str, ...], *values: str) -> dict[str, Any]:
-    return dict(zip(columns, values, strict=True))
+def _identify(removal: ProviderRemoval) -> tuple[str, str, str]:
+    return removal.host, removal.name, removal.provider_uuid

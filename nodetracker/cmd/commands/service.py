@@ -1,12 +1,11 @@
 """Commands on services and their hosts."""
 
 import argparse
-import dataclasses
 import os
 import pwd
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,30 +14,24 @@ from cliff.command import Command
 from nodetracker.accounting.liveness import find_broker_outage, has_recent_heartbeat
 from nodetracker.accounting.reports.services import render_host, render_service, status_of
 from nodetracker.bootstrap.values import check_host_name
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    ShowCommand,
-    StoreCommand,
-    columns_of,
-    delete_queues,
-    find_compute_service,
-)
+from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, argument
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.streams import draw_error
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.compute.takeover import HeartbeatWatch, get_watch_seconds
-from nodetracker.fleet.reads import read_host_usage
-from nodetracker.model.errors import ConfigError, ConflictError, NotFoundError, RefusedError
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange, ServiceRecord
+from nodetracker.fleet.reads import find_agent, read_host_usage, require_agent
+from nodetracker.model.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    RpcError,
+)
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.model.text import count_noun, render_time
 from nodetracker.ports import POWER_ACTIONS
 
-_COLUMNS = (
-    "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
-    "clock_skew_seconds",
-)  # fmt: skip
-_LONG_COLUMNS = ("disabled_at", "disabled_by")
-_MAINTENANCE = "maintenance"  # for people in the column of states, for programs with --long
+_MAINTENANCE = "maintenance"
 
 
 class ListServices(ListCommand):
@@ -49,6 +42,12 @@ class ListServices(ListCommand):
 
     example = "service list"
 
+    columns = (
+        "id", "binary", "host", "status", "state", "updated_at", "disabled_reason", "epoch",
+        "clock_skew_seconds",
+    )  # fmt: skip
+    long_columns = ("disabled_at", "disabled_by")
+    shown_columns = (_MAINTENANCE,)
     layout = (
         Column("binary", ("binary",)),
         Column("host", ("host",), Kind.FLEXIBLE),
@@ -60,48 +59,35 @@ class ListServices(ListCommand):
         Column("id", ("id",), Kind.TEXT, 3),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read and evaluate all services."""
-        services = self.reader.list_services()
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        services, down_time = self.reader.list_services(), self.service_down_time
         now = self.reader.now()
-        outage = find_broker_outage(services, now, self.service_down_time)
-        rows = [
-            render_service(service, now, self.service_down_time, outage)
-            | {_MAINTENANCE: service.maintenance}
+        outage = find_broker_outage(services, now, down_time)
+        return [
+            render_service(service, now, down_time, outage) | {_MAINTENANCE: service.maintenance}
             for service in services
         ]
-        names = _COLUMNS + (_LONG_COLUMNS if parsed_args.long else ())
-        if parsed_args.long or parsed_args.formatter == "table":
-            names += (_MAINTENANCE,)
-        return columns_of(rows, names)
 
 
-class ServiceCommand(StoreCommand):
-    """Mixin of commands on one service."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add host and binary."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("host", help="As service list shows it.")
-        parser.add_argument("binary", help="nodetracker-compute or nodetracker-conductor.")
-        return parser
+_SERVICE = (
+    argument("host", help="As service list shows it."),
+    argument("binary", help="nodetracker-compute or nodetracker-conductor."),
+)
 
 
-class ShowService(ServiceCommand, ShowCommand):
+class ShowService(ShowCommand):
     """Show one service with its identity and the state of its audits."""
 
     example = "service show compute-1 nodetracker-compute"
+    arguments = _SERVICE
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read and evaluate one service."""
-        services = self.reader.list_services(parsed_args.host, parsed_args.binary)
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        services = self.reader.list_services(args.host, args.binary)
         if not services:
-            raise NotFoundError(f"no such service: {parsed_args.binary} on host {parsed_args.host}")
-        service, now = services[0], self.reader.now()
-        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
-        outage = find_broker_outage(conductors, now, self.service_down_time)
-        shown = render_service(service, now, self.service_down_time, outage)
-        shown |= {
+            raise NotFoundError(f"no such service: {args.binary} on host {args.host}")
+        service = services[0]
+        shown = render_service(service, *self.read_liveness())
+        return shown | {
             "topic": service.topic,
             "version": service.version,
             "maintenance": service.maintenance,
@@ -110,55 +96,35 @@ class ShowService(ServiceCommand, ShowCommand):
             "last_seen_up": render_time(service.last_seen_up),
             "created_at": render_time(service.created_at),
             "last_audit": dict(service.last_audit),
+            **asdict(service.incarnation),
         }
-        shown |= dataclasses.asdict(service.incarnation)
-        return tuple(shown), tuple(shown.values())
 
 
-class SetService(ServiceCommand, Command):
+class SetService(StoreCommand, Command):
     """Enable or disable a service, or force it down."""
 
     example = "service set compute-1 nodetracker-compute --disable"
+    arguments = _SERVICE
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the settings."""
         parser = super().get_parser(prog_name)
-        admin = parser.add_mutually_exclusive_group()
-        admin.add_argument(
-            "--enable",
-            dest="disabled",
-            action="store_const",
-            const=False,
-            help="Schedule new workloads to its host.",
-        )
-        admin.add_argument(
-            "--disable",
-            dest="disabled",
-            action="store_const",
-            const=True,
-            help="Schedule no new workloads to its host.",
+        _add_switch(
+            parser,
+            "disabled",
+            ("--enable", "Schedule new workloads to its host."),
+            ("--disable", "Schedule no new workloads to its host."),
         )
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
-        liveness = parser.add_mutually_exclusive_group()
-        liveness.add_argument(
-            "--up",
-            dest="forced_down",
-            action="store_const",
-            const=False,
-            help="Evaluate it by its heartbeats again.",
+        _add_switch(
+            parser,
+            "forced_down",
+            ("--up", "Evaluate it by its heartbeats again."),
+            ("--down", "Force it down, regardless of its heartbeats."),
         )
-        liveness.add_argument(
-            "--down",
-            dest="forced_down",
-            action="store_const",
-            const=True,
-            help="Force it down, regardless of its heartbeats.",
-        )
-        self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Store the settings."""
         if parsed_args.disable_reason is not None and not parsed_args.disabled:
             self.parser.error("--disable-reason requires --disable")
         if parsed_args.disabled is None and parsed_args.forced_down is None:
@@ -172,6 +138,15 @@ class SetService(ServiceCommand, Command):
         self.store.set_service(parsed_args.host, parsed_args.binary, change)
 
 
+def _add_switch(
+    parser: argparse.ArgumentParser, target: str, off: tuple[str, str], on: tuple[str, str]
+) -> None:
+    """Add the options, each with its help, that set a value to False and to True."""
+    group = parser.add_mutually_exclusive_group()
+    for (option, text), value in ((off, False), (on, True)):
+        group.add_argument(option, dest=target, action="store_const", const=value, help=text)
+
+
 class DeleteService(StoreCommand, Command):
     """Delete a service that is not alive, with its nodes, warnings and queues in the broker.
 
@@ -179,16 +154,12 @@ class DeleteService(StoreCommand, Command):
     """
 
     example = "service delete compute-1 nodetracker-compute"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add hosts and binary."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("hosts", metavar="host", nargs="+", help="As service list shows it.")
-        parser.add_argument("binary", help="nodetracker-compute or nodetracker-conductor.")
-        return parser
+    arguments = (
+        argument("hosts", metavar="host", nargs="+", help="As service list shows it."),
+        _SERVICE[1],
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete the services, unless they sent a heartbeat recently."""
         hosts, lines, errors = parsed_args.hosts, [], []
         with show_progress("deleting services", self.app.stderr) as progress:
             for number, host in enumerate(hosts):
@@ -214,22 +185,26 @@ class DeleteService(StoreCommand, Command):
         return f"service {binary} of host {host} deleted{more}\n"
 
 
+_HOST = argument("host", help="As host list shows it.")
+
+
 class ListHosts(ListCommand):
     """List hosts with their service and zone."""
 
     example = "host list"
+    columns = ("host_name", "service", "zone")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read all services."""
-        rows = [render_host(service) for service in self.reader.list_services()]
-        return columns_of(rows, ("host_name", "service", "zone"))
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return map(render_host, self.reader.list_services())
 
 
 class ShowHost(ListCommand):
     """Show a host's resources and their usage, in total and by project."""
 
     example = "host show compute-1"
+    arguments = (_HOST,)
 
+    columns = ("host", "project", "cpu", "memory_mb", "disk_gb")
     layout = (
         Column("host", ("host",), priority=1),
         Column("project", ("project",)),
@@ -238,16 +213,8 @@ class ShowHost(ListCommand):
         Column("disk", ("disk_gb",), Kind.GIB),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("host", help="As host list shows it.")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the sums of the host's nodes and workloads."""
-        rows = [asdict(line) for line in read_host_usage(self.reader, parsed_args.host)]
-        return columns_of(rows, ("host", "project", "cpu", "memory_mb", "disk_gb"))
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return map(asdict, read_host_usage(self.reader, args.host))
 
 
 class SetHost(StoreCommand, Command):
@@ -258,11 +225,11 @@ class SetHost(StoreCommand, Command):
     """
 
     example = 'host set compute-1 --disable --disable-reason "new disk"'
+    arguments = (_HOST,)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host and its new state."""
+        """Add the host's new state, of which there is one."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("host", help="As host list shows it.")
         wanted = parser.add_mutually_exclusive_group(required=True)
         for flag, change, text in (
             ("--enable", ServiceChange(disabled=False), "Schedule new workloads to the host."),
@@ -272,11 +239,9 @@ class SetHost(StoreCommand, Command):
         ):
             wanted.add_argument(flag, dest="change", action="store_const", const=change, help=text)
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
-        self.parser = parser
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Store the state; it applies to all further claims."""
         change, reason = parsed_args.change, parsed_args.disable_reason
         if reason is not None and not change.disabled:
             self.parser.error("--disable-reason requires --disable")
@@ -295,17 +260,10 @@ class ActOnHost(StoreCommand, Command):
     """
 
     example = "host action compute-1 reboot"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host and the action."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("host", help="As host list shows it.")
-        parser.add_argument("action", choices=POWER_ACTIONS)
-        return parser
+    arguments = (_HOST, argument("action", choices=POWER_ACTIONS))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Call the host's agent."""
-        find_compute_service(self.store, parsed_args.host)
+        require_agent(self.store, parsed_args.host)
         self.agents.agent_of(parsed_args.host).host_power_action(parsed_args.action)
         self.app.stdout.write(f"host {parsed_args.host}: {parsed_args.action} started\n")
 
@@ -317,21 +275,16 @@ class RenameHost(StoreCommand, Command):
     """
 
     example = "host rename compute-1 compute-11"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add both names."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("old", metavar="OLD", help="Name of the host in the rows.")
-        parser.add_argument("new", metavar="NEW", help="Value of [DEFAULT] host now.")
-        return parser
+    arguments = (
+        argument("old", metavar="OLD", help="Name of the host in the rows."),
+        argument("new", metavar="NEW", help="Value of [DEFAULT] host now."),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Check that no agent manages the host, and move its rows."""
         old, new = parsed_args.old, _read_name(parsed_args.new)
         if old == new:
             raise RefusedError(f"{new} is the host's name already")
-        found = self.store.list_services(old, COMPUTE_BINARY)
-        service = found[0] if found else None
+        service = find_agent(self.store, old)
         if service is not None:
             self._refuse_while_alive(service)
         try:
@@ -368,6 +321,17 @@ def _read_name(text: str) -> str:
         return check_host_name(text)
     except ConfigError as error:  # the name was typed, not configured
         raise RefusedError(str(error)) from None
+
+
+def delete_queues(app: Any, host: str, binary: str) -> None:
+    """Delete the message broker's queues of a service that was deleted from the database.
+
+    A failure is printed and not raised, because the service is deleted already.
+    """
+    try:
+        app.broker.delete_service_queues(host, binary)
+    except (ConfigError, RpcError) as error:
+        app.stderr.write(f"its queues are left in the message broker: {error}\n")
 
 
 def read_operator(read_login: Callable[[], str] = os.getlogin) -> str:

@@ -5,7 +5,6 @@ import getpass
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from cliff.command import Command
 
@@ -20,11 +19,7 @@ from nodetracker.api.auth.users import (
     set_user,
 )
 from nodetracker.api.context import ADMIN_ROLE, READER_ROLE
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    StoreCommand,
-    columns_of,
-)
+from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.text import render_file_error
 
@@ -72,15 +67,9 @@ class SetUser(UserCommand, Command):
     """
 
     example = "user set alice"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the name."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="Name of the user.")
-        return parser
+    arguments = (argument("name", help="Name of the user."),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Hash the password and store it."""
         name: str = parsed_args.name
         if not is_user_name(name):
             raise RefusedError(
@@ -99,15 +88,9 @@ class DeleteUser(UserCommand, Command):
     """Delete a user of the REST API."""
 
     example = "user delete alice"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the name."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", help="As user list shows it.")
-        return parser
+    arguments = (argument("name", help="As user list shows it."),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete the user's line."""
         name: str = parsed_args.name
 
         def delete(text: str) -> str:
@@ -123,16 +106,15 @@ class ListUsers(UserCommand, ListCommand):
     """List the users of the REST API with auth_strategy http_basic."""
 
     example = "user list"
+    columns = ("name", "role")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the file."""
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, str]]:
         try:
             users = self.parse(read_user_file(self.path))
         except (OSError, UnicodeError) as error:
             reason = render_file_error(error)
             raise RefusedError(f"{self.path} cannot be read: {reason}") from error
-        rows = [{"name": name, "role": self.role_of(name)} for name in sorted(users.hashes)]
-        return columns_of(rows, ("name", "role"))
+        return [{"name": name, "role": self.role_of(name)} for name in sorted(users.hashes)]
 
 
 def _read_password(name: str) -> str:

@@ -9,19 +9,11 @@ from nodetracker.accounting.reports.warnings import (
     merge_hosts_down,
     render_warning,
 )
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    columns_of,
-)
+from nodetracker.cmd.commands.base import ListCommand, argument, flag
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
-
-_COLUMNS = (
-    "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
-    "resolved_at", "earlier",
-)  # fmt: skip
 
 
 class ListWarnings(ListCommand):
@@ -33,6 +25,10 @@ class ListWarnings(ListCommand):
 
     example = "warning list --all"
 
+    columns = (
+        "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
+        "resolved_at", "earlier",
+    )  # fmt: skip
     layout = (
         Column("host", ("host",), Kind.FLEXIBLE),
         Column("node", ("nodename",), Kind.FLEXIBLE, 2, same_as="host"),
@@ -46,21 +42,14 @@ class ListWarnings(ListCommand):
         Column("resolved", ("resolved_at",), Kind.MOMENT, 1),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the filters."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only warnings of this host.")
-        parser.add_argument("--all", action="store_true", help="Also resolved warnings.")
-        return parser
+    arguments = (
+        argument("--host", help="Only warnings of this host."),
+        flag("--all", "Also resolved warnings."),
+    )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the warnings, ordered by the time since when they are raised."""
-        rows = [
-            render_warning(record)
-            for record in self._list_warnings(parsed_args.host, parsed_args.all)
-            if parsed_args.all or record.resolved_at is None
-        ]
-        return columns_of(rows, _COLUMNS)
+    def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        found = self._list_warnings(args.host, args.all)
+        return [render_warning(item) for item in found if args.all or item.resolved_at is None]
 
     def _list_warnings(self, host: str | None, with_resolved: bool) -> list[WarningRecord]:
         """Return the stored warnings, with ``host_down`` of each host as its service is now."""

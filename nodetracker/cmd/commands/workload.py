@@ -1,7 +1,8 @@
 """workload list, show."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from nodetracker.accounting.reports.values import render_gib, render_json, render_mib, render_plain
@@ -10,12 +11,7 @@ from nodetracker.accounting.reports.workloads import (
     render_bindings,
     render_workload,
 )
-from nodetracker.cmd.commands.base import (
-    ListCommand,
-    ShowCommand,
-    columns_of,
-    uuid_argument,
-)
+from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument, flag
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import find_node, read_consistently, read_items
@@ -23,17 +19,16 @@ from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow
 
-COLUMNS = (
-    "uuid", "kind", "name", "host", "nodename", "project_id", "vcpus", "memory_mb", "disk_gb",
-    "power_state", "claimed", "pcpus", "missing_since",
-)  # fmt: skip
-
 
 class ListWorkloads(ListCommand):
     """List workloads: those with an active claim, and unclaimed guests."""
 
     example = "workload list --unclaimed"
 
+    columns = (
+        "uuid", "kind", "name", "host", "nodename", "project_id", "vcpus", "memory_mb", "disk_gb",
+        "power_state", "claimed", "pcpus", "missing_since",
+    )  # fmt: skip
     layout = (
         Column("uuid", ("uuid",)),
         Column("name", ("name",), Kind.FLEXIBLE, least=13),
@@ -49,26 +44,18 @@ class ListWorkloads(ListCommand):
         Column("claimed", ("claimed",), Kind.TEXT, 4),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the filters."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", help="Only workloads on this host.")
-        parser.add_argument("--project", metavar="P", help="Only workloads of this project.")
-        parser.add_argument("--unclaimed", action="store_true", help="Only unclaimed guests.")
-        return parser
+    arguments = (
+        argument("--host", help="Only workloads on this host."),
+        argument("--project", metavar="P", help="Only workloads of this project."),
+        flag("--unclaimed", "Only unclaimed guests."),
+    )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the workloads."""
-        query = WorkloadQuery(
-            host=parsed_args.host,
-            project_id=parsed_args.project,
-            is_claimed=False if parsed_args.unclaimed else None,
-        )
-        rows = sorted(
-            read_items(self.reader.list_workloads, query),
-            key=lambda row: (row.host, row.nodename, row.name, row.uuid),
-        )
-        return columns_of([render_workload(row) for row in rows], COLUMNS)
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        is_claimed = False if args.unclaimed else None
+        query = WorkloadQuery(host=args.host, project_id=args.project, is_claimed=is_claimed)
+        found = read_items(self.reader.list_workloads, query)
+        order = attrgetter("host", "nodename", "name", "uuid")
+        return map(render_workload, sorted(found, key=order))
 
 
 class ShowWorkload(ShowCommand):
@@ -76,25 +63,18 @@ class ShowWorkload(ShowCommand):
 
     example = "workload show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the workload's uuid."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("uuid", metavar="UUID", type=uuid_argument)
-        return parser
+    arguments = (UUID,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Read the workload and its nodes."""
-        query = WorkloadQuery(uuid=parsed_args.uuid, reads_details=True)
-        rows = sorted(
-            read_items(self.reader.list_workloads, query), key=lambda row: (row.host, row.nodename)
-        )
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        query = WorkloadQuery(uuid=args.uuid, reads_details=True)
+        found = read_items(self.reader.list_workloads, query)
+        rows = sorted(found, key=attrgetter("host", "nodename"))
         if not rows:
-            raise NotFoundError(f"no such workload: {parsed_args.uuid}")
+            raise NotFoundError(f"no such workload: {args.uuid}")
         shown = describe_workload(rows)
         for place, row in zip(shown["places"], rows, strict=True):
             place |= self._read_bindings(row)
-        shown["places"] = Lines(shown["places"], map(render_place_line, shown["places"]))
-        return tuple(shown), tuple(shown.values())
+        return shown | {"places": Lines(shown["places"], map(render_place_line, shown["places"]))}
 
     def _read_bindings(self, row: WorkloadRow) -> dict[str, Any]:
         record = find_node(self.reader, row.host, row.nodename)

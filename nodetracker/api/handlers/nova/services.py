@@ -11,8 +11,9 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
 from nodetracker.api.fields import ANY_TEXT, BOOLEAN, SHORT_TEXT
 from nodetracker.api.handlers.own.services import delete
-from nodetracker.api.lookup import Liveness, get_liveness, read_service_pages
+from nodetracker.api.lookup import get_liveness, read_service_pages
 from nodetracker.api.query import parse_row_id
+from nodetracker.fleet.reads import Liveness
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import (

@@ -32,7 +32,7 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
-from nodetracker.fleet.reads import find_node
+from nodetracker.fleet.reads import find_place
 from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState
 from nodetracker.model.errors import ClaimRefusedError, ForbiddenError, NotFoundError, RequestError
 from nodetracker.model.guest import WorkloadKind
@@ -219,26 +219,9 @@ def read_claim_request(call: Call, rule: str) -> ClaimRequest:
     return request
 
 
-def find_place(call: Call, request: ClaimRequest) -> tuple[str, str] | None:
-    """Return host and nodename of the node that a request names, None if it names no host.
-
-    A node that is named in full is left to the ledger to find.
-
-    Raises:
-        NotFoundError: the host has no nodes.
-        RefusedError: the host has several nodes and the request names none.
-    """
-    if request.host is None:
-        return None
-    if request.nodename is not None:
-        return request.host, request.nodename
-    node = find_node(call.store, request.host)
-    return node.host, node.nodename
-
-
 def _grant(call: Call, request: ClaimRequest) -> Claim:
     """Claim on the node that the request names, or on the best candidate."""
-    place = find_place(call, request)
+    place = find_place(call.store, request)
     with call.backend.counters.claims.count():
         if place is None:
             return call.backend.scheduler.create_claim(request)
@@ -247,7 +230,7 @@ def _grant(call: Call, request: ClaimRequest) -> Claim:
 
 def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:
     """Return the result of a dry run on the node that the request names, or the best candidate."""
-    place = find_place(call, request)
+    place = find_place(call.store, request)
     if place is not None:
         found = call.store.try_claim(request, *place, call.backend.policy)
         return render_admission(*place, found)

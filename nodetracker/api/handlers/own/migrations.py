@@ -8,9 +8,10 @@ from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.accounting.schemas import UUID, list_of, one_of, record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, choice
-from nodetracker.api.handlers.own.claims import find_place, read_claim_request
+from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.api.lookup import answer_page
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
+from nodetracker.fleet.reads import find_place
 from nodetracker.model.claim import OPEN, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
@@ -89,7 +90,7 @@ def _render(call: Call, migration: Migration) -> dict[str, Any]:
 
 def _grant(call: Call, request: ClaimRequest) -> Migration:
     """Claim the destination that the request names, or the best candidate."""
-    place = find_place(call, request)
+    place = find_place(call.store, request)
     with call.backend.counters.claims.count():
         if place is None:
             return call.backend.scheduler.create_migration(request)

@@ -43,8 +43,8 @@ from nodetracker.api.fields import (
     schema_of,
 )
 from nodetracker.api.handlers.own.services import STATE
-from nodetracker.api.lookup import Liveness, answer_page, get_liveness, get_node, get_node_page
-from nodetracker.fleet.reads import read_consistently
+from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
+from nodetracker.fleet.reads import Liveness, read_consistently
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS, NodeValues

@@ -17,8 +17,9 @@ from nodetracker.api.fields import (
     answer,
     answered_page,
 )
-from nodetracker.api.lookup import Liveness, answer_page, get_liveness
+from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.api.query import parse_path_uuid
+from nodetracker.fleet.reads import Liveness
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceChange, ServiceRecord
