@@ -155,7 +155,6 @@ class _Recorder:
                 self.folders.add((*place, child))
 
     def on_failure(self, path: Path, reason: str) -> None:
-        """Record why a path could not be read."""
         self.unreadable[str(path)] = reason
 
     def _name(self, path: Path) -> Name | None:

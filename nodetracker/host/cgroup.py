@@ -61,9 +61,6 @@ def cut_path(path: str, owner: str) -> str | None:
 def parse_field(text: str, name: str, source: str) -> int:
     r"""Return one value from lines of a name and a number, as in ``memory.stat``.
 
-    Raises:
-        HostDataError: the line is missing, or its value is not a number.
-
     >>> parse_field("cache 4096\ntotal_inactive_file 1024\n", "total_inactive_file", "memory.stat")
     1024
     """

@@ -271,9 +271,6 @@ def parse_cpuinfo(text: str, source: str = "/proc/cpuinfo") -> Cpuinfo:
     processors, before or after them. Unknown lines are ignored. Text without
     processors is valid.
 
-    Raises:
-        HostDataError: the id of a processor, package or core is not a number.
-
     Source: ``show_cpuinfo()`` of x86, arm, arm64, s390, powerpc, ia64, riscv.
 
     >>> parse_cpuinfo("processor\t: 0\nvendor_id\t: GenuineIntel\n").processors
@@ -341,11 +338,7 @@ def _name_arm(lines: Mapping[str, str]) -> str:
 
 
 def parse_cpu_list(text: str, source: str) -> CpuSet:
-    r"""Parse a list such as ``"0-7,16\n"``; blank text is the empty set.
-
-    Raises:
-        HostDataError: a part is not an id or a range.
-    """
+    r"""Parse a list such as ``"0-7,16\n"``; blank text is the empty set."""
     if "^" in text:
         raise HostDataError(source, "is not a list of CPUs")
     try:
@@ -359,10 +352,6 @@ def parse_cpu_mask(text: str, source: str) -> CpuSet:
 
     Kernels before 2.6.26 have no lists; their masks have the width that the
     kernel was built for.
-
-    Raises:
-        HostDataError: a word is not hexadecimal, or a word after the first
-            does not have eight digits.
 
     >>> sorted(parse_cpu_mask("00000001,00000003\n", "thread_siblings"))
     [0, 1, 32]

@@ -167,9 +167,6 @@ def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mo
     The kernel escapes blanks, newlines and backslashes as three octal digits;
     they are decoded.
 
-    Raises:
-        HostDataError: a line lacks fields.
-
     Source: Linux Documentation/filesystems/proc.rst, 3.5.
 
     >>> line = r"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue"

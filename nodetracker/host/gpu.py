@@ -22,9 +22,6 @@ _DOMAIN_DIGITS = 4
 def parse_nvml_address(text: str) -> str:
     """Convert a bus id of NVML to the format of sysfs.
 
-    Raises:
-        HostDataError: the text is not a PCI address.
-
     >>> parse_nvml_address("00000000:5E:00.0"), parse_nvml_address("00010000:E1:00.0")
     ('0000:5e:00.0', '10000:e1:00.0')
     """
@@ -91,7 +88,6 @@ def _has_nvidia(roots: Roots, pci: Sequence[PciDevice]) -> bool:
 
 
 def _load_nvml() -> Any:
-    """Return NVIDIA's module ``pynvml``, None if it is not installed."""
     try:
         return importlib.import_module("pynvml")
     except ImportError:

@@ -36,9 +36,6 @@ def parse_meminfo(text: str, source: str = "/proc/meminfo") -> Meminfo:
     Kernels before Linux 3.14 have no MemAvailable; the sum of free memory,
     buffers and page cache replaces it. It is limited to MemTotal.
 
-    Raises:
-        HostDataError: MemTotal is missing, 0 or not an amount.
-
     Source: Linux Documentation/filesystems/proc.rst.
 
     >>> parse_meminfo("MemTotal: 2048 kB\nMemAvailable: 1024 kB\n").available_kb

@@ -67,7 +67,6 @@ METRICS = frozenset(
 
 
 def cpu_seconds(times: CpuTimes) -> dict[str, int]:
-    """Return the seconds in each state, rounded down."""
     return {f"cpu_{state}_seconds": int(getattr(times, state)) for state in _STATES}
 
 
@@ -100,7 +99,6 @@ class CpuMonitor:
 
     Args:
         procfs: the machine's ``/proc``.
-        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(self, procfs: Path, monotonic: Callable[[], float] = time.monotonic) -> None:

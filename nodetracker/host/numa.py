@@ -56,7 +56,6 @@ def read_numa_topology(roots: Roots, cpu: CpuInfo | None) -> NumaTopology:
     """Return the NUMA cells of the host.
 
     Args:
-        roots: directories to read from.
         cpu: the processors of the same reading: cells contain only the online
             ones. None: cells contain the CPUs that the kernel lists, without
             cores and sockets.
@@ -258,7 +257,6 @@ def build_page_pools(
         total_kb: memory of the cell in KiB.
         huge_pages: page size in KiB -> number of pages, used or not.
         page_size_kb: the base page size in KiB.
-        source: the directory of the cell, for the error.
 
     Raises:
         HostDataError: the huge pages exceed the memory.
@@ -274,9 +272,6 @@ def build_page_pools(
 
 def parse_cell_memory(text: str, source: str) -> CellMemory:
     r"""Parse the text of ``nodeN/meminfo``.
-
-    Raises:
-        HostDataError: MemTotal is missing; ``source`` names the cell's file.
 
     >>> parse_cell_memory("\nNode 0 MemTotal:     16772456 kB\n", "node0").total_kb
     16772456
@@ -296,13 +291,9 @@ def parse_distances(text: str, cell_ids: Sequence[int], source: str) -> dict[int
     Args:
         text: e.g. ``"10 21\n"``.
         cell_ids: ids of the online cells, ascending.
-        source: the file, for the error.
 
     Returns:
         Cell id -> SLIT relative latency, 10 is local.
-
-    Raises:
-        HostDataError: the text is not one positive integer per cell.
 
     Source: Linux Documentation/ABI/stable/sysfs-devices-node.
 

@@ -32,9 +32,6 @@ T = TypeVar("T")
 def parse_pci_address(text: str, source: str) -> str:
     """Return an address in lower case, e.g. ``0000:5e:00.0`` or VMD's ``10000:e1:00.0``.
 
-    Raises:
-        HostDataError: the text is not an address of domain, bus, slot and function.
-
     >>> parse_pci_address("0000:5E:00.0", "nvml")
     '0000:5e:00.0'
     """
@@ -50,13 +47,9 @@ def parse_pci_id(text: str, digits: int, source: str) -> str:
     Args:
         text: e.g. ``"0x8086\n"``.
         digits: maximum number of hex digits.
-        source: the file, for the error.
 
     Returns:
         Lower-case hex digits without ``0x``, exactly `digits` of them.
-
-    Raises:
-        HostDataError: the text is not such a number.
 
     >>> parse_pci_id("0x10FB\n", 4, "device")
     '10fb'
@@ -155,11 +148,7 @@ def _read_mdev_type(directory: Path, problems: Problems) -> MdevType | None:
 
 
 def _read_device(directory: Path, problems: Problems) -> PciDevice | None:
-    """Return one function, None when it has been removed.
-
-    Raises:
-        HostDataError: its vendor, product or physical function is not known.
-    """
+    """Return one function, None when it has been removed."""
     names = list_directory(directory)
     if names is None:
         return None

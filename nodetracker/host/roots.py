@@ -2,7 +2,8 @@
 
 All readers of this package use this module. A reader calls `Problems.attempt`
 for what a value can do without, so that such a file costs only what it
-describes. What a value needs raises HostDataError, and the fact is held.
+describes. What a value needs, or a parser does not understand, raises
+HostDataError, and the fact is held.
 """
 
 import errno
@@ -92,7 +93,6 @@ def read_text(path: Path, errors: str = "strict") -> str:
     """Return the text of a file that must exist.
 
     Args:
-        path: the file.
         errors: handling of bytes that are not UTF-8, as in `bytes.decode`;
             files with free text from firmware need ``replace``.
 
@@ -316,7 +316,6 @@ class Problems:
         self._found.setdefault(path, f"{reason}; {cost}")
 
     def list_all(self) -> tuple[HostProblem, ...]:
-        """Return the problems, ordered by path."""
         found = sorted(self._found.items())
         named = [HostProblem(path, text) for path, text in found[:MAX_PROBLEMS]]
         if len(found) > MAX_PROBLEMS:

@@ -137,9 +137,6 @@ def parse_boot_time(text: str, source: str = "/proc/stat") -> datetime | None:
     Returns:
         UTC, whole seconds; None without a ``btime`` line.
 
-    Raises:
-        HostDataError: the ``btime`` line is malformed.
-
     >>> parse_boot_time("cpu 1 2\nbtime 1636312915\n")
     datetime.datetime(2021, 11, 7, 19, 21, 55, tzinfo=datetime.timezone.utc)
     """
@@ -204,9 +201,6 @@ def read_load_average(roots: Roots) -> LoadAverage | None:
 
 def parse_load_average(text: str, source: str = "/proc/loadavg") -> LoadAverage:
     r"""Return the load averages of 1, 5 and 15 minutes from the text of ``/proc/loadavg``.
-
-    Raises:
-        HostDataError: the text has another format.
 
     >>> parse_load_average("0.20 0.12 0.14 1/213 4077\n")
     (0.2, 0.12, 0.14)
@@ -316,11 +310,7 @@ def _read_online(path: Path) -> CpuSet:
 
 
 def _read_cache(directory: Path, cpu: int) -> tuple[tuple[int, str, int], CpuSet] | None:
-    """Return level, kind and size in KiB of a cache, and the CPUs that share it; None without it.
-
-    Raises:
-        HostDataError: a file cannot be used.
-    """
+    """Return level, kind and size in KiB of a cache, and the CPUs that share it; None if absent."""
     level, kind, size = (read_optional_text(directory / name) for name in _FILES)
     if level is None or kind is None or size is None:
         return None

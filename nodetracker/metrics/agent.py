@@ -51,7 +51,6 @@ class AuditCounter:
         self._durations = Durations(BUCKETS)
 
     def add(self, report: AuditReport) -> None:
-        """Count one audit."""
         self._outcomes[_outcome_of(report)] += 1
         self._changes.update(change.kind for change in report.changes)
         self._durations.add(report.duration_seconds)
@@ -59,7 +58,6 @@ class AuditCounter:
             self._errors[StoreErrorKind.of(report.store_error)] += 1
 
     def render(self) -> Iterator[Metric]:
-        """Yield the families."""
         yield counters(
             "audits",
             "Audits by outcome.",
@@ -111,7 +109,6 @@ class AgentMetrics(ProcessMetrics):
     """Observes the audits of an agent and collects its metrics.
 
     Args:
-        version: of the software.
         drivers: names of the active drivers.
         claims: requests for claims by calls of other processes.
         status: returns the agent's current status.
@@ -147,7 +144,6 @@ class AgentMetrics(ProcessMetrics):
                 self._warnings = report.warnings
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families except those of the process itself."""
         status = self._status()
         with self._lock:
             nodes, warnings = self._nodes, self._warnings
@@ -241,7 +237,6 @@ def _render_status(status: AgentStatus) -> Iterator[Metric]:
 
 
 def render_probes(probes: ProbeSource) -> Iterator[Metric]:
-    """Yield the families of all probes."""
     statistics = sorted(probes.statistics().items())
     yield counters(
         "probe_calls",
@@ -263,7 +258,6 @@ def render_probes(probes: ProbeSource) -> Iterator[Metric]:
 
 
 def render_placement(status: PlacementStatus) -> Iterator[Metric]:
-    """Yield the families of the reporter."""
     yield gauge("placement_up", "1 while placement is available.", status.error is None)
     yield counters(
         "placement_requests",

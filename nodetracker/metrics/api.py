@@ -31,11 +31,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
 
 
 class RequestCounter:
-    """Counts requests by family, method and class of the answer; thread-safe.
-
-    Args:
-        seconds: monotonic time.
-    """
+    """Counts requests by family, method and class of the answer; thread-safe."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -63,7 +59,6 @@ class RequestCounter:
             self._durations.add(self._seconds() - started_at)
 
     def render(self) -> Iterator[Metric]:
-        """Yield the families."""
         with self._lock:
             running, counts = self._running, sorted(self._counts.items())
             durations = self._durations.render(
@@ -87,7 +82,6 @@ class StoreErrorCounter:
     Args:
         lifetime: seconds for which an error counts unless the database answers, as
             no request may follow it.
-        seconds: monotonic time.
     """
 
     def __init__(
@@ -100,7 +94,6 @@ class StoreErrorCounter:
         self._last: tuple[str, float] | None = None
 
     def add(self, error: StoreError) -> None:
-        """Count a request that failed."""
         with self._lock:
             self._counts[StoreErrorKind.of(error)] += 1
             if isinstance(error, StoreUnavailableError | SchemaError):
@@ -119,7 +112,6 @@ class StoreErrorCounter:
         return last[0]
 
     def render(self) -> Metric:
-        """Return the family."""
         with self._lock:
             return render_store_errors(
                 "api_database_errors", "Requests that failed because of the database.", self._counts
@@ -147,7 +139,6 @@ class ApiMetrics(ProcessMetrics):
     """Collects the metrics of a REST service.
 
     Args:
-        version: of the software.
         is_database_up: returns whether the database can be used, without using it.
     """
 
@@ -164,11 +155,9 @@ class ApiMetrics(ProcessMetrics):
         self._is_database_up = is_database_up
 
     def render_page(self) -> bytes:
-        """Return all metrics in the text format."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families except those of the process itself."""
         yield from super().collect()
         found = self._counted
         yield from found.requests.render()

@@ -50,6 +50,5 @@ class ClaimCounter:
             self._granted += 1
 
     def read(self) -> ClaimCounts:
-        """Return the counts."""
         with self._lock:
             return ClaimCounts(self._granted, self._refused, self._checks.copy())

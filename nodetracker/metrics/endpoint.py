@@ -136,7 +136,6 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         return result
 
     def service(self) -> None:
-        """Answer a request, in a thread."""
         self.since = time.monotonic()
         super().service()
         self.since = time.monotonic()
@@ -224,11 +223,9 @@ class Endpoint:
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Start in the background."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the address and all connections."""
         self._stopping.set()
         server = self._server
         if server is not None:

@@ -31,7 +31,6 @@ def gauge(name: str, text: str, value: float | None) -> Metric:
 
 
 def gauges(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    """Build a gauge with one series per sample."""
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
     _add(family, samples)
     return family
@@ -43,7 +42,6 @@ def counter(name: str, text: str, value: float) -> Metric:
 
 
 def counters(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    """Build a counter with one series per sample."""
     family = CounterMetricFamily(PREFIX + name, text, labels=labels)
     _add(family, samples)
     return family
@@ -103,12 +101,10 @@ class Durations:
         self._seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
         self._counts[bisect.bisect_left(self._buckets, seconds)] += 1
         self._seconds += seconds
 
     def render(self, name: str, text: str) -> Metric:
-        """Return the histogram."""
         family = HistogramMetricFamily(PREFIX + name, text)
         bounds = [*map(floatToGoString, self._buckets), "+Inf"]
         cumulated = itertools.accumulate(self._counts)
@@ -126,7 +122,6 @@ class StoreErrorKind(enum.StrEnum):
 
     @classmethod
     def of(cls, error: StoreError) -> "StoreErrorKind":
-        """Return the kind of an error."""
         match error:
             case StoreUnavailableError():
                 return cls.UNAVAILABLE
@@ -138,7 +133,6 @@ class StoreErrorKind(enum.StrEnum):
 
 
 def render_store_errors(name: str, text: str, counts: Mapping[StoreErrorKind, int]) -> Metric:
-    """Return the counter of errors by kind."""
     samples = [((kind.value,), counts.get(kind, 0)) for kind in StoreErrorKind]
     return counters(name, text, ("kind",), samples)
 
@@ -148,9 +142,6 @@ class ProcessMetrics(Collector):
 
     Families are rebuilt from values in memory: a scrape queries neither the
     database nor a driver, and removed objects have no series.
-
-    Args:
-        version: of the software.
     """
 
     def __init__(self, version: str) -> None:

@@ -141,7 +141,6 @@ def _render_totals(totals: Amounts) -> Iterator[Metric]:
 
 
 def _render_nodes(lines: Sequence[NodeLine]) -> Iterator[str]:
-    """Yield the text of each family of nodes."""
     names = {name for family in _FAMILIES for name in family.reads}
     labels = {name: [_render_node_labels(line, name) for line in lines] for name in names}
     for family in _FAMILIES:
@@ -174,7 +173,6 @@ def _render_services(overview: Overview) -> Iterator[Metric]:
 
 
 def _render_hosts(services: Sequence[ServiceLine]) -> Iterator[str]:
-    """Yield the text of each family of hosts."""
     hosts = [found for found in services if found.binary == COMPUTE_BINARY]
     labels = [render_labels({"host": x.host}) for x in hosts]
     read: dict[str, tuple[str, Callable[[ServiceLine], float | None]]] = {

@@ -34,7 +34,6 @@ class _Family:
     read: Read | Mapping[str, Read]
 
     def render(self, nodes: Mapping[str, NodeRecord]) -> Metric:
-        """Return the family with the series of all nodes."""
         read = self.read
         if callable(read):
             each = [((name,), read(record.values)) for name, record in nodes.items()]

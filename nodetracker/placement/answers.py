@@ -45,7 +45,6 @@ class Reader:
         self._value = value
 
     def invalid(self, problem: str) -> PlacementUnavailableError:
-        """Return the error of a value that is not what it should be."""
         return PlacementUnavailableError(self._request, f"invalid answer: {problem}")
 
     def integer(self, name: str) -> int:

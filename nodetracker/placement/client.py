@@ -284,7 +284,6 @@ def _provider(uuid: str) -> str:
 
 
 def read_summary(entry: Reader) -> ProviderSummary:
-    """Read a provider of a list."""
     parent = entry.optional_text("parent_provider_uuid")
     return ProviderSummary(
         entry.text("uuid"), entry.text("name"), entry.integer("generation"),
@@ -293,7 +292,6 @@ def read_summary(entry: Reader) -> ProviderSummary:
 
 
 def read_inventory(entry: Reader) -> Inventory:
-    """Read the inventory of a class."""
     integers = ("total", "reserved", "min_unit", "max_unit", "step_size")
     return Inventory(
         allocation_ratio=entry.number("allocation_ratio"),
@@ -302,7 +300,6 @@ def read_inventory(entry: Reader) -> Inventory:
 
 
 def write_consumer(write: ConsumerWrite) -> dict[str, Any]:
-    """Write all that a consumer is to have."""
     return {
         "allocations": {
             provider: {"resources": dict(amounts)} for provider, amounts in write.resources.items()
@@ -325,7 +322,6 @@ class RequestOutcome(enum.StrEnum):
 
 
 def outcome_of(error: PlacementError | None) -> RequestOutcome:
-    """Return the outcome that an error means; None = the request was carried out."""
     match error:
         case None:
             return RequestOutcome.DONE
@@ -339,10 +335,7 @@ def outcome_of(error: PlacementError | None) -> RequestOutcome:
 
 
 def read_tree(client: PlacementClient, uuid: str) -> PlacedTree:
-    """Return the providers of a tree and the consumers on them, each with all it has.
-
-    Raises: as `read_providers`.
-    """
+    """Return the providers of a tree and the consumers on them, each with all it has."""
     tree = read_providers(client, client.list_providers(tree=uuid))
     whole = {consumer: client.read_consumer(consumer) for consumer in sorted(tree.consumers)}
     return replace(

@@ -142,7 +142,6 @@ class HostRemovals:
         self._loop.wake()
 
     def work_once(self, timeout_seconds: float) -> None:
-        """Attempt what is due, in a process that ends afterwards."""
         run_within(timeout_seconds, "placement-removals", self._run)
 
     def stop(self, timeout_seconds: float) -> bool:
@@ -180,7 +179,6 @@ class UnservedRemovals:
         self._outages = OutageLog(_WHAT, NodetrackerError, LOG)
 
     def run(self) -> None:
-        """Attempt what is due; failures are logged once."""
         self._outages.run(_ACTIVITY, self.work)
 
     def work(self) -> None:

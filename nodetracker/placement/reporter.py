@@ -61,7 +61,6 @@ class PlacementReporter:
 
     Args:
         is_in_ledger: returns whether the ledger has, or had, what a consumer represents.
-        monotonic: seconds that never go back.
         splay: a random number from 0 to 1.
         removals: of the providers of deleted nodes; None = others remove them.
         list_earlier: returns the warnings that were active when the agent started.
@@ -98,7 +97,6 @@ class PlacementReporter:
                 self._removals.audited(report)
 
     def start(self) -> None:
-        """Start the threads; return immediately."""
         self._start_threads()
         if self._removals is not None:
             self._removals.start()
@@ -154,7 +152,6 @@ class PlacementReporter:
         )
 
     def status(self) -> PlacementStatus:
-        """Return the current state, without any request."""
         slots, now = list(self._slots), self._monotonic()
         waiting = [slot.waiting_since for slot in slots if slot.waiting_since is not None]
         return PlacementStatus(
@@ -214,7 +211,6 @@ class PlacementReporter:
         self._slots.end(slot, record, is_disabled, retry_at)
 
     def _reconcile(self, slot: Slot, record: NodeRecord, is_disabled: bool) -> None:
-        """Report one node, and set its warnings."""
         wanted = self._describe(record, is_disabled)
         state = slot.state
         state.healed = self._find_leaked(slot) if self._settings.heals_leaks else frozenset()

@@ -147,7 +147,6 @@ class Slots:
             self._changed.notify_all()
 
     def end_refresh(self) -> None:
-        """Record that a refresh ended, successful or not."""
         with self._changed:
             self._busy -= 1
             self._is_refreshing = False
@@ -180,7 +179,6 @@ class Slots:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End all waiting."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -213,7 +211,6 @@ class Slots:
             return sum(slot.is_unread for slot in self._slots.values())
 
     def __iter__(self) -> Iterator[Slot]:
-        """Iterate over all slots as of now."""
         with self._changed:
             return iter(list(self._slots.values()))
 

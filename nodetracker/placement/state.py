@@ -117,6 +117,5 @@ class Attempt:
         return subject == _PROVIDERS
 
     def record_done(self, step: Step) -> None:
-        """Record that a step was carried out."""
         if isinstance(step, ReadConsumer):
             self._unread.discard(step.uuid)

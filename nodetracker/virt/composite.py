@@ -69,7 +69,6 @@ class CompositeDriver:
             )
 
     def close(self) -> None:
-        """Close all drivers."""
         for part in self._parts:
             part.driver.close()
 
@@ -114,11 +113,9 @@ class CompositeDriver:
             part.listen(notify)
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return the uptime that the first driver reports."""
         return self._first.driver.get_host_uptime(nodename)
 
     def host_power_action(self, action: str) -> None:
-        """Pass the action to the first driver."""
         self._first.driver.host_power_action(action)
 
 
@@ -149,7 +146,6 @@ class DriverPart:
 
     @property
     def has_events(self) -> bool:
-        """Whether the driver sends events."""
         return DriverCapability.EVENTS in self.driver.capabilities
 
     def listen(self, notify: Callable[[NodeEvent], None]) -> None:
@@ -159,7 +155,6 @@ class DriverPart:
             self.driver.events(self._put_event)
 
     def start_listing(self) -> None:
-        """Start to list the driver's node."""
         self._listings.start()
 
     def listing(self) -> NodeListing:
@@ -273,7 +268,6 @@ class RepeatedCall(Generic[T]):
 
     Args:
         name: first part of its threads' names.
-        call: the call.
         overdue: error of a call that exceeds its budget; it is not made again
             until the hung one returns.
         on_late: called in the call's thread when a call ends that `latest` did not wait for.

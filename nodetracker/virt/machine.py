@@ -32,7 +32,6 @@ class MachineProbes:
     Args:
         nodename: node name of the machine.
         roots: directories of its files.
-        probes: runs the probes.
         caches: of the driver, which remembers those of the CPUs.
     """
 
@@ -55,7 +54,6 @@ class MachineProbes:
         )
 
     def start_storage(self, path: Path) -> Pending[StorageInfo]:
-        """Start measuring the filesystem of guests' disks."""
         return self._start(path, "storage", partial(read_storage, path, self._roots))
 
     def facts(self) -> HostSnapshot:
@@ -130,7 +128,6 @@ class MachineDriver:
         return read_uptime(self._roots)
 
     def host_power_action(self, action: str) -> None:
-        """Run a power action on this machine."""
         self._power.act(action)
 
     def _start_machine(self) -> MachineProbes:

@@ -48,7 +48,6 @@ class MonitoredDriver:
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:
-        """The driver's capabilities."""
         return self._driver.capabilities
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:

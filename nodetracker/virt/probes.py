@@ -32,7 +32,6 @@ class ProbeKey:
     name: str
 
     def __str__(self) -> str:
-        """Return the probe's name as used in log lines."""
         return f"{self.name} of {self.nodename}" if self.nodename else self.name
 
 
@@ -97,7 +96,6 @@ class ProbeRunner:
         return Pending(self, key, self._guard.start(key, read))
 
     def run(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
-        """Run one probe and wait for its fact."""
         return self.start(key, read).fact()
 
     def skip(self, key: ProbeKey, refusal: str) -> Fact[T]:
@@ -123,7 +121,6 @@ class ProbeRunner:
         return fresh(key.source, value)
 
     def change_timeout(self, seconds: float) -> None:
-        """Change the timeout of probes from now on."""
         self._timeout = seconds
 
     def statistics(self) -> dict[str, ProbeStatistics]:
@@ -136,12 +133,10 @@ class ProbeRunner:
 
     @property
     def timeout_seconds(self) -> float:
-        """Timeout of one probe."""
         return self._timeout
 
     @property
     def stuck_count(self) -> int:
-        """Number of calls that hang now."""
         return len(self._guard.hung_keys())
 
     @property

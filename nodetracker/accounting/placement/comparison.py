@@ -174,12 +174,10 @@ def _compare_consumers(
 
 
 def _render_part(consumer: PlacedConsumer | None, uuid: str) -> str:
-    """Return what a consumer has on one provider."""
     return NOTHING if consumer is None else render_resources(consumer.resources.get(uuid, {}))
 
 
 def render_provider(placed: PlacedTree, uuid: str) -> dict[str, Any]:
-    """Return a provider with its inventories, what is used of them, and its traits."""
     provider = placed.providers[uuid]
     used: dict[str, int] = {}
     for consumer in placed.consumers.values():
@@ -199,7 +197,6 @@ def render_provider(placed: PlacedTree, uuid: str) -> dict[str, Any]:
 
 
 def render_consumers(placed: PlacedTree, wanted: ProviderTree) -> list[dict[str, Any]]:
-    """Return the consumers of a tree, with whose they are."""
     return [
         {
             "uuid": consumer.uuid,
@@ -214,7 +211,6 @@ def render_consumers(placed: PlacedTree, wanted: ProviderTree) -> list[dict[str,
 
 
 def draw_provider(provider: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a provider for people."""
     yield f"{provider['name']} ({provider['uuid']}), generation {provider['generation']}"
     for name, entry in provider["inventories"].items():
         yield (
@@ -225,6 +221,5 @@ def draw_provider(provider: dict[str, Any]) -> Iterator[str]:
 
 
 def draw_consumer(consumer: dict[str, Any]) -> str:
-    """Return the line of a consumer for people."""
     amounts = "; ".join(map(render_resources, consumer["resources"].values()))
     return f"{consumer['uuid']} {consumer['type']} ({consumer['owner']}): {amounts}"

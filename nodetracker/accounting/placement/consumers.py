@@ -68,7 +68,6 @@ class ConsumerPlan:
 
     @property
     def writes(self) -> list[ConsumerWrite]:
-        """The writes that fit."""
         return [write for batch in self.batches for write in batch]
 
 

@@ -52,7 +52,6 @@ class DeviceProviders:
     places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def amounts_of(self, claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
-        """Return what claims have on these providers: uuid -> class -> number of devices."""
         amounts: dict[str, Counter[str]] = {}
         for claim in claims:
             for address in claim.devices:

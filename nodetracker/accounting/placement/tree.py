@@ -87,7 +87,6 @@ class LedgerClass:
     is_one_time: bool = False
 
     def inventory(self, reserved: int) -> Inventory:
-        """Return the class's inventory with an amount reserved."""
         return Inventory(
             self.total, max(0, min(self.total, reserved)), self.allocation_ratio, self.min_unit,
             self.max_unit, self.step_size,
@@ -196,12 +195,10 @@ class ProviderTree:
 
     @property
     def root(self) -> Provider:
-        """The provider of the node itself."""
         return self.providers[0]
 
     @property
     def uuids(self) -> frozenset[str]:
-        """The uuids of all providers."""
         return frozenset(provider.uuid for provider in self.providers)
 
 

@@ -103,7 +103,6 @@ def explain_refusals(
 
 
 def explain_refused_provider(nodename: str, reason: str) -> HostWarning:
-    """Return the warning of a node whose provider placement refuses."""
     return HostWarning(
         WarningKind.PLACEMENT_REFUSED,
         nodename,
@@ -113,7 +112,6 @@ def explain_refused_provider(nodename: str, reason: str) -> HostWarning:
 
 
 def explain_foreign(nodename: str, foreign: Collection[str]) -> Iterator[HostWarning]:
-    """Yield a warning if others' consumers have allocations on a node."""
     if foreign:
         yield HostWarning(
             WarningKind.PLACEMENT_FOREIGN,
@@ -125,7 +123,6 @@ def explain_foreign(nodename: str, foreign: Collection[str]) -> Iterator[HostWar
 
 
 def explain_leaks(nodename: str, leaked: Iterable[str]) -> Iterator[HostWarning]:
-    """Yield a warning for each of nodetracker's consumers that the ledger does not know."""
     for uuid in sorted(leaked):
         yield HostWarning(
             WarningKind.PLACEMENT_LEAKED,
@@ -166,7 +163,6 @@ def explain_name_conflict(
 
 
 def explain_removals(removals: Iterable[ProviderRemoval]) -> list[HostWarning]:
-    """Return a warning for each removal whose last attempt failed."""
     return [
         HostWarning(
             WarningKind.PLACEMENT_REMOVAL,

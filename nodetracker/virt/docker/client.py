@@ -34,7 +34,6 @@ class EventStream:
         self.opened_at = None if date is None else int(mktime_tz(date))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield pieces until the stream ends."""
         try:
             yield from self._response.iter_content(chunk_size=None)
         except requests.exceptions.ConnectionError as error:
@@ -96,11 +95,9 @@ class EngineClient:
         return self._call(lambda api: api.ping())
 
     def version(self) -> Any:
-        """Return the engine's answer to ``/version``."""
         return self._call(lambda api: api.version(api_version=False))
 
     def info(self) -> Any:
-        """Return the engine's answer to ``/info``."""
         return self._call(lambda api: api.info())
 
     def list_containers(self) -> Any:

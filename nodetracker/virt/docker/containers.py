@@ -1,4 +1,7 @@
-"""Parse the engine's descriptions of containers."""
+"""Parse the engine's descriptions of containers.
+
+A value of the wrong type or form raises ContainerError.
+"""
 
 import math
 import re
@@ -88,7 +91,6 @@ class Container:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has processes."""
         return self.state in _ALIVE
 
     @property
@@ -107,11 +109,7 @@ class Container:
 
 
 def parse_container(raw: Any) -> Container:
-    """Parse the answer to ``/containers/ID/json``.
-
-    Raises:
-        ContainerError: a value that determines its usage is missing or has the wrong type.
-    """
+    """Parse the answer to ``/containers/ID/json``."""
     description = _mapping(raw, "the description")
     host_config = _mapping(description.get("HostConfig"), "HostConfig")
     state = _mapping(description.get("State"), "State")
@@ -151,9 +149,6 @@ def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
     The first setting that is present counts: NanoCpus, quota / period, the
     number of CPUs in its set, shares (1024 are one CPU).
 
-    Raises:
-        ContainerError: a setting has the wrong type.
-
     >>> parse_vcpu_milli({"NanoCpus": 1500000000}), parse_vcpu_milli({"CpuShares": 512})
     (1500, 500)
     """
@@ -173,9 +168,6 @@ def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
 def parse_disk_mb(storage_options: Any) -> int:
     """Return the ``size`` of a container's storage options in MiB, rounded up, 0 without one.
 
-    Raises:
-        ContainerError: the size is invalid.
-
     >>> parse_disk_mb({"size": "10G"}), parse_disk_mb(None)
     (10240, 0)
     """
@@ -185,9 +177,6 @@ def parse_disk_mb(storage_options: Any) -> int:
 
 def parse_size(text: str) -> int:
     """Parse an engine's notation of a size into bytes; all units are powers of 1024.
-
-    Raises:
-        ContainerError: the text is not a valid size.
 
     >>> parse_size("1.5g"), parse_size("512MiB"), parse_size("100")
     (1610612736, 536870912, 100)

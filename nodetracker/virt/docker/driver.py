@@ -66,7 +66,6 @@ class DockerDriver(MachineDriver):
         self._host_topology = HostTopology()
 
     def close(self) -> None:
-        """Stop listening to events and close the connection."""
         if self._listener is not None:
             self._listener.stop()
         self._client.close()
@@ -117,8 +116,6 @@ class DockerDriver(MachineDriver):
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Listen to the engine's events in a separate thread."""
-
         def on_event(event: EngineEvent) -> None:
             if event.container_id:
                 self._reader.mark_changed(event.container_id)

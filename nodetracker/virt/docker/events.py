@@ -47,7 +47,6 @@ class EngineEvent:
 
     @property
     def since(self) -> str:
-        """Time of the event, in the format of the ``since`` parameter."""
         return f"{self.at_ns // _NS_PER_SECOND}.{self.at_ns % _NS_PER_SECOND:09d}"
 
 
@@ -145,7 +144,6 @@ class EventListener:
         self._thread = threading.Thread(target=self._run, name="docker-events", daemon=True)
 
     def start(self) -> None:
-        """Start listening."""
         self._thread.start()
 
     @property

@@ -216,7 +216,6 @@ def derive_pins(container: Container, guest: Guest, host: HostTopology) -> Guest
 
 
 def _find_devices(container: Container, host: HostTopology) -> set[str]:
-    """Return the PCI addresses of a container's GPUs and VFIO groups."""
     groups = {path.removeprefix(_VFIO) for path in container.devices if path.startswith(_VFIO)}
     found = {function.address for function in host.pci if str(function.iommu_group) in groups}
     return found | _find_gpus(container.gpu_names, host.gpus)

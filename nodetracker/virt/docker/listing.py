@@ -57,9 +57,6 @@ class ContainerReader:
     An engine may hang in the description of one container while it answers
     everything else. Such a container counts as last read. A reading inspects
     at most one of them again.
-
-    Args:
-        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(self, client: EngineClient, monotonic: Callable[[], float]) -> None:
@@ -74,13 +71,11 @@ class ContainerReader:
         self._silent: dict[str, _Silence] = {}
 
     def mark_changed(self, container_id: str) -> None:
-        """Record that a container changed."""
         with self._lock:
             self._event_count += 1
             self._changed_at[container_id] = self._event_count
 
     def mark_all_changed(self) -> None:
-        """Record that any container may have changed."""
         with self._lock:
             self._event_count += 1
             self._all_changed_at = self._event_count

@@ -47,7 +47,6 @@ class GuestBuilder:
     Args:
         measures_all: measure all containers, also those that have a memory limit.
         trusts_labels: take workloads' uuids from labels.
-        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -160,7 +159,6 @@ class WorkingSetCharges:
         Args:
             usage: None if it could not be measured: the charge is unchanged,
                 and the first one is `STEP_MB`.
-            now: monotonic time, in seconds.
         """
         known = self._charges.get(container_id)
         if usage is None:
@@ -172,7 +170,6 @@ class WorkingSetCharges:
         return known.charged_mb
 
     def retain(self, container_ids: Collection[str]) -> None:
-        """Drop the charges of all other containers."""
         for container_id in self._charges.keys() - set(container_ids):
             del self._charges[container_id]
 
@@ -207,7 +204,6 @@ class CpuMeter:
 
         Args:
             counters: container id -> CPU nanoseconds since it started.
-            now: monotonic time, in seconds.
 
         Returns:
             The sum over the containers in both readings; None without a
@@ -225,12 +221,7 @@ class CpuMeter:
 
 
 def parse_statistics(raw: object, source: str) -> CgroupUsage:
-    """Parse the answer to ``/containers/ID/stats``.
-
-    Raises:
-        HostDataError: counters are missing, as for a container that has stopped
-            in the meantime.
-    """
+    """Parse the answer to ``/containers/ID/stats``."""
     try:
         cpu_ns = raw["cpu_stats"]["cpu_usage"]["total_usage"]  # type: ignore[index]
         memory = raw["memory_stats"]  # type: ignore[index]

@@ -49,9 +49,6 @@ class ReportReader:
     Podman's service (seen with 4.3) starts other programs for ``/info`` and
     ``/version``, and finishes these calls even if nobody waits for them. So that
     they do not pile up on a busy machine, a call that timed out is followed by a pause.
-
-    Args:
-        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(self, client: EngineClient, monotonic: Callable[[], float]) -> None:
@@ -103,11 +100,7 @@ class ReportReader:
 
 
 def parse_report(info: Any, version: Any, source: str) -> EngineReport:
-    """Parse the answers to ``/info`` and ``/version``.
-
-    Raises:
-        HostDataError: the answer to ``/info`` is not an object.
-    """
+    """Parse the answers to ``/info`` and ``/version``."""
     if not isinstance(info, Mapping):
         raise HostDataError(source, "invalid answer to /info: expected an object")
     labels, problems = parse_labels(info.get("Labels"))
@@ -227,9 +220,6 @@ def parse_image_bytes(value: Any, source: str) -> int:
 
     Shared layers count once. Podman does not report the size of all layers, so
     each image counts in full there.
-
-    Raises:
-        HostDataError: the sizes are missing or invalid.
     """
     if not isinstance(value, Mapping):
         raise HostDataError(source, "invalid answer to /system/df: expected an object")

@@ -73,7 +73,6 @@ class FakeInventory:
 
     @property
     def nodenames(self) -> tuple[str, ...]:
-        """Every node that the file names, readable or not."""
         return tuple(self.snapshots) + tuple(self.errors)
 
     def get_failure(self, nodename: str) -> str | None:
@@ -249,7 +248,6 @@ def _parse_device(item: Any, where: str) -> PciDevice:
 
 
 def _parse_netdevs(entry: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Return the devices' network interfaces, name -> address."""
     netdevs: dict[str, str] = {}
     for item, place in _items(entry, "pci_devices", where):
         name = item.get("devname")

@@ -71,15 +71,12 @@ class FakeDriver:
         return fact.value
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Reject the request: changes are seen by the next audit."""
         raise DriverFeatureError("the fake driver does not support events")
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """Reject the request: no machine runs a fake node."""
         raise DriverFeatureError("the fake driver does not support the host's uptime")
 
     def host_power_action(self, action: str) -> None:
-        """Reject the request: fake nodes cannot be powered off."""
         raise DriverFeatureError(f"the fake driver does not support the power action {action}")
 
     def _load(self) -> FakeInventory:

@@ -16,11 +16,7 @@ SOURCE = "capabilities"
 
 
 def parse_capabilities(text: str) -> Element:
-    """Return the document, for the functions below.
-
-    Raises:
-        HostDataError: the text is not a capabilities document.
-    """
+    """Return the document, for the functions below."""
     return parse_document(text, "capabilities", SOURCE)
 
 
@@ -40,9 +36,6 @@ def parse_cpu_info(
         cpu_count: number of online CPUs, from `virNodeGetInfo`.
         features: all features of the processor, including those that its model
             implies. When empty, only features named in the document are known.
-
-    Raises:
-        HostDataError: the host has no CPU, or the document is invalid.
     """
     rows = [_CpuRow(element) for element in _cpu_elements(capabilities)]
     online = _find_online(rows, cpu_map, cpu_count)
@@ -88,9 +81,6 @@ def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
 
     Args:
         online: CPUs that are online; others are left out of their cell.
-
-    Raises:
-        HostDataError: a cell is invalid.
 
     Source: libvirt's formatcaps, host topology.
     """

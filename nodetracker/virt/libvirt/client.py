@@ -49,7 +49,6 @@ class LibvirtClient(SerializedConnection):
     """Queries of one hypervisor; each may hang as long as libvirtd does."""
 
     def get_identity(self) -> Identity:
-        """Return the hypervisor's hostname, type and version."""
         connection = self._connection
         return self.call(
             lambda: Identity(
@@ -107,10 +106,7 @@ class LibvirtClient(SerializedConnection):
         )
 
     def get_domain_xml(self, uuid: str) -> str | None:
-        """Return a domain's document, None when the domain does not exist any more.
-
-        Raises: as `call_on_object`.
-        """
+        """Return a domain's document, None when the domain does not exist any more."""
         return self.call_on_object(
             f"domain {uuid}", lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0))
         )
@@ -144,23 +140,18 @@ class LibvirtClient(SerializedConnection):
         return DiskSizes(int(info[1]), int(info[2]))
 
     def list_pci_names(self) -> list[str]:
-        """Return the names of all PCI functions."""
         flag = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
         found = self.call_if_supported(lambda: self._connection.listAllDevices(flag))
         return [device.name() for device in found or ()]
 
     def get_device_xml(self, name: str) -> str | None:
-        """Return a node device's document, None when the device does not exist any more.
-
-        Raises: as `call_on_object`.
-        """
+        """Return a node device's document, None when the device does not exist any more."""
         return self.call_on_object(
             f"node device {name}",
             lambda: str(self._connection.nodeDeviceLookupByName(name).XMLDesc(0)),
         )
 
     def list_storage_pools(self) -> list[PoolInfo]:
-        """Return the active storage pools."""
         flag = libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
         pools = self.call_if_supported(lambda: self._connection.listAllStoragePools(flag)) or ()
         found = (self.call_unless_missing(partial(_pool_info, pool)) for pool in pools)

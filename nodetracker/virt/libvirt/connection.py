@@ -156,7 +156,6 @@ class HypervisorConnection:
         self._thread = threading.Thread(target=self._run, name="libvirt-connection", daemon=True)
 
     def start(self) -> None:
-        """Start connecting."""
         self._thread.start()
 
     def wait_for_first_attempt(self, seconds: float) -> None:
@@ -164,7 +163,6 @@ class HypervisorConnection:
         self._first_attempt_done.wait(max(0.0, seconds))
 
     def close(self) -> None:
-        """Close the connection and do not reopen it."""
         self._is_closing = True
         self._wake.set()
         self._thread.join(_POLL_INTERVAL)
@@ -194,7 +192,6 @@ class HypervisorConnection:
         return None if self._session is not None else f"{self.endpoint.source}: {self._reason}"
 
     def pop_changed_domains(self) -> set[str]:
-        """Return the uuids of domains that had events since the last call."""
         with self._lock:
             changed, self._changed_domains = self._changed_domains, set()
         return changed
@@ -205,7 +202,6 @@ class HypervisorConnection:
             self._changed_domains |= uuids
 
     def pop_devices_changed(self) -> bool:
-        """Return whether host devices had events since the last call."""
         with self._lock:
             have_changed, self._have_devices_changed = self._have_devices_changed, False
         return have_changed
@@ -295,7 +291,6 @@ class HypervisorConnection:
             task.wait(_POLL_INTERVAL)
 
     def _wait_until_lost(self) -> None:
-        """Wait until the session breaks or the agent ends."""
         while not self._is_closing and self._lost is None:
             self._wake.wait()
             self._wake.clear()

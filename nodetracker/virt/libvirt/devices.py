@@ -103,9 +103,6 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
     Args:
         source: name of the document in errors, e.g. ``node device pci_0000_81_00_0``.
 
-    Raises:
-        HostDataError: the device is not a PCI function, or a value is invalid.
-
     Source: libvirt's formatnode, capability ``pci``.
     """
     root = parse_document(text, "device", source)
@@ -150,7 +147,6 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
 def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, ...]:
     """Parse the mediated device types of a PCI function.
 
-    Raises: as `parse_pci_device`.
 
     Source: libvirt's formatnode, capability ``mdev_types``.
     """

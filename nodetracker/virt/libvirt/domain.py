@@ -99,10 +99,6 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
     Args:
         source: name of the document in errors, e.g. ``domain web-1``.
 
-    Raises:
-        HostDataError: uuid, name, memory or CPUs are missing, or a value is
-            invalid.
-
     Source: libvirt's formatdomain.
     """
     root = parse_document(text, "domain", source)
@@ -243,9 +239,6 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
     Args:
         root: the domain's document.
         total_bytes: sum of cells and modules.
-
-    Raises:
-        HostDataError: a value is invalid.
 
     Source: libvirt's formatdomain, NUMA tuning, memory backing and memory devices.
     """

@@ -59,12 +59,10 @@ class LibvirtDriver:
             connection.start()
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in self._connections:
             connection.close()
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Report events of guests, devices and connections to the callback from now on."""
         self._callback = callback
 
     def get_available_nodes(self) -> NodeListing:
@@ -129,7 +127,6 @@ class LibvirtDriver:
         return read_uptime(self._environment.roots)
 
     def host_power_action(self, action: str) -> None:
-        """Reject the action: libvirt cannot switch the power of its host."""
         raise DriverFeatureError(f"the libvirt driver does not support the power action {action}")
 
     def _by_nodename(self) -> dict[str, HypervisorConnection]:

@@ -68,7 +68,6 @@ class DomainReader:
     Args:
         read_xml: returns a domain's document, None when the domain does not exist any more;
             raises HostDataError when it cannot be read for this domain only.
-        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(

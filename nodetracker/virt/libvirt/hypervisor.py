@@ -282,13 +282,11 @@ class LocalFacts:
         return self.settings.images_type not in POOL_TYPES_BY_IMAGES_TYPE
 
     def start_system(self, nodename: str) -> Pending[SystemInfo]:
-        """Start to read the system's names and boot."""
         roots = self.environment.roots
         key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
         return self.environment.probes.start(key, lambda: read_system_info(roots, self.caches))
 
     def probe_storage(self, nodename: str, disks: Sequence[GuestDisk]) -> Fact[NodeStorage]:
-        """Return the filesystem of guests' disks."""
         path, roots = Path(self.environment.instances_path), self.environment.roots
         images_type, has_cache = self.settings.images_type, self.settings.reserve_image_cache
         return self.environment.probes.run(

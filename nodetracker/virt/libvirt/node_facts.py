@@ -60,7 +60,6 @@ def derive_numa(document: Fact[Element], cpu: Fact[CpuInfo]) -> Fact[NumaTopolog
 
 
 def build_hypervisor_info(root: Element, identity: Identity) -> HypervisorInfo:
-    """Return the type and version of a hypervisor and the instances that it supports."""
     supported = capabilities.parse_supported_instances(root)
     return HypervisorInfo(identity.type, identity.version, supported)
 

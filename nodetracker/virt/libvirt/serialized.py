@@ -64,17 +64,11 @@ class SerializedConnection:
             raise HostDataError(self.source, describe_error(error)) from error
 
     def call_if_supported(self, call: Callable[[], T]) -> T | None:
-        """Run a call; return None if the hypervisor's driver does not support it.
-
-        Raises: as `call`.
-        """
+        """Run a call; return None if the hypervisor's driver does not support it."""
         return self._call_unless(_UNSUPPORTED_CODES, call)
 
     def call_unless_missing(self, call: Callable[[], T]) -> T | None:
-        """Run a call on an object; return None if the object does not exist.
-
-        Raises: as `call`.
-        """
+        """Run a call on an object; return None if the object does not exist."""
         return self._call_unless(_MISSING_OBJECT_CODES, call)
 
     def call_on_object(self, name: str, call: Callable[[], T]) -> T | None:
@@ -98,10 +92,7 @@ class SerializedConnection:
             raise HostDataError(name, error.reason) from error
 
     def call_if_available(self, call: Callable[[], T]) -> T | None:
-        """Run a call on an object; return None if it does not exist or does not support the call.
-
-        Raises: as `call`.
-        """
+        """Run a call on an object; return None if that is missing or does not support the call."""
         return self._call_unless(_MISSING_OBJECT_CODES | _UNSUPPORTED_CODES, call)
 
     def add_cleanup(self, cleanup: Callable[[], Any]) -> None:
@@ -158,5 +149,4 @@ class SerializedConnection:
 
 
 def describe_error(error: Any) -> str:
-    """Return libvirt's error message on one line."""
     return " ".join(str(error.get_error_message() or error).split())

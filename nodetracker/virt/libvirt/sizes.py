@@ -82,7 +82,6 @@ class DiskSizeReader:
         is_local: images are files of this machine.
         get_volume_sizes: returns the sizes of a volume, by the names of its pool and itself.
         clients: opens connections on which guests are queried separately.
-        monotonic: monotonic clock, in seconds.
     """
 
     def __init__(

@@ -59,7 +59,6 @@ class GuestDisk:
 
     @property
     def key(self) -> DiskKey:
-        """The identity of the disk."""
         return (self.uuid, self.device)
 
     @property

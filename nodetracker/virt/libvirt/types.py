@@ -26,7 +26,6 @@ class HypervisorEndpoint:
 
     @property
     def is_local(self) -> bool:
-        """Whether the hypervisor is on this machine: its URI has no hostname."""
         return urlsplit(self.uri).hostname is None
 
     @property

@@ -1,4 +1,8 @@
-"""Parse libvirt's XML documents: elements and sizes, with errors that name the element."""
+"""Parse libvirt's XML documents: elements and sizes.
+
+What is missing or invalid raises HostDataError, which names the element; so it
+does in all parsers of this package.
+"""
 
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -24,11 +28,7 @@ _UNITS = {
 
 
 def parse_document(text: str, root: str, source: str) -> Element:
-    """Return the root element of a document.
-
-    Raises:
-        HostDataError: the text is not XML or has another root element.
-    """
+    """Return the root element of a document."""
     try:
         # libvirtd is as trusted as the hypervisor; expat does not load external entities.
         element = ElementTree.fromstring(text)  # noqa: S314
@@ -40,11 +40,7 @@ def parse_document(text: str, root: str, source: str) -> Element:
 
 
 def parse_text(element: Element, path: str, source: str) -> str:
-    """Return the text of a required element.
-
-    Raises:
-        HostDataError: it is missing or empty.
-    """
+    """Return the text of a required element."""
     text = (element.findtext(path) or "").strip()
     if not text:
         raise HostDataError(source, f"has no <{path}>")
@@ -52,11 +48,7 @@ def parse_text(element: Element, path: str, source: str) -> str:
 
 
 def parse_int(text: str | None, what: str, source: str, most: int = MAX_NUMBER) -> int:
-    """Return a number from 0 to `most`, in decimal or with the prefix 0x.
-
-    Raises:
-        HostDataError: the text is missing or not such a number.
-    """
+    """Return a number from 0 to `most`, in decimal or with the prefix 0x."""
     try:
         number = int(text or "", 0) if (text or "").startswith("0x") else int(text or "")
     except ValueError:
@@ -69,9 +61,6 @@ def parse_int(text: str | None, what: str, source: str, most: int = MAX_NUMBER) 
 def parse_bytes(element: Element, source: str) -> int:
     """Return an element's size in bytes; the default unit is KiB.
 
-    Raises:
-        HostDataError: the size or its unit is invalid.
-
     Source: libvirt's "scaledInteger".
     """
     unit = _parse_unit(element, source)
@@ -80,11 +69,7 @@ def parse_bytes(element: Element, source: str) -> int:
 
 
 def parse_page_bytes(element: Element, source: str) -> int:
-    """Return the page size from the attributes ``size`` and ``unit``, in bytes.
-
-    Raises:
-        HostDataError: the size or its unit is missing or invalid.
-    """
+    """Return the page size from the attributes ``size`` and ``unit``, in bytes."""
     unit = _parse_unit(element, source)
     size = parse_int(element.get("size"), "page size", source, MAX_NUMBER // unit) * unit
     if size < _LEAST_PAGE_BYTES:
@@ -105,11 +90,7 @@ def iter_enum(element: Element | None, name: str) -> Iterator[str]:
 
 
 def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
-    """Return a set of CPUs or cells from libvirt's notation, e.g. ``0-3,^2``.
-
-    Raises:
-        HostDataError: the text is not such a set.
-    """
+    """Return a set of CPUs or cells from libvirt's notation, e.g. ``0-3,^2``."""
     try:
         return parse_cpu_set(text or "")
     except ValueError as error:
@@ -117,11 +98,7 @@ def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
 
 
 def parse_address(element: Element, source: str) -> str:
-    """Return the PCI address from the attributes of an ``<address>``.
-
-    Raises:
-        HostDataError: an attribute is missing or invalid.
-    """
+    """Return the PCI address from the attributes of an ``<address>``."""
     return format_address(
         *(
             parse_int(

@@ -25,7 +25,6 @@ class LocalDriver(MachineDriver):
         """Do nothing: no file stays open."""
 
     def get_available_nodes(self) -> NodeListing:
-        """Return the one node, called after the host."""
         return NodeListing((self._host,))
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
@@ -40,7 +39,6 @@ class LocalDriver(MachineDriver):
         )
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
-        """Reject the request: changes are seen by the next audit."""
         raise DriverFeatureError("the local driver does not support events")
 
 
