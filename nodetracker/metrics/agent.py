@@ -12,11 +12,10 @@ from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.metrics.families import (
     Durations,
     ProcessMetrics,
+    Row,
     StoreErrorKind,
-    counter,
-    counters,
-    gauge,
-    gauges,
+    families,
+    family,
     info,
     render_claims,
     render_store_errors,
@@ -25,12 +24,77 @@ from nodetracker.metrics.nodes import render_nodes
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.fact import ProbeStatistics
-from nodetracker.model.health import AgentStatus, PlacementStatus
+from nodetracker.model.health import AgentStatus
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKind
 
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds in seconds: an audit without changes takes milliseconds, a hung probe 20 s."""
+
+
+_STATUS: tuple[Row, ...] = (
+    ("agent_epoch", lambda s: s.epoch,
+     "Number of agent takeovers of the host; each start increments it."),
+    ("agent_started", lambda s: s.has_started, "1 once the first audit has been attempted."),
+    ("agent_threads", lambda s: threading.active_count(), "Number of threads of the process."),
+    ("audit_age_seconds", lambda s: s.audit.age_seconds,
+     "Time since the last stored audit; no series before the first one."),
+    ("audit_interval_seconds", lambda s: s.audit_interval,
+     "Interval between audits; no series if they run only on demand."),
+    ("nodes{state}", lambda s: {"fine": s.fine_nodes, "failing": len(s.audit.nodes)},
+     "Nodes by whether the last stored audit read them completely."),
+    ("database_up", lambda s: s.database_error is None, "1 while the database is available."),
+    ("driver_up", lambda s: s.driver_error is None, "1 while the driver can list all nodes."),
+    ("broker_up", lambda s: s.broker_error is None if s.has_broker else None,
+     "1 unless the message broker cannot be used; no series without a broker."),
+    ("heartbeats_total", lambda s: s.report_count,
+     "Heartbeats counted in the host's services row."),
+    ("heartbeat_age_seconds", lambda s: s.heartbeat_age_seconds,
+     "Time since the last stored heartbeat; no series before the first one."),
+    ("service_down_time_seconds", lambda s: s.service_down_time,
+     "Age of the last heartbeat at which the host is considered down."),
+    ("clock_skew_seconds", lambda s: s.clock_skew_seconds,
+     "The host's clock minus the database's clock."),
+)  # fmt: skip
+"""Of an `AgentStatus`."""
+
+_NOTIFICATIONS: tuple[Row, ...] = (
+    ("notifications_waiting", lambda n: n.waiting,
+     "Notifications waiting to be sent to the message broker."),
+    ("notifications_dropped_total", lambda n: n.dropped,
+     "Notifications dropped in favour of newer ones while the broker was unavailable."),
+)  # fmt: skip
+
+_PLACEMENT: tuple[Row, ...] = (
+    ("placement_up", lambda s: s.error is None, "1 while placement is available."),
+    ("placement_requests_total{method,outcome}", lambda s: dict(sorted(s.requests.items())),
+     "Requests to placement by method and outcome."),
+    ("placement_waiting_nodes", lambda s: s.waiting_nodes,
+     "Nodes with changes that placement does not have yet."),
+    ("placement_report_age_seconds", lambda s: s.report_age_seconds,
+     "Age of the oldest change that placement does not have yet; 0 without any."),
+    ("placement_refused", lambda s: s.refused,
+     "Consumers whose allocations placement refused."),
+    ("placement_foreign_consumers", lambda s: s.foreign,
+     "Consumers of other programs that have allocations on the nodes."),
+    ("placement_leaked_consumers", lambda s: s.leaked,
+     "Consumers of nodetracker that have allocations and that the ledger does not know."),
+)  # fmt: skip
+"""Of a `PlacementStatus`."""
+
+_PROBES: tuple[Row, ...] = (
+    ("probe_calls_total{probe,outcome}",
+     lambda probes: {
+         (name, outcome): count
+         for name, counted in sorted(probes.statistics().items())
+         for outcome, count in counted.calls.items()
+     },
+     "Calls of a probe by outcome, over all nodes."),
+    ("probe_seconds_total{probe}",
+     lambda probes: {name: c.seconds for name, c in sorted(probes.statistics().items())},
+     "Total duration of the calls of a probe."),
+    ("probes_stuck", lambda probes: probes.stuck_count, "Probe calls that are hung now."),
+)  # fmt: skip
 
 
 class AuditResult(enum.StrEnum):
@@ -58,19 +122,11 @@ class AuditCounter:
             self._errors[StoreErrorKind.of(report.store_error)] += 1
 
     def render(self) -> Iterator[Metric]:
-        yield counters(
-            "audits",
-            "Audits by outcome.",
-            ("outcome",),
-            [((outcome.value,), self._outcomes[outcome]) for outcome in AuditResult],
-        )
+        outcomes = {outcome: self._outcomes[outcome] for outcome in AuditResult}
+        yield family("audits_total{outcome}", "Audits by outcome.", outcomes)
         yield self._durations.render("audit_duration_seconds", "Duration of audits, stored or not.")
-        yield counters(
-            "node_changes",
-            "Changes of node rows written by audits.",
-            ("kind",),
-            [((kind.value,), self._changes[kind]) for kind in ChangeKind],
-        )
+        changes = {kind: self._changes[kind] for kind in ChangeKind}
+        yield family("node_changes_total{kind}", "Changes of node rows written by audits.", changes)
         yield render_store_errors(
             "database_errors", "Audits that could not be written to the database.", self._errors
         )
@@ -154,137 +210,18 @@ class AgentMetrics(ProcessMetrics):
             "Host, identity and drivers of the agent.",
             {"host": status.host, "agent_id": status.agent_id, "driver": self._drivers},
         )
-        yield from _render_status(status)
+        yield from families(_STATUS, status)
         yield from audits
         counted = Counter(warning.kind for warning in warnings)
-        yield gauges(
-            "warnings",
+        yield family(
+            "warnings{kind}",
             "Active warnings as of the last stored audit.",
-            ("kind",),
-            [
-                ((kind.value,), counted[kind])
-                for kind in WarningKind
-                if kind not in REPORTED_BY_OTHERS
-            ],
+            {kind: counted[kind] for kind in WarningKind if kind not in REPORTED_BY_OTHERS},
         )
         if self._notifications is not None:
-            yield gauge(
-                "notifications_waiting",
-                "Notifications waiting to be sent to the message broker.",
-                self._notifications.waiting,
-            )
-            yield counter(
-                "notifications_dropped",
-                "Notifications dropped in favour of newer ones while the broker was unavailable.",
-                self._notifications.dropped,
-            )
+            yield from families(_NOTIFICATIONS, self._notifications)
         yield from render_claims(self._claims.read())
         if status.placement is not None:
-            yield from render_placement(status.placement)
-        yield from render_probes(self._probes)
+            yield from families(_PLACEMENT, status.placement)
+        yield from families(_PROBES, self._probes)
         yield from render_nodes(nodes, status.audit)
-
-
-def _render_status(status: AgentStatus) -> Iterator[Metric]:
-    yield gauge(
-        "agent_epoch",
-        "Number of agent takeovers of the host; each start increments it.",
-        status.epoch,
-    )
-    yield gauge("agent_started", "1 once the first audit has been attempted.", status.has_started)
-    yield gauge("agent_threads", "Number of threads of the process.", threading.active_count())
-    yield gauge(
-        "audit_age_seconds",
-        "Time since the last stored audit; no series before the first one.",
-        status.audit.age_seconds,
-    )
-    yield gauge(
-        "audit_interval_seconds",
-        "Interval between audits; no series if they run only on demand.",
-        status.audit_interval,
-    )
-    yield gauges(
-        "nodes",
-        "Nodes by whether the last stored audit read them completely.",
-        ("state",),
-        [(("fine",), status.fine_nodes), (("failing",), len(status.audit.nodes))],
-    )
-    yield gauge("database_up", "1 while the database is available.", status.database_error is None)
-    yield gauge("driver_up", "1 while the driver can list all nodes.", status.driver_error is None)
-    yield gauge(
-        "broker_up",
-        "1 unless the message broker cannot be used; no series without a broker.",
-        status.broker_error is None if status.has_broker else None,
-    )
-    yield counter(
-        "heartbeats", "Heartbeats counted in the host's services row.", status.report_count
-    )
-    yield gauge(
-        "heartbeat_age_seconds",
-        "Time since the last stored heartbeat; no series before the first one.",
-        status.heartbeat_age_seconds,
-    )
-    yield gauge(
-        "service_down_time_seconds",
-        "Age of the last heartbeat at which the host is considered down.",
-        status.service_down_time,
-    )
-    yield gauge(
-        "clock_skew_seconds",
-        "The host's clock minus the database's clock.",
-        status.clock_skew_seconds,
-    )
-
-
-def render_probes(probes: ProbeSource) -> Iterator[Metric]:
-    statistics = sorted(probes.statistics().items())
-    yield counters(
-        "probe_calls",
-        "Calls of a probe by outcome, over all nodes.",
-        ("probe", "outcome"),
-        [
-            ((name, outcome.value), count)
-            for name, counted in statistics
-            for outcome, count in counted.calls.items()
-        ],
-    )
-    yield counters(
-        "probe_seconds",
-        "Total duration of the calls of a probe.",
-        ("probe",),
-        [((name,), counted.seconds) for name, counted in statistics],
-    )
-    yield gauge("probes_stuck", "Probe calls that are hung now.", probes.stuck_count)
-
-
-def render_placement(status: PlacementStatus) -> Iterator[Metric]:
-    yield gauge("placement_up", "1 while placement is available.", status.error is None)
-    yield counters(
-        "placement_requests",
-        "Requests to placement by method and outcome.",
-        ("method", "outcome"),
-        sorted(status.requests.items()),
-    )
-    yield gauge(
-        "placement_waiting_nodes",
-        "Nodes with changes that placement does not have yet.",
-        status.waiting_nodes,
-    )
-    yield gauge(
-        "placement_report_age_seconds",
-        "Age of the oldest change that placement does not have yet; 0 without any.",
-        status.report_age_seconds,
-    )
-    yield gauge(
-        "placement_refused", "Consumers whose allocations placement refused.", status.refused
-    )
-    yield gauge(
-        "placement_foreign_consumers",
-        "Consumers of other programs that have allocations on the nodes.",
-        status.foreign,
-    )
-    yield gauge(
-        "placement_leaked_consumers",
-        "Consumers of nodetracker that have allocations and that the ledger does not know.",
-        status.leaked,
-    )

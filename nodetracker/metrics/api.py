@@ -15,9 +15,7 @@ from nodetracker.metrics.families import (
     Durations,
     ProcessMetrics,
     StoreErrorKind,
-    counter,
-    counters,
-    gauge,
+    family,
     render_claims,
     render_store_errors,
 )
@@ -60,18 +58,17 @@ class RequestCounter:
 
     def render(self) -> Iterator[Metric]:
         with self._lock:
-            running, counts = self._running, sorted(self._counts.items())
+            running, counts = self._running, dict(sorted(self._counts.items()))
             durations = self._durations.render(
                 "api_request_duration_seconds", "Time of requests, from their body to their answer."
             )
-        yield counters(
-            "api_requests",
+        yield family(
+            "api_requests_total{family,method,code}",
             "Requests by family of resources, method and class of the answer.",
-            ("family", "method", "code"),
             counts,
         )
         yield durations
-        yield gauge("api_requests_running", "Requests that are being processed.", running)
+        yield family("api_requests_running", "Requests that are being processed.", running)
 
 
 class StoreErrorCounter:
@@ -161,11 +158,10 @@ class ApiMetrics(ProcessMetrics):
         yield from super().collect()
         found = self._counted
         yield from found.requests.render()
-        yield counter(
-            "api_login_failures",
-            "Requests with wrong credentials.",
-            self._login_failures.count,
-        )
+        failures = self._login_failures.count
+        yield family("api_login_failures_total", "Requests with wrong credentials.", failures)
         yield from render_claims(found.claims.read(), "api_")
         yield found.store_errors.render()
-        yield gauge("api_database_up", "1 while the database is available.", self._is_database_up())
+        yield family(
+            "api_database_up", "1 while the database is available.", self._is_database_up()
+        )

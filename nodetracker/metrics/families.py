@@ -7,7 +7,8 @@ import bisect
 import enum
 import itertools
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -21,35 +22,41 @@ from nodetracker.model.errors import ConflictError, SchemaError, StoreError, Sto
 
 PREFIX = "nodetracker_"
 
-Samples = Iterable[tuple[tuple[str, ...], float | None]]
-"""Label values and the value of each series; None omits the series."""
+Values = float | None | Mapping[Any, float | None]
+"""The value of a family without labels, or label value (a tuple of several) -> value.
+
+None omits the series.
+"""
+
+Row = tuple[str, Callable[[Any], Values], str]
+"""Name of a family, how its values are read from an object, and its help text."""
 
 
-def gauge(name: str, text: str, value: float | None) -> Metric:
-    """Build a gauge with one series, or without series while its value is unknown."""
-    return gauges(name, text, (), [((), value)])
+def family(name: str, text: str, values: Values) -> Metric:
+    """Build a counter if the name ends with ``_total``, else a gauge.
+
+    Args:
+        name: as exported, without the prefix and with its labels in braces, e.g.
+            ``audits_total{outcome}``.
+    """
+    name, _, labels = name.rstrip("}").partition("{")
+    kind: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    built = kind(PREFIX + name, text, labels=labels.split(",") if labels else ())
+    for key, value in (values if isinstance(values, Mapping) else {(): values}).items():
+        if value is not None:
+            built.add_metric((key,) if isinstance(key, str) else key, value)
+    return cast("Metric", built)
 
 
-def gauges(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-    _add(family, samples)
-    return family
-
-
-def counter(name: str, text: str, value: float) -> Metric:
-    """Build a counter with one series; ``_total`` is appended to its name."""
-    return counters(name, text, (), [((), value)])
-
-
-def counters(name: str, text: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    family = CounterMetricFamily(PREFIX + name, text, labels=labels)
-    _add(family, samples)
-    return family
+def families(rows: Iterable[Row], source: object) -> Iterator[Metric]:
+    """Build the families of a table from one object."""
+    for name, read, text in rows:
+        yield family(name, text, read(source))
 
 
 def info(name: str, text: str, labels: Mapping[str, str]) -> Metric:
     """Build an info gauge: always 1, with its data in labels; ``_info`` is appended to its name."""
-    return gauges(f"{name}_info", text, tuple(labels), [(tuple(labels.values()), 1)])
+    return family(f"{name}_info{{{','.join(labels)}}}", text, {tuple(labels.values()): 1})
 
 
 def render_labels(labels: Mapping[str, str]) -> str:
@@ -82,12 +89,6 @@ def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _add(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -> None:
-    for labels, value in samples:
-        if value is not None:
-            family.add_metric(labels, value)
-
-
 class Durations:
     """A histogram of durations since the start. Not thread-safe.
 
@@ -105,11 +106,11 @@ class Durations:
         self._seconds += seconds
 
     def render(self, name: str, text: str) -> Metric:
-        family = HistogramMetricFamily(PREFIX + name, text)
+        built = HistogramMetricFamily(PREFIX + name, text)
         bounds = [*map(floatToGoString, self._buckets), "+Inf"]
         cumulated = itertools.accumulate(self._counts)
-        family.add_metric((), list(zip(bounds, cumulated, strict=True)), self._seconds)
-        return family
+        built.add_metric((), list(zip(bounds, cumulated, strict=True)), self._seconds)
+        return built
 
 
 class StoreErrorKind(enum.StrEnum):
@@ -133,8 +134,7 @@ class StoreErrorKind(enum.StrEnum):
 
 
 def render_store_errors(name: str, text: str, counts: Mapping[StoreErrorKind, int]) -> Metric:
-    samples = [((kind.value,), counts.get(kind, 0)) for kind in StoreErrorKind]
-    return counters(name, text, ("kind",), samples)
+    return family(f"{name}_total{{kind}}", text, {k: counts.get(k, 0) for k in StoreErrorKind})
 
 
 class ProcessMetrics(Collector):
@@ -169,15 +169,10 @@ def render_claims(counts: ClaimCounts, prefix: str = "") -> Iterator[Metric]:
     Args:
         prefix: of their names.
     """
-    yield counters(
-        f"{prefix}claim_requests",
-        "Claim requests by outcome.",
-        ("outcome",),
-        [(("granted",), counts.granted), (("refused",), counts.refused)],
-    )
-    yield counters(
-        f"{prefix}claim_refusals",
+    outcomes = {"granted": counts.granted, "refused": counts.refused}
+    yield family(f"{prefix}claim_requests_total{{outcome}}", "Claim requests by outcome.", outcomes)
+    yield family(
+        f"{prefix}claim_refusals_total{{check}}",
         "Refused claim requests by failed check; one that fails several is counted by each.",
-        ("check",),
-        [((name,), counts.checks.get(name, 0)) for name in (*map(str, AdmissionCheck), OTHER)],
+        {name: counts.checks.get(name, 0) for name in (*map(str, AdmissionCheck), OTHER)},
     )
