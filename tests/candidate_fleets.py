@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, usage_columns
+from nodetracker.accounting.usage import charge_of_guest, usage_columns
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactEntry, FactState
@@ -72,8 +73,8 @@ def nodes(draw: st.DrawFn) -> tuple[NodeValues, tuple[Guest, ...]]:
     """Draw a node whose usage is that of its guests and of something else."""
     own = tuple(draw(st.lists(guests(), max_size=2, unique_by=lambda guest: guest.uuid)))
     overhead_mb = draw(st.integers(0, 2))
-    charge = draw(st.builds(Charge, st.integers(0, 4000), small, st.integers(0, 4096), small))
-    charge = charge + sum_charges(charge_of_guest(guest, overhead_mb) for guest in own)
+    charge = draw(st.builds(Amounts, st.integers(0, 4000), small, small, st.integers(0, 4096)))
+    charge = charge + sum((charge_of_guest(guest, overhead_mb) for guest in own), Amounts())
     bound = sorted(guest.uuid for guest in own if guest.pins.devices)
     has_gpu, total, local_gb = draw(st.booleans()), draw(small), draw(small)
     inventory = draw(

@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from math import floor
 
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
-from nodetracker.model.claim import Amounts, ClaimRequest
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import CandidatePolicy

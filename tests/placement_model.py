@@ -11,8 +11,8 @@ from nodetracker.accounting.placement.tree import (
     PlacedTree,
     ProviderSummary,
 )
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
-    Amounts,
     Claim,
     ClaimKind,
     ClaimState,

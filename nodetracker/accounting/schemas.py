@@ -8,7 +8,8 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from nodetracker.model.claim import VCPU, MigrationType
+from nodetracker.model.amounts import VCPU
+from nodetracker.model.claim import MigrationType
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.numa import MAX_GUEST_CELLS, CpuPolicy, CpuThreadPolicy
 from nodetracker.model.pci import PciNumaPolicy

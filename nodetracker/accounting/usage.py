@@ -6,10 +6,11 @@ row, so adding and removing workloads in any order leads back to the same values
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nodetracker.model.claim import Amounts, Claim
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
 from nodetracker.model.units import (
@@ -23,73 +24,38 @@ from nodetracker.model.units import (
 _STOPPED = {PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NOSTATE}
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """The amounts that a workload takes of its node."""
-
-    vcpu_milli: int = 0
-    memory_mb: int = 0
-    disk_mb: int = 0
-    pcpus: int = 0
-
-    @property
-    def cpu_milli(self) -> int:
-        """Shared and dedicated CPUs together, in thousandths."""
-        return self.vcpu_milli + self.pcpus * MILLI
-
-    def __add__(self, other: "Charge") -> "Charge":
-        """Return the sum."""
-        return Charge(
-            self.vcpu_milli + other.vcpu_milli,
-            self.memory_mb + other.memory_mb,
-            self.disk_mb + other.disk_mb,
-            self.pcpus + other.pcpus,
-        )
-
-    def __sub__(self, other: "Charge") -> "Charge":
-        """Return the difference."""
-        return Charge(
-            self.vcpu_milli - other.vcpu_milli,
-            self.memory_mb - other.memory_mb,
-            self.disk_mb - other.disk_mb,
-            self.pcpus - other.pcpus,
-        )
-
-
-def charge_of_guest(guest: Guest, overhead_mb: int) -> Charge:
+def charge_of_guest(guest: Guest, overhead_mb: int) -> Amounts:
     """Return the charge of a guest by its own size, equal to that of a claim with its amounts.
 
     A powered-off guest is charged like a running one, as it may be started at
     any time without a claim. Pinned CPUs are charged as dedicated CPUs.
     """
-    amounts = Amounts(
-        vcpu_milli=max(0, guest.vcpu_milli - guest.pins.pcpus * MILLI),
-        pcpus=guest.pins.pcpus,
-        memory_mb=guest.memory_mb,
-        disk_mb=guest.disk_mb,
-    )
+    pcpus = guest.pins.pcpus
+    shared = max(0, guest.vcpu_milli - pcpus * MILLI)
+    amounts = Amounts(shared, pcpus, guest.memory_mb, guest.disk_mb)
     return charge_of_claim(amounts, guest.kind, overhead_mb)
 
 
-def charge_of_claim(amounts: Amounts, kind: WorkloadKind, overhead_mb: int) -> Charge:
+def charge_of_claim(amounts: Amounts, kind: WorkloadKind, overhead_mb: int) -> Amounts:
     """Return the charge of a claim: its amounts plus, for an instance, the driver's overhead.
 
     A container is a process of the host and needs no emulator.
     """
     overhead = overhead_mb if kind is WorkloadKind.INSTANCE else 0
-    return Charge(amounts.vcpu_milli, amounts.memory_mb + overhead, amounts.disk_mb, amounts.pcpus)
+    return Amounts(amounts.vcpu_milli, amounts.pcpus, amounts.memory_mb + overhead, amounts.disk_mb)
 
 
-def charge_of_claims(claims: Iterable[Claim], overhead_mb: int) -> Charge:
+def charge_of_claims(claims: Iterable[Claim], overhead_mb: int) -> Amounts:
     """Return the total charge of those claims that are active."""
-    return sum_charges(
+    charges = (
         charge_of_claim(claim.amounts, claim.workload.kind, overhead_mb)
         for claim in claims
         if claim.is_active
     )
+    return sum(charges, Amounts())
 
 
-def charge_of_workload(claimed: Charge, guest: Guest | None, overhead_mb: int) -> Charge:
+def charge_of_workload(claimed: Amounts, guest: Guest | None, overhead_mb: int) -> Amounts:
     """Return the charge of a workload on a node: the larger of its claims and its guest.
 
     Memory, disk and CPUs are compared separately, each in full. Of a guest
@@ -102,24 +68,18 @@ def charge_of_workload(claimed: Charge, guest: Guest | None, overhead_mb: int) -
         guest: the workload's guest on the node; a missing one does not count.
 
     >>> guest = Guest("u", "web", WorkloadKind.INSTANCE, 4000, 1024, 0, claim_uuid="c")
-    >>> charge_of_workload(Charge(vcpu_milli=1000, memory_mb=2048, pcpus=2), guest, 0)
-    Charge(vcpu_milli=2000, memory_mb=2048, disk_mb=0, pcpus=2)
+    >>> charge_of_workload(Amounts(1000, 2, 2048), guest, 0).in_units()
+    {'vcpus': 2, 'pcpus': 2, 'memory_mb': 2048, 'disk_gb': 0}
     """
     if guest is None or guest.missing_since is not None:
         return claimed
     own = charge_of_guest(guest, overhead_mb)
     if guest.claim_uuid is None:
         return claimed + own
-    vcpu_milli, pcpus = claimed.vcpu_milli, claimed.pcpus
-    if own.cpu_milli > claimed.cpu_milli:
-        pcpus = max(claimed.pcpus, own.pcpus)
-        vcpu_milli = own.cpu_milli - pcpus * MILLI
-    return Charge(
-        vcpu_milli,
-        max(claimed.memory_mb, own.memory_mb),
-        max(claimed.disk_mb, own.disk_mb),
-        pcpus,
-    )
+    larger = claimed | own
+    if own.cpu_milli <= claimed.cpu_milli:
+        return replace(larger, vcpu_milli=claimed.vcpu_milli, pcpus=claimed.pcpus)
+    return replace(larger, vcpu_milli=own.cpu_milli - larger.pcpus * MILLI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +94,7 @@ class NodeWorkload:
     uuid: str
     claims: tuple[Claim, ...]
     guest: Guest | None
-    charge: Charge
+    charge: Amounts
 
 
 def list_node_workloads(
@@ -171,25 +131,18 @@ def list_node_workloads(
 
 def charge_of_ledger(
     claims: Iterable[Claim], guests: Mapping[str, Guest], overhead_mb: int
-) -> Charge:
+) -> Amounts:
     """Return the total charge of a node's workloads.
 
     Args:
         guests: uuid -> guest.
     """
-    return sum_charges(item.charge for item in list_node_workloads(claims, guests, overhead_mb))
-
-
-def sum_charges(charges: Iterable[Charge]) -> Charge:
-    """Return the sum of charges."""
-    total = Charge()
-    for charge in charges:
-        total = total + charge
-    return total
+    workloads = list_node_workloads(claims, guests, overhead_mb)
+    return sum((item.charge for item in workloads), Amounts())
 
 
 def usage_columns(
-    total: Charge, reserved: Mapping[str, Any], memory_mb: int, local_disk_gb: int
+    total: Amounts, reserved: Mapping[str, Any], memory_mb: int, local_disk_gb: int
 ) -> dict[str, Any]:
     """Build the usage columns of a row: reserved amounts plus charges, and the free amounts.
 
@@ -200,32 +153,43 @@ def usage_columns(
     Returns:
         Column -> value; free amounts may be negative.
     """
-    memory_used = int(reserved.get("memory_mb", 0)) + total.memory_mb
-    disk_used_mb = int(reserved.get("disk_mb", 0)) + total.disk_mb
-    vcpu_milli = int(reserved.get("vcpus", 0)) * MILLI + total.vcpu_milli
+    used = reserved_amounts(reserved) + total
     return {
-        "pcpus_used": total.pcpus,
-        "vcpus_used": usage_units_from_milli(vcpu_milli),
-        "memory_mb_used": memory_used,
-        "local_gb_used": usage_gib_from_mib(disk_used_mb),
-        "free_ram_mb": memory_mb - memory_used,
-        "free_disk_gb": capacity_gib_from_mib(local_disk_gb * MIB_PER_GIB - disk_used_mb),
+        "pcpus_used": used.pcpus,
+        "vcpus_used": usage_units_from_milli(used.vcpu_milli),
+        "memory_mb_used": used.memory_mb,
+        "local_gb_used": usage_gib_from_mib(used.disk_mb),
+        "free_ram_mb": memory_mb - used.memory_mb,
+        "free_disk_gb": capacity_gib_from_mib(local_disk_gb * MIB_PER_GIB - used.disk_mb),
         "cpu_used": total.vcpu_milli / MILLI,
         "disk_used": total.disk_mb / MIB_PER_GIB,
     }
 
 
-def charge_of_row(values: AmountColumns) -> Charge:
+def reserved_amounts(reserved: Mapping[str, Any]) -> Amounts:
+    """Return the amounts in a row's column ``reserved``: the operator's and the driver's."""
+    vcpus, memory_mb, disk_mb = (
+        int(reserved.get(name, 0)) for name in ("vcpus", "memory_mb", "disk_mb")
+    )
+    return Amounts(vcpus * MILLI, 0, memory_mb, disk_mb)
+
+
+def overhead_of(values: AmountColumns) -> int:
+    """Return the memory that the driver adds to each instance, in MiB."""
+    return int(values.overhead.get("memory_mb", 0))
+
+
+def charge_of_row(values: AmountColumns) -> Amounts:
     """Return the total charge in a row's usage columns, without reserved amounts.
 
     The result is exact, as the columns have thousandths and whole MiB: adding
     a claim to a row and removing it again restores the row.
     """
-    return Charge(
+    return Amounts(
         round(values.cpu_used * MILLI),
-        values.memory_mb_used - int(values.reserved.get("memory_mb", 0)),
-        round(values.disk_used * MIB_PER_GIB),
         values.pcpus_used,
+        values.memory_mb_used - reserved_amounts(values.reserved).memory_mb,
+        round(values.disk_used * MIB_PER_GIB),
     )
 
 

@@ -41,6 +41,7 @@ from nodetracker.db.screens import (
     whole,
     width_name,
 )
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
@@ -48,7 +49,7 @@ from nodetracker.model.candidate import (
     CandidatePage,
     Scale,
 )
-from nodetracker.model.claim import Amounts, ClaimRequest
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import CandidatePolicy
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
-    Amounts,
     Claim,
     ClaimKind,
     ClaimState,

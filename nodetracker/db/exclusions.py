@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.admission import AMOUNT_CHECKS, AdmissionCheck
 from nodetracker.accounting.ledger.candidates import (
     FACT_FLAGS,
     UNTRACKED,
@@ -20,7 +20,6 @@ from nodetracker.accounting.ledger.candidates import (
 )
 from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.exclusions import (
-    AMOUNT_CHECKS,
     MOST_EVALUATED,
     Exclusions,
     NearMiss,
@@ -43,7 +42,8 @@ from nodetracker.db.screens import (
     Condition,
     double,
 )
-from nodetracker.model.claim import ACTIVE_STATES, DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.units import MIB_PER_GIB, MILLI

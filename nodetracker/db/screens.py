@@ -25,8 +25,9 @@ from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number, utc_ago
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.tables import CANDIDATE_INDEX
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.candidate import CandidateCursor, CandidateOrder
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.settings import CandidatePolicy
 from nodetracker.model.units import MIB_PER_GIB, MILLI

@@ -12,6 +12,7 @@ from nodetracker.accounting.reports.workloads import charge_larger_guests
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, UsageSum, WorkloadQuery, WorkloadRow
@@ -86,7 +87,9 @@ def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[Work
         .all()
     )
     listed_guests = {
-        row["claim_uuid"]: (row["guest_vcpu_milli"], row["guest_memory_mb"], row["guest_disk_mb"])
+        row["claim_uuid"]: Amounts(
+            row["guest_vcpu_milli"], 0, row["guest_memory_mb"], row["guest_disk_mb"]
+        )
         for row in rows
         if row["guest_vcpu_milli"] is not None
     }

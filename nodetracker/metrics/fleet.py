@@ -10,11 +10,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from nodetracker.accounting.reports.overview import (
-    Amounts,
     NodeLine,
     Overview,
     ResourceUse,
     ServiceLine,
+    Uses,
 )
 from nodetracker.accounting.reports.services import STATES, STATUSES
 from nodetracker.metrics.families import (
@@ -24,7 +24,8 @@ from nodetracker.metrics.families import (
     render_gauge,
     render_labels,
 )
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.units import MILLI, bytes_from_mib
@@ -41,7 +42,7 @@ _PARTS: dict[str, tuple[str, Callable[[ResourceUse], int]]] = {
 }
 
 
-Read = Callable[[Amounts], float]
+Read = Callable[[Uses], float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 
 
 class CandidateOrder(enum.StrEnum):

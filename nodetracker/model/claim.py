@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import Guest, PartialGuest, WorkloadKind
 from nodetracker.model.numa import NumaAssignment, NumaLimits, NumaRequest
 from nodetracker.model.pci import PciRequest
@@ -149,12 +150,6 @@ class Move:
     is_dest_active: bool
 
 
-MEMORY = "MEMORY_MB"
-DISK = "DISK_GB"
-VCPU = "VCPU"
-PCPU = "PCPU"
-
-
 class ClaimKind(enum.StrEnum):
     """The purpose of a claim."""
 
@@ -200,24 +195,6 @@ class Workload:
         """
         projects = {self.project_id, guest.project_id or ""} - {""}
         return self.kind is guest.kind and len(projects) <= 1
-
-
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """Requested amounts.
-
-    Attributes:
-        vcpu_milli: shared CPUs in thousandths.
-        pcpus: dedicated CPUs.
-        memory_mb, disk_mb: MiB.
-        resources: further resource classes of the node's inventory.
-    """
-
-    vcpu_milli: int = 0
-    pcpus: int = 0
-    memory_mb: int = 0
-    disk_mb: int = 0
-    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.accounting.usage import usage_columns
 from nodetracker.db.candidates import build_search
 from nodetracker.db.schema.tables import CANDIDATE_INDEX, compute_nodes
 from nodetracker.db.screens import list_values, shape_of
 from nodetracker.db.store import SqlStore
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
-from nodetracker.model.claim import Amounts, ClaimRequest, Workload
+from nodetracker.model.claim import ClaimRequest, Workload
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
@@ -40,15 +41,15 @@ from tests.contract.values import (
 
 POLICY = CandidatePolicy(3600)
 NAMED = CandidatePolicy(3600, order=CandidateOrder.NAMED)
-NOTHING = Charge()
-CHARGE = Charge(1000, 1024, 10240)
+NOTHING = Amounts()
+CHARGE = Amounts(1000, memory_mb=1024, disk_mb=10240)
 CLAIM = {"vcpu_milli": 1000, "memory_mb": 1024, "disk_mb": 10240}
 """A request for `CHARGE`."""
 _numbers = itertools.count(1)
 
 
 def make_node(
-    store: Store, host: str, charge: Charge = NOTHING, guests: Any = (), **changes: Any
+    store: Store, host: str, charge: Amounts = NOTHING, guests: Any = (), **changes: Any
 ) -> None:
     """Create a live node of 8 CPUs (7 free), 8 GiB (7.5 free), 100 GiB and 2 FPGAs."""
     agent = register(store, host, f"agent-of-{host}")
@@ -107,7 +108,7 @@ def test_an_empty_fleet_has_no_candidates(store: Store) -> None:
 
 
 def test_a_candidate_has_its_weight_and_its_free_amounts(store: Store) -> None:
-    make_node(store, "busy", Charge(2500, 1024, 10240, 1))
+    make_node(store, "busy", Amounts(2500, 1, 1024, 10240))
     make_node(store, "empty")
     best, worst = store.find_candidates(ask(vcpu_milli=1), NAMED, 20).nodes
     assert (best.host, best.nodename, best.weight) == ("empty", "empty-n", 3.0)
@@ -149,7 +150,11 @@ LIMITS: tuple[tuple[Any, dict[str, Any], dict[str, Any]], ...] = (
 
 def test_amounts_traits_and_names_decide(store: Store) -> None:
     make_node(
-        store, "one", Charge(2500, 1024, 10240, 1), overhead={"memory_mb": 100}, traits=["A", "B_2"]
+        store,
+        "one",
+        Amounts(2500, 1, 1024, 10240),
+        overhead={"memory_mb": 100},
+        traits=["A", "B_2"],
     )
     for fits, refused in SCREENS:
         assert find(store, ask(**fits)) == ["one"], fits
@@ -160,7 +165,7 @@ def test_limits_of_the_request_replace_the_node_s_own_and_include_what_is_reserv
     store: Store,
 ) -> None:
     reserved = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
-    make_node(store, "one", Charge(2500, 1024, 10240, 1), reserved=reserved)
+    make_node(store, "one", Amounts(2500, 1, 1024, 10240), reserved=reserved)
     for limits, fits, refused in LIMITS:
         assert find(store, ask(limits=limits, **fits)) == ["one"], (limits, fits)
         assert find(store, ask(limits=limits, **refused)) == [], (limits, refused)
@@ -182,7 +187,7 @@ def test_no_claim_is_larger_than_the_node_whatever_the_ratio(store: Store) -> No
 
 
 def test_a_request_for_nothing_fits_an_overcommitted_node(store: Store) -> None:
-    make_node(store, "one", Charge(99_000, 99_000, 999_000, 9))
+    make_node(store, "one", Amounts(99_000, 9, 99_000, 999_000))
     assert find(store, ask()) == ["one"]
     assert find(store, ask(vcpu_milli=1)) == []
 
@@ -216,7 +221,7 @@ def test_a_node_that_tracks_no_resources_passes(store: Store) -> None:
 
 def test_the_node_of_the_workload_s_own_guest_passes(store: Store) -> None:
     guest = make_guest("mine")
-    make_node(store, "full", Charge(7000, 7680, 102400), (guest,))
+    make_node(store, "full", Amounts(7000, memory_mb=7680, disk_mb=102400), (guest,))
     assert find(store, ask(vcpu_milli=1000)) == []
     assert find(store, ask(guest.uuid, vcpu_milli=1000)) == ["full"]
     assert find(store, ask(guest.uuid, vcpu_milli=1000, required_traits=("X",))) == []
@@ -330,7 +335,7 @@ def test_a_rack_of_disabled_hosts_costs_at_most_one_page(store: Store) -> None:
     changes = [create(rack, f"n{number}", empty) for number in range(200)]
     store.apply_changes(rack, changes, 60)
     store.set_service("rack", COMPUTE_BINARY, ServiceChange(disabled=True))
-    make_node(store, "busy", Charge(memory_mb=7000))
+    make_node(store, "busy", Amounts(memory_mb=7000))
     request = ask(memory_mb=100, kind=WorkloadKind.CONTAINER)
     for policy in (POLICY, NAMED):
         first = store.find_candidates(request, policy, 20)
@@ -343,8 +348,8 @@ def test_a_rack_of_disabled_hosts_costs_at_most_one_page(store: Store) -> None:
 
 def test_nodes_less_than_a_claim_apart_are_on_one_step(store: Store) -> None:
     for number in range(6):
-        make_node(store, f"h{number}", Charge(memory_mb=number * 10))
-    make_node(store, "least", Charge(memory_mb=7000))
+        make_node(store, f"h{number}", Amounts(memory_mb=number * 10))
+    make_node(store, "least", Amounts(memory_mb=7000))
     requests = [ask(memory_mb=500) for _ in range(12)]
     first = {find(store, request, POLICY)[0] for request in requests}
     assert len(first) > 1

@@ -11,9 +11,10 @@ import pytest
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.columns import pci_columns
-from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.accounting.usage import usage_columns
 from nodetracker.db.store import SqlStore
 from nodetracker.fleet.scheduler import Scheduler
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import (
     ClaimConflictError,
@@ -47,13 +48,13 @@ ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
 
 
-NOTHING = Charge()
+NOTHING = Amounts()
 
 
 def make_node(
     store: Store,
     guests: tuple[Any, ...] = (),
-    charge: Charge = NOTHING,
+    charge: Amounts = NOTHING,
     devices: tuple[Any, ...] = (),
     host: str = "alpha",
     gpus: tuple[dict[str, Any], ...] = (),
@@ -387,7 +388,7 @@ class TestBoundGuests:
         disk_mb=10240,
         pins=GuestPins((CellAssignment(0, 0, 1024, pins={0: 4}),), ("10000:81:00.1",)),
     )
-    CHARGE = Charge(0, 1024, 10240, 1)
+    CHARGE = Amounts(pcpus=1, memory_mb=1024, disk_mb=10240)
     HELD = make_device("10000:81:00.1", status=PciStatus.ALLOCATED, claim_uuid=GUEST.uuid)
     FREE = make_device("10000:81:00.2")
     ADMISSION_POLICY = AdmissionPolicy(
@@ -579,7 +580,7 @@ class TestEmptyRequests:
 
 class TestGuests:
     GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
-    CHARGE = Charge(2000, 1024, 10240)
+    CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
 
     def test_an_unclaimed_guest_is_adopted_and_not_counted_twice(self, store: Store) -> None:
         make_node(store, (self.GUEST,), self.CHARGE)
@@ -620,7 +621,7 @@ class TestGuests:
     def test_on_an_overcommitted_node_a_guest_may_be_claimed_with_what_it_is_charged(
         self, store: Store
     ) -> None:
-        make_node(store, (self.GUEST,), Charge(10_000, 9_000, 200 * 1024))
+        make_node(store, (self.GUEST,), Amounts(10_000, memory_mb=9_000, disk_mb=200 * 1024))
         before = node(store)
         request = ask(self.GUEST.uuid, VCPU=2, MEMORY_MB=1024, DISK_GB=10)
         with pytest.raises(ClaimRefusedError) as caught:
@@ -709,7 +710,7 @@ def test_of_two_concurrent_adoptions_of_one_guest_only_one_is_credited(stores: S
             for held in record.claims:
                 store.abort_claim(held)
             store.delete_node("alpha", record.nodename)
-        make_node(store, (guest,), Charge(2000, 0, 0))
+        make_node(store, (guest,), Amounts(2000))
         requests = [ask(guest.uuid, VCPU=2) for _ in range(2)]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda request: claim(stores.open(), request), requests))

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.accounting.usage import usage_columns
 from nodetracker.db.ledger import claims
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY
@@ -21,7 +22,7 @@ from tests.oracle import check_usage
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 WAIT_SECONDS = 0.4
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
-CHARGE = Charge(2000, 1024, 10240)
+CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
 
 
 def claim_by(rival: sa.Connection, request: Any) -> Claim:

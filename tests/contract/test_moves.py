@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.usage import Charge
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import (
     Claim,
@@ -42,7 +42,7 @@ from tests.contract.values import make_device, make_guest, update
 from tests.statements import count_statements
 
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
-CHARGE = Charge(2000, 1024, 10240)
+CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
 WORKLOAD = GUEST.uuid
 
 

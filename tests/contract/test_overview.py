@@ -8,10 +8,11 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.reports.overview import Overview, build_overview, render_overview
-from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges
+from nodetracker.accounting.usage import charge_of_guest
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU, Amounts
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OVERVIEW_COLUMNS, OverviewRows, WarningCount
 from nodetracker.model.guest import GuestPins, WorkloadKind
 from nodetracker.model.numa import CellAssignment
@@ -30,7 +31,7 @@ API = make_guest("api", vcpu_milli=1250, memory_mb=512, disk_mb=0)
 PINNED = make_guest("pinned", vcpu_milli=2000, memory_mb=512, disk_mb=0, pins=PINS)
 POD = make_guest("pod", kind=WorkloadKind.CONTAINER, vcpu_milli=100, memory_mb=64, disk_mb=512)
 UNCLAIMED = (WEB, API, PINNED, POD)
-CHARGE = sum_charges(charge_of_guest(guest, 0) for guest in UNCLAIMED)
+CHARGE = sum((charge_of_guest(guest, 0) for guest in UNCLAIMED), Amounts())
 
 
 def make_overview(rows: OverviewRows, **changes: Any) -> Overview:
@@ -68,10 +69,10 @@ def test_guests_without_a_claim_are_summed_with_their_pinned_cpus(store: Store) 
     make_node(store, guests=UNCLAIMED, charge=CHARGE)
     claim(store, ask(workload=WEB.uuid, VCPU=1, MEMORY_MB=512))  # is no longer unclaimed
     rows = store.read_overview()
-    rest = sum_charges(charge_of_guest(guest, 0) for guest in (API, PINNED, POD))
-    sums = Charge()
+    rest = sum((charge_of_guest(guest, 0) for guest in (API, PINNED, POD)), Amounts())
+    sums = Amounts()
     for item in rows.unclaimed:
-        sums += Charge(item.vcpu_milli, item.memory_mb, item.disk_mb, item.pcpus)
+        sums += Amounts(item.vcpu_milli, item.pcpus, item.memory_mb, item.disk_mb)
     assert sums == rest
     assert sum(item.guests for item in rows.unclaimed) == 3
     assert {item.kind for item in rows.unclaimed} == set(WorkloadKind)

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.usage import Charge, usage_columns
+from nodetracker.accounting.usage import usage_columns
 from nodetracker.db import claims, nodes
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.service import AuditState
 from tests.contract.stores import SQL_BACKENDS, make_url
@@ -144,7 +145,7 @@ def test_of_many_processes_exactly_as_many_succeed_as_fit(
     values = make_values(
         vcpus=16, memory_mb=65536, local_gb=500, cpu_allocation_ratio=4.0,
         ram_allocation_ratio=1.0, disk_allocation_ratio=1.0, reserved=reserved, overhead={},
-        facts={}, **usage_columns(Charge(), reserved, 65536, 500),
+        facts={}, **usage_columns(Amounts(), reserved, 65536, 500),
     )  # fmt: skip
     store.apply_changes(agent, [create(agent, "node-1", values)], 60)
     with Storm(tmp_path, connection) as storm:

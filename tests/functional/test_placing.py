@@ -20,11 +20,12 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nodetracker.accounting.pci.columns import pci_columns
-from nodetracker.accounting.usage import Charge, charge_of_guest, usage_columns
+from nodetracker.accounting.usage import charge_of_guest, usage_columns
 from nodetracker.cmd import manage
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore, open_store
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from tests.builders import take_service
@@ -95,7 +96,7 @@ class Fleet:
     ) -> None:
         agent = register(self.store, name, f"agent-{name}")
         self.store.report_state(agent, 1, beat)
-        charge = sum((charge_of_guest(guest, 0) for guest in guests), Charge())
+        charge = sum((charge_of_guest(guest, 0) for guest in guests), Amounts())
         node = make_small(**pci_columns(devices), **values)
         used = usage_columns(charge, node.reserved, node.memory_mb, node.local_gb)
         node = dataclasses.replace(node, **used)
@@ -154,7 +155,7 @@ def make_small(**changes: Any) -> Any:
     }
     empty: dict[str, Any] = {"reserved": {}, "overhead": {}, "inventory": {}, "facts": {}}
     lists: dict[str, Any] = {"traits": [], "gpus": [], "pci_stats": []}
-    none = usage_columns(Charge(), {}, 8192, 100)
+    none = usage_columns(Amounts(), {}, 8192, 100)
     return make_values(**values | empty | lists | none | changes)
 
 

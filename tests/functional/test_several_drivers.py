@@ -10,7 +10,7 @@ import yaml
 
 from nodetracker.host.memory import read_memory_info
 from nodetracker.host.roots import Roots
-from nodetracker.model.claim import MEMORY
+from nodetracker.model.amounts import MEMORY
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.node import NodeRecord

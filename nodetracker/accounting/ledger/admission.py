@@ -7,17 +7,17 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodetracker.accounting.pci.admission import PciVerdict
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
-from nodetracker.accounting.usage import Charge, charge_of_row
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.accounting.usage import charge_of_row, reserved_amounts
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU, Amounts
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaAssignment
-from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
+from nodetracker.model.units import render_amount, round_down
 
 FACTS: Mapping[str, str] = {
     VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", GPU_RESOURCE_CLASS: "gpus"
@@ -74,24 +74,17 @@ class Demand:
 
 def list_capacities(values: AmountColumns) -> dict[str, Capacity]:
     """Return a row's capacity of the resource classes that have columns."""
-    used = charge_of_row(values)
-    reserved: Mapping[str, Any] = values.reserved
-    vcpu = int(reserved.get("vcpus", 0)) * MILLI
-    memory, disk = int(reserved.get("memory_mb", 0)), int(reserved.get("disk_mb", 0))
+    totals = {
+        VCPU: (values.vcpus, values.cpu_allocation_ratio),
+        PCPU: (values.pcpus, 1.0),
+        MEMORY: (values.memory_mb, values.ram_allocation_ratio),
+        DISK: (values.local_gb, values.disk_allocation_ratio),
+    }
+    reserved = reserved_amounts(values.reserved)
+    used = reserved + charge_of_row(values)
     return {
-        VCPU: Capacity(
-            values.vcpus * MILLI, vcpu, vcpu + used.vcpu_milli, values.cpu_allocation_ratio
-        ),
-        PCPU: Capacity(values.pcpus, 0, used.pcpus, 1.0),
-        MEMORY: Capacity(
-            values.memory_mb, memory, memory + used.memory_mb, values.ram_allocation_ratio
-        ),
-        DISK: Capacity(
-            values.local_gb * MIB_PER_GIB,
-            disk,
-            disk + used.disk_mb,
-            values.disk_allocation_ratio,
-        ),
+        name: Capacity(total * PARTS[name], reserved[name], used[name], ratio)
+        for name, (total, ratio) in totals.items()
     }
 
 
@@ -144,28 +137,16 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """How a resource class is counted and shown.
-
-    Attributes:
-        parts: whole parts in one unit; amounts are whole numbers of parts.
-        label, suffix: in reasons; worded as in Nova, whose users parse them, where it has any.
-        check: the check that fails when too little is free.
-    """
-
-    parts: int
-    label: str
-    suffix: str
-    check: AdmissionCheck
-
-
-_UNITS = {
-    VCPU: _Unit(MILLI, "vcpu", " VCPU", AdmissionCheck.CPU),
-    PCPU: _Unit(1, "PCPU", "", AdmissionCheck.PCPU),
-    MEMORY: _Unit(1, "memory", " MB", AdmissionCheck.RAM),
-    DISK: _Unit(MIB_PER_GIB, "disk", " GB", AdmissionCheck.DISK),
+AMOUNT_CHECKS = {
+    VCPU: AdmissionCheck.CPU,
+    PCPU: AdmissionCheck.PCPU,
+    MEMORY: AdmissionCheck.RAM,
+    DISK: AdmissionCheck.DISK,
 }
+"""Resource class with columns -> the check that fails when too little is free."""
+
+_LABELS = {VCPU: ("vcpu", " VCPU"), MEMORY: ("memory", " MB"), DISK: ("disk", " GB")}
+"""Resource class -> its name and unit in reasons, worded as in Nova, whose users parse them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +225,8 @@ class Admission:
 def admit(
     request: ClaimRequest,
     values: NodeValues,
-    charge: Charge,
-    credit: Charge,
+    charge: Amounts,
+    credit: Amounts,
     used_resources: Mapping[str, int],
 ) -> Admission:
     """Evaluate a request against one node's row.
@@ -262,16 +243,15 @@ def admit(
         used_resources: further resource class -> amount that claims hold.
     """
     capacities = list_capacities(values)
-    overhead_mb = charge.memory_mb - request.amounts.memory_mb
-    amounts = {
-        VCPU: Demand(charge.vcpu_milli, credit.vcpu_milli),
-        PCPU: Demand(charge.pcpus, credit.pcpus),
-        MEMORY: Demand(charge.memory_mb, credit.memory_mb, overhead_mb),
-        DISK: Demand(charge.disk_mb, credit.disk_mb),
-    }
+    overhead = charge - request.amounts
     verdicts = [
-        _evaluate(resource, capacities[resource], demand, request.limits)
-        for resource, demand in amounts.items()
+        _evaluate(
+            name,
+            capacities[name],
+            Demand(charge[name], credit[name], overhead[name]),
+            request.limits,
+        )
+        for name in PARTS
     ]
     refusals = []
     for resource, amount in request.amounts.resources.items():
@@ -295,7 +275,7 @@ def admit(
 def _evaluate(
     resource: str, capacity: Capacity, demand: Demand, limits: Mapping[str, int | None]
 ) -> ResourceVerdict:
-    parts = _UNITS[resource].parts if resource in _UNITS else 1
+    parts = PARTS.get(resource, 1)
     limit: int | None = capacity.own_limit
     if resource in limits:
         requested_limit = limits[resource]
@@ -329,8 +309,7 @@ def _refuse_units(resource: str, capacity: Capacity, amount: int) -> list[Refusa
 
 
 def _refuse(verdict: ResourceVerdict) -> Refusal:
-    unit = _UNITS.get(verdict.resource)
-    label, suffix = (unit.label, unit.suffix) if unit else (verdict.resource, "")
+    label, suffix = _LABELS.get(verdict.resource, (verdict.resource, ""))
     if verdict.free is not None and not verdict.is_free:
         requested = render_amount(verdict.requested)
         free = round_down(verdict.free, 2)
@@ -340,7 +319,7 @@ def _refuse(verdict: ResourceVerdict) -> Refusal:
         requested = render_amount(largest + (verdict.excess or 0))
         max_unit = render_amount(largest)
         reason = f"Requested {label} {requested}{suffix} > max_unit {max_unit}{suffix}"
-    return Refusal(unit.check if unit else AdmissionCheck.CLASSES, reason)
+    return Refusal(AMOUNT_CHECKS.get(verdict.resource, AdmissionCheck.CLASSES), reason)
 
 
 def _unknown_facts(

@@ -10,20 +10,23 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from nodetracker.accounting.ledger.admission import list_capacities
+from nodetracker.accounting.ledger.admission import (
+    list_capacities,
+)
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
+from nodetracker.accounting.usage import overhead_of
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
     CandidateOrder,
     Scale,
 )
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Amounts, ClaimRequest
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.settings import CandidatePolicy, Multipliers
-from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 MAX_EXACT = 2**53
 """Larger amounts are stored as this one; doubles are exact up to it."""
@@ -73,7 +76,7 @@ def limits_of(values: NodeValues) -> NodeLimits:
         vcpu_milli_limit=_bound(cpu.own_limit - cpu.reserved),
         memory_mb_limit=_bound(memory.own_limit),
         disk_mb_limit=_bound(disk.own_limit - disk.reserved),
-        overhead_mb=_bound(int(values.overhead.get("memory_mb", 0))),
+        overhead_mb=_bound(overhead_of(values)),
         admission_flags=_flags_of(values),
     )
 
@@ -95,27 +98,19 @@ class AmountScreen:
     has_own_limit: bool = True
 
 
-_PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
-
-
 def list_amounts(request: ClaimRequest) -> dict[str, AmountScreen]:
     """Return what to screen for, by resource class."""
-    amounts = {
-        VCPU: request.amounts.vcpu_milli,
-        PCPU: request.amounts.pcpus,
-        MEMORY: request.amounts.memory_mb,
-        DISK: request.amounts.disk_mb,
-    }
-    return {name: _screen_of(request, name, amount) for name, amount in amounts.items()}
+    return {name: _screen_of(request, name) for name in PARTS}
 
 
-def _screen_of(request: ClaimRequest, name: str, amount: int) -> AmountScreen:
+def _screen_of(request: ClaimRequest, name: str) -> AmountScreen:
+    amount = min(request.amounts[name], MAX_EXACT)
     if name not in request.limits:
-        return AmountScreen(min(amount, MAX_EXACT))
+        return AmountScreen(amount)
     limit = request.limits[name]
     return AmountScreen(
-        min(amount, MAX_EXACT),
-        limit=0 if limit is None else min(limit * _PARTS[name], MAX_EXACT),
+        amount,
+        limit=0 if limit is None else min(limit * PARTS[name], MAX_EXACT),
         is_limited=limit is not None,
         has_own_limit=False,
     )

@@ -31,8 +31,8 @@ from nodetracker.accounting.pci.columns import (
     pci_columns,
 )
 from nodetracker.accounting.usage import charge_of_claim
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
-    Amounts,
     Claim,
     ClaimKind,
     ClaimRequest,

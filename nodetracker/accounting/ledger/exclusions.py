@@ -4,22 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, ResourceVerdict
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimRequest
+from nodetracker.accounting.ledger.admission import (
+    AMOUNT_CHECKS,
+    Admission,
+    AdmissionCheck,
+    ResourceVerdict,
+)
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount
 
 MOST_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
-
-AMOUNT_CHECKS = {
-    VCPU: AdmissionCheck.CPU,
-    PCPU: AdmissionCheck.PCPU,
-    MEMORY: AdmissionCheck.RAM,
-    DISK: AdmissionCheck.DISK,
-}
-"""Resource class with columns -> the check that fails when too little is free."""
-
 
 _PARTS = MILLI * MIB_PER_GIB
 """Any amount is a whole number of such parts of its unit: differences of them are exact."""
@@ -122,7 +118,8 @@ def nearer_of(first: NearMiss | None, second: NearMiss | None) -> NearMiss | Non
 def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:
     """Return why nodes are excluded as text, "" when none is.
 
-    >>> from nodetracker.model.claim import Amounts, Workload
+    >>> from nodetracker.model.amounts import Amounts
+    >>> from nodetracker.model.claim import Workload
     >>> request = ClaimRequest("u", Workload("w"), Amounts(), "", host="h1")
     >>> render_exclusions(Exclusions(0), request)
     'no node exists on host h1'

@@ -22,12 +22,13 @@ from nodetracker.accounting.pci.columns import (
 )
 from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
 from nodetracker.accounting.usage import (
-    Charge,
     charge_of_claim,
     charge_of_ledger,
     charge_of_row,
+    overhead_of,
     usage_columns,
 )
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
@@ -49,7 +50,7 @@ def ledger_columns(
         guests: by uuid, each with the claim that is assigned to it.
         devices: each with the claim or guest that it is assigned to.
     """
-    total = charge_of_ledger(claims, guests, int(values.overhead.get("memory_mb", 0)))
+    total = charge_of_ledger(claims, guests, overhead_of(values))
     return {
         "numa_topology": topology_column(
             values.numa_topology, list_assignments(claims, guests.values())
@@ -159,12 +160,12 @@ def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
     return NodeWrite(after.id, columns, _diff_guest(before, after), _diff_devices(before, after))
 
 
-def charge_on(node: LockedNode, claim: Claim) -> Charge:
+def charge_on(node: LockedNode, claim: Claim) -> Amounts:
     """Return the amounts that a claim takes of a node."""
     return charge_of_claim(claim.amounts, claim.workload.kind, node.overhead_mb)
 
 
-def guest_credit(node: LockedNode) -> Charge:
+def guest_credit(node: LockedNode) -> Amounts:
     """Return the amounts that the workload is already charged beyond its claims.
 
     All that its guest takes while it is unclaimed.
@@ -198,7 +199,7 @@ def _keep_guest_devices(
     return kept
 
 
-def _replace_usage(node: LockedNode, before: Charge) -> LockedNode:
+def _replace_usage(node: LockedNode, before: Amounts) -> LockedNode:
     """Return a node whose row has the workload's charge instead of an earlier one."""
     if node.charge == before:
         return node

@@ -9,17 +9,8 @@ from typing import Any, cast
 
 from nodetracker.accounting.schemas import CLAIM_REQUEST, MAX_PAGE_KB
 from nodetracker.accounting.validator import check
-from nodetracker.model.claim import (
-    DISK,
-    MEMORY,
-    PCPU,
-    VCPU,
-    Amounts,
-    ClaimRequest,
-    MigrationType,
-    MoveRequest,
-    Workload,
-)
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU, Amounts
+from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest, Workload
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.numa import (

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from nodetracker.accounting.usage import Charge, charge_of_claims, charge_of_workload
+from nodetracker.accounting.usage import charge_of_claims, charge_of_workload, overhead_of
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, Migration, MigrationStatus, Workload
 from nodetracker.model.fleet import LedgerNode
@@ -105,7 +106,7 @@ class LockedNode:
     service: ServiceAvailability | None
     guest: Guest | None
     now: datetime
-    claimed: Charge = field(default_factory=Charge)
+    claimed: Amounts = field(default_factory=Amounts)
     claim_assignments: Mapping[str, NumaAssignment] = field(default_factory=dict)
     guest_assignments: Mapping[str, NumaAssignment] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
@@ -114,11 +115,10 @@ class LockedNode:
     @property
     def overhead_mb(self) -> int:
         """Memory that the driver adds to each instance, in MiB."""
-        overhead: Any = self.values.overhead.get("memory_mb", 0)
-        return int(overhead)
+        return overhead_of(self.values)
 
     @property
-    def charge(self) -> Charge:
+    def charge(self) -> Amounts:
         """The amounts that the workload takes of the node."""
         return charge_of_workload(self.claimed, self.guest, self.overhead_mb)
 
@@ -214,7 +214,7 @@ def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
         service=node.service,
         guest=guests.get(workload_uuid),
         now=node.now,
-        claimed=charge_of_claims(mine, int(values.overhead.get("memory_mb", 0))),
+        claimed=charge_of_claims(mine, overhead_of(values)),
         claim_assignments={c.uuid: c.numa for c in node.claims if c.numa is not None},
         guest_assignments={
             guest.uuid: guest.pins.assignment

@@ -6,15 +6,16 @@ from datetime import datetime
 
 from nodetracker.accounting.ledger.admission import FACTS, Capacity, list_capacities
 from nodetracker.accounting.ledger.migrations import list_moving
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim, ClaimState, Move, ReleaseReason
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
+from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciStatus, TrackedDevice
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.units import MILLI, whole_units
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 
-_UNITS = {VCPU: (MILLI, ""), PCPU: (1, ""), MEMORY: (1, " MiB"), DISK: (MIB_PER_GIB, " GiB")}
+_UNITS = {MEMORY: " MiB", DISK: " GiB"}
 
 
 def find_capacity_warnings(
@@ -48,13 +49,13 @@ def _explain_guest(
     """Return the warning of a guest that has more of a resource than the whole node."""
     cpus = values.vcpus + values.pcpus
     parts = [
-        f"{whole_units(amount, unit)} of {total} {label}"
-        for resource, amount, unit, total, label in (
-            (VCPU, guest.vcpu_milli, MILLI, cpus, "CPUs"),
-            (MEMORY, guest.memory_mb, 1, values.memory_mb, "MiB of memory"),
-            (DISK, guest.disk_mb, MIB_PER_GIB, values.local_gb, "GiB of disk"),
+        f"{whole_units(amount, PARTS[resource])} of {total} {label}"
+        for resource, amount, total, label in (
+            (VCPU, guest.vcpu_milli, cpus, "CPUs"),
+            (MEMORY, guest.memory_mb, values.memory_mb, "MiB of memory"),
+            (DISK, guest.disk_mb, values.local_gb, "GiB of disk"),
         )
-        if amount > total * unit and resource not in unread
+        if amount > total * PARTS[resource] and resource not in unread
     ]
     if not parts:
         return None
@@ -71,7 +72,7 @@ def _find_overcommitted(nodename: str, capacities: Mapping[str, Capacity]) -> It
     """Return a warning of each resource of which more is used than capacity and ratio allow."""
     for resource, capacity in capacities.items():
         if capacity.used > capacity.own_limit:
-            parts, unit = _UNITS[resource]
+            parts, unit = PARTS[resource], _UNITS.get(resource, "")
             used, limit = whole_units(capacity.used, parts), whole_units(capacity.own_limit, parts)
             yield HostWarning(
                 WarningKind.NODE_OVERCOMMITTED,
@@ -181,15 +182,13 @@ def _find_drift(
         guest = guests.get(uuid)
         if guest is None or guest.missing_since is not None or guest.claim_uuid is None:
             continue
-        cpu_milli = sum(c.amounts.vcpu_milli + c.amounts.pcpus * MILLI for c in mine)
-        memory_mb = sum(c.amounts.memory_mb for c in mine)
-        disk_mb = sum(c.amounts.disk_mb for c in mine)
+        total = sum((claim.amounts for claim in mine), Amounts())
         larger = [
             f"{whole_units(own, parts)} {what} instead of {whole_units(claimed, parts)}"
             for own, claimed, parts, what in (
-                (guest.vcpu_milli, cpu_milli, MILLI, "CPUs"),
-                (guest.memory_mb, memory_mb, 1, "MiB of memory"),
-                (guest.disk_mb, disk_mb, 1, "MiB of disk"),
+                (guest.vcpu_milli, total.cpu_milli, MILLI, "CPUs"),
+                (guest.memory_mb, total.memory_mb, 1, "MiB of memory"),
+                (guest.disk_mb, total.disk_mb, 1, "MiB of disk"),
             )
             if 0 < claimed < own
         ]

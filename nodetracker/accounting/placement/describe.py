@@ -25,8 +25,9 @@ from nodetracker.accounting.placement.tree import (
     ProviderTree,
     Resources,
 )
-from nodetracker.accounting.usage import Charge, charge_of_claims, list_node_workloads
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim
+from nodetracker.accounting.usage import charge_of_claims, list_node_workloads, overhead_of
+from nodetracker.model.amounts import PARTS, Amounts
+from nodetracker.model.claim import Claim
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeRecord, NodeValues
@@ -37,7 +38,6 @@ from nodetracker.model.pci import (
     list_traits_of,
     resource_class_of,
 )
-from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,6 @@ def _derive_uuid(root: str, address: str) -> str:
 
 
 _RATIO_DIGITS = 6
-_PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
 _TYPES = {
     WorkloadKind.INSTANCE: ConsumerType.INSTANCE,
     WorkloadKind.CONTAINER: ConsumerType.CONTAINER,
@@ -185,10 +184,10 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
     """Describe the classes of a node; of one whose fact is unknown nothing is granted."""
     values = record.values
     charges = _list_charges(record, claims)
-    further = _sum_further(claims)
+    claimed = _sum_claimed(claims)
     described = {}
     for name, capacity in list_capacities(values).items():
-        parts = _PARTS[name]
+        parts = PARTS[name]
         described[name] = LedgerClass(
             total=capacity.total // parts,
             reserved=-(-capacity.reserved // parts),
@@ -200,7 +199,7 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
             max_unit=capacity.total // parts,
         )
     for name, entry in values.inventory.items():
-        amounts = {uuid: held[name] for uuid, held in further.items() if held.get(name)}
+        amounts = {uuid: held[name] for uuid, held in claimed.items() if held[name]}
         found = capacity_of_class(values, name, {name: sum(amounts.values())})
         assert found is not None, "the class is of this inventory"
         described[name] = LedgerClass(
@@ -238,31 +237,21 @@ def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
     return free
 
 
-def _list_charges(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
-    """Return uuid of a workload -> what it is charged of each class with columns, in parts."""
-    overhead_mb = int(record.values.overhead.get("memory_mb", 0))
-    charges: dict[str, Charge] = {}
+def _list_charges(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Amounts]:
+    """Return uuid of a workload -> what it is charged."""
+    overhead_mb = overhead_of(record.values)
+    charges: dict[str, Amounts] = {}
     for item in list_node_workloads(claims, record.guests, overhead_mb):
-        charges[item.uuid] = charges.get(item.uuid, Charge()) + item.charge
-    return {uuid: _amounts_of(charge) for uuid, charge in charges.items()}
+        charges[item.uuid] = charges.get(item.uuid, Amounts()) + item.charge
+    return charges
 
 
-def _amounts_of(charge: Charge) -> dict[str, int]:
-    return {
-        VCPU: charge.vcpu_milli,
-        PCPU: charge.pcpus,
-        MEMORY: charge.memory_mb,
-        DISK: charge.disk_mb,
-    }
-
-
-def _sum_further(claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
-    """Return uuid of a workload -> what its claims hold of classes without columns."""
-    held: dict[str, dict[str, int]] = {}
+def _sum_claimed(claims: Iterable[Claim]) -> dict[str, Amounts]:
+    """Return uuid of a workload -> what its claims hold."""
+    held: dict[str, Amounts] = {}
     for claim in claims:
-        amounts = held.setdefault(claim.workload.uuid, {})
-        for name, amount in claim.amounts.resources.items():
-            amounts[name] = amounts.get(name, 0) + amount
+        uuid = claim.workload.uuid
+        held[uuid] = held.get(uuid, Amounts()) + claim.amounts
     return held
 
 
@@ -274,7 +263,7 @@ def _describe_consumers(
     devices: DeviceProviders,
 ) -> dict[str, Consumer]:
     """Describe a consumer for each workload with claims, and one for the source of each move."""
-    overhead_mb = int(record.values.overhead.get("memory_mb", 0))
+    overhead_mb = overhead_of(record.values)
     by_consumer: dict[str, list[Claim]] = {}
     for claim in sorted(claims, key=lambda claim: (claim.created_at, claim.uuid)):
         uuid = sources.get(claim.uuid, claim.workload.uuid)
@@ -308,8 +297,8 @@ def _whole_amounts(
     claims: list[Claim], overhead_mb: int, classes: Mapping[str, LedgerClass]
 ) -> dict[str, int]:
     """Return what claims take together in whole units of the node's classes, rounded down."""
-    amounts = _amounts_of(charge_of_claims(claims, overhead_mb))
-    for held in _sum_further(claims).values():
-        amounts |= held
-    units = {name: amount // _PARTS.get(name, 1) for name, amount in amounts.items()}
+    charge = charge_of_claims(claims, overhead_mb)
+    held = sum((claim.amounts for claim in claims), Amounts())
+    units = {name: charge[name] // parts for name, parts in PARTS.items()}
+    units |= held.resources
     return {name: amount for name, amount in units.items() if amount and name in classes}

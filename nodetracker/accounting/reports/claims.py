@@ -11,7 +11,6 @@ from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.numa import encode_assignment
 from nodetracker.model.text import count_noun, render_time
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 _WEIGHT_DECIMALS = 6
 _LACKS = {
@@ -33,7 +32,8 @@ _LACKS = {
 
 def render_claim(claim: Claim) -> dict[str, Any]:
     """Return the columns of ``claim list`` for one claim."""
-    milli, disk_mb = claim.amounts.vcpu_milli, claim.amounts.disk_mb
+    units = claim.amounts.in_units()
+    pcpus = units.pop("pcpus")
     return {
         "uuid": claim.uuid,
         "workload_uuid": claim.workload.uuid,
@@ -41,12 +41,10 @@ def render_claim(claim: Claim) -> dict[str, Any]:
         "state": claim.state.value,
         "host": claim.host,
         "nodename": claim.nodename,
-        "vcpus": whole_units(milli, MILLI),
-        "memory_mb": claim.amounts.memory_mb,
-        "disk_gb": whole_units(disk_mb, MIB_PER_GIB),
+        **units,
         "expires_at": render_time(claim.expires_at),
         "reason": claim.reason,
-        "pcpus": claim.amounts.pcpus,
+        "pcpus": pcpus,
         "resources": dict(claim.amounts.resources),
         "devices": list(claim.devices),
     }
@@ -125,14 +123,12 @@ def render_no_candidate(reasons: Sequence[str]) -> dict[str, Any]:
 
 def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
     """Return the columns of ``candidate list`` for one node."""
-    free = candidate.free
+    free = candidate.free.in_units()
     return {
         "host": candidate.host,
         "nodename": candidate.nodename,
         "weight": round(candidate.weight, _WEIGHT_DECIMALS),
-        "free_vcpus": whole_units(free.vcpu_milli, MILLI),
-        "free_memory_mb": free.memory_mb,
-        "free_disk_gb": whole_units(free.disk_mb, MIB_PER_GIB),
+        **{f"free_{name}": amount for name, amount in free.items() if name != "pcpus"},
     }
 
 

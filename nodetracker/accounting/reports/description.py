@@ -15,9 +15,7 @@ from nodetracker.accounting.reports.hardware import (
 )
 from nodetracker.accounting.reports.history import render_history_entry
 from nodetracker.accounting.reports.overview import (
-    PARTS,
     ResourceUse,
-    amounts_of_charge,
     split_capacity,
 )
 from nodetracker.accounting.reports.services import (
@@ -27,13 +25,13 @@ from nodetracker.accounting.reports.services import (
     status_of,
 )
 from nodetracker.accounting.reports.warnings import render_warning
-from nodetracker.accounting.usage import Charge, charge_of_guest, list_node_workloads, sum_charges
+from nodetracker.accounting.usage import charge_of_guest, list_node_workloads, overhead_of
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import DISK, MEMORY, VCPU
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import render_time, to_plain
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
 
 _ORIGINS = {VCPU: "cpu", MEMORY: "ram", DISK: "disk"}
@@ -68,7 +66,7 @@ class WorkloadUse:
     uuid: str
     name: str
     state: str
-    charge: Charge
+    charge: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +133,14 @@ def describe_node(
 
 def list_resources(record: NodeRecord) -> list[ResourceLine]:
     """Return a line for each resource class, those with columns first."""
-    values, overhead_mb = record.values, _overhead_of(record)
-    unclaimed = sum_charges(
-        charge_of_guest(guest, overhead_mb)
-        for guest in record.guests.values()
-        if guest.claim_uuid is None
-    )
-    amounts = amounts_of_charge(unclaimed)
+    values, overhead_mb = record.values, overhead_of(record.values)
+    guests = [guest for guest in record.guests.values() if guest.claim_uuid is None]
+    unclaimed = sum((charge_of_guest(guest, overhead_mb) for guest in guests), Amounts())
     lines = [
         ResourceLine(
             resource,
             PARTS[resource],
-            split_capacity(capacity, amounts[resource]),
+            split_capacity(capacity, unclaimed[resource]),
             capacity.ratio,
             values.ratio_origins.get(_ORIGINS.get(resource, ""), ""),
         )
@@ -165,7 +159,8 @@ def list_uses(record: NodeRecord) -> list[WorkloadUse]:
     """Return what each workload uses, the largest share of the node first."""
     capacities = list_capacities(record.values)
     uses = []
-    for item in list_node_workloads(record.claims.values(), record.guests, _overhead_of(record)):
+    overhead_mb = overhead_of(record.values)
+    for item in list_node_workloads(record.claims.values(), record.guests, overhead_mb):
         names = [claim.workload.name for claim in item.claims]
         names.append("" if item.guest is None else item.guest.name)
         uses.append(
@@ -179,14 +174,9 @@ def list_uses(record: NodeRecord) -> list[WorkloadUse]:
     return sorted(uses, key=lambda use: (-_share_of(use.charge, capacities), use.name, use.uuid))
 
 
-def _overhead_of(record: NodeRecord) -> int:
-    return int(record.values.overhead.get("memory_mb", 0))
-
-
-def _share_of(charge: Charge, capacities: Mapping[str, Capacity]) -> float:
+def _share_of(charge: Amounts, capacities: Mapping[str, Capacity]) -> float:
     """Return the largest share of the node that a charge takes of any resource."""
-    amounts = amounts_of_charge(charge)
-    return max(amounts[name] / max(1, capacities[name].total) for name in amounts)
+    return max(charge[name] / max(1, capacities[name].total) for name in PARTS)
 
 
 def render_description(described: NodeDescription) -> dict[str, Any]:
@@ -218,10 +208,7 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
                 "uuid": use.uuid,
                 "name": use.name,
                 "claim": use.state,
-                "vcpus": whole_units(use.charge.vcpu_milli, MILLI),
-                "pcpus": use.charge.pcpus,
-                "memory_mb": use.charge.memory_mb,
-                "disk_gb": whole_units(use.charge.disk_mb, MIB_PER_GIB),
+                **use.charge.in_units(),
             }
             for use in described.workloads
         ],

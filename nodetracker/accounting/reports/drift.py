@@ -5,17 +5,18 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nodetracker.accounting.usage import (
-    Charge,
     charge_of_guest,
     charge_of_row,
     list_node_workloads,
-    sum_charges,
+    overhead_of,
+    reserved_amounts,
 )
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, Claim, ClaimState
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU, Amounts
+from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.units import (
     MIB_PER_GIB,
@@ -88,8 +89,8 @@ class _Workload:
 
     uuid: str
     name: str
-    ledger: Charge
-    hypervisor: Charge
+    ledger: Amounts
+    hypervisor: Amounts
     is_listed: bool
 
 
@@ -101,22 +102,16 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
             complete listings count as not listed.
     """
     workloads = _list_workloads(record)
-    ledger = sum_charges(workload.ledger for workload in workloads)
-    hypervisor = sum_charges(workload.hypervisor for workload in workloads)
-    row = _row_charge(record)
-    reserved: Mapping[str, Any] = record.values.reserved
+    ledger = sum((workload.ledger for workload in workloads), Amounts())
+    hypervisor = sum((workload.hypervisor for workload in workloads), Amounts())
+    row, reserved = _row_charge(record), reserved_amounts(record.values.reserved)
     lines = []
-    for resource, name, parts, reserved_parts in (
-        (VCPU, "vcpu_milli", MILLI, int(reserved.get("vcpus", 0)) * MILLI),
-        (PCPU, "pcpus", 1, 0),
-        (MEMORY, "memory_mb", 1, int(reserved.get("memory_mb", 0))),
-        (DISK, "disk_mb", MIB_PER_GIB, int(reserved.get("disk_mb", 0))),
-    ):
-        in_row, in_ledger = getattr(row, name), getattr(ledger, name)
-        listed = None if resource == PCPU else getattr(hypervisor, name)
+    for resource, parts in PARTS.items():
+        in_row, in_ledger, reserved_parts = row[resource], ledger[resource], reserved[resource]
+        listed = None if resource == PCPU else hypervisor[resource]
         causes = [_row_cause(in_row - in_ledger, parts)]
         if listed is not None:
-            causes += [_workload_cause(workload, name, parts) for workload in workloads]
+            causes += [_workload_cause(workload, resource) for workload in workloads]
         lines.append(
             DriftLine(
                 resource=resource,
@@ -132,11 +127,11 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
 
 def _list_workloads(record: NodeRecord) -> list[_Workload]:
     """Return every workload that has a claim or that the hypervisor lists, sorted by name."""
-    overhead_mb = int(record.values.overhead.get("memory_mb", 0))
+    overhead_mb = overhead_of(record.values)
     found = []
     for item in list_node_workloads(record.claims.values(), record.guests, overhead_mb):
         guest = item.guest
-        own = Charge() if guest is None else charge_of_guest(guest, overhead_mb)
+        own = Amounts() if guest is None else charge_of_guest(guest, overhead_mb)
         names = [guest.name if guest else "", *(claim.workload.name for claim in item.claims)]
         name = next((name for name in names if name not in ("", item.uuid)), "")
         is_listed = guest is not None and guest.missing_since is None
@@ -145,15 +140,16 @@ def _list_workloads(record: NodeRecord) -> list[_Workload]:
                 uuid=item.uuid,
                 name=name,
                 ledger=item.charge,
-                hypervisor=own if is_listed else Charge(),
+                hypervisor=own if is_listed else Amounts(),
                 is_listed=is_listed,
             )
         )
     return sorted(found, key=lambda workload: (workload.name or workload.uuid, workload.uuid))
 
 
-def _workload_cause(workload: _Workload, amount: str, parts: int) -> DriftCause:
-    ledger, hypervisor = getattr(workload.ledger, amount), getattr(workload.hypervisor, amount)
+def _workload_cause(workload: _Workload, resource: str) -> DriftCause:
+    ledger, hypervisor = workload.ledger[resource], workload.hypervisor[resource]
+    parts = PARTS[resource]
     return DriftCause(
         workload.uuid,
         workload.name,
@@ -167,17 +163,16 @@ def _row_cause(difference: int, parts: int) -> DriftCause:
     return DriftCause(None, "", None, None, whole_units(difference, parts))
 
 
-def _row_charge(record: NodeRecord) -> Charge:
+def _row_charge(record: NodeRecord) -> Amounts:
     """Return the charge in the row: its fractional columns, unless its whole units differ."""
     values = record.values
-    exact = charge_of_row(values)
-    vcpus, disk_mb = (int(values.reserved.get(name, 0)) for name in ("vcpus", "disk_mb"))
-    milli, disk = exact.vcpu_milli, exact.disk_mb
-    if usage_units_from_milli(vcpus * MILLI + milli) != values.vcpus_used:
-        milli = (values.vcpus_used - vcpus) * MILLI
-    if usage_gib_from_mib(disk_mb + disk) != values.local_gb_used:
-        disk = values.local_gb_used * MIB_PER_GIB - disk_mb
-    return Charge(milli, exact.memory_mb, disk, exact.pcpus)
+    exact, reserved = charge_of_row(values), reserved_amounts(values.reserved)
+    used, row = exact + reserved, exact
+    if usage_units_from_milli(used.vcpu_milli) != values.vcpus_used:
+        row = replace(row, vcpu_milli=values.vcpus_used * MILLI - reserved.vcpu_milli)
+    if usage_gib_from_mib(used.disk_mb) != values.local_gb_used:
+        row = replace(row, disk_mb=values.local_gb_used * MIB_PER_GIB - reserved.disk_mb)
+    return row
 
 
 def _further_lines(record: NodeRecord) -> list[DriftLine]:

@@ -15,7 +15,6 @@ from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, Migration
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import to_plain
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.model.warning import HostWarning
 
 _SERVICE_FIELDS = (
@@ -85,10 +84,7 @@ def build_claim_notification(claim: Claim) -> Notification:
             "reason": claim.reason,
             "host": claim.host,
             "nodename": claim.nodename,
-            "vcpus": whole_units(amounts.vcpu_milli, MILLI),
-            "pcpus": amounts.pcpus,
-            "memory_mb": amounts.memory_mb,
-            "disk_gb": whole_units(amounts.disk_mb, MIB_PER_GIB),
+            **amounts.in_units(),
             "resources": dict(amounts.resources),
             "devices": list(claim.devices),
             "migration_uuid": claim.migration_uuid,

@@ -20,17 +20,15 @@ from nodetracker.accounting.reports.services import (
 )
 from nodetracker.accounting.reports.values import count_many
 from nodetracker.accounting.reports.warnings import find_hosts_down
-from nodetracker.accounting.usage import Charge, sum_charges
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU, ClaimState
+from nodetracker.accounting.usage import overhead_of
+from nodetracker.model.amounts import PARTS, Amounts
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import render_time
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
+from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
-
-PARTS = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
-"""Parts of one unit of each resource class: thousandths of a CPU, MiB of a GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class ResourceUse:
         )
 
 
-Amounts = Mapping[str, ResourceUse]
+Uses = Mapping[str, ResourceUse]
 """Resource class -> its capacity and usage, for VCPU, PCPU, MEMORY_MB and DISK_GB."""
 
 
@@ -92,7 +90,7 @@ class NodeLine:
     status: str
     maintenance: bool
     freshness: Freshness
-    amounts: Amounts
+    amounts: Uses
     guests: Mapping[WorkloadKind, int]
     warnings: int
     audit_age_seconds: float | None
@@ -133,7 +131,7 @@ class Overview:
     """
 
     now: datetime
-    totals: Amounts
+    totals: Uses
     states: Mapping[tuple[str, str], int]
     freshness: Mapping[Freshness, int]
     claims: Mapping[ClaimState, int]
@@ -218,22 +216,16 @@ def _list_lines(
 
 
 def _amounts_of(node: OverviewNode, sums: Iterable[UnclaimedSum]) -> dict[str, ResourceUse]:
-    overhead = int(node.overhead.get("memory_mb", 0))
-    unclaimed = amounts_of_charge(sum_charges(_charge_of(found, overhead) for found in sums))
+    overhead = overhead_of(node)
+    unclaimed = sum((_charge_of(found, overhead) for found in sums), Amounts())
     capacities = list_capacities(node)
     return {name: split_capacity(found, unclaimed[name]) for name, found in capacities.items()}
 
 
-def _charge_of(found: UnclaimedSum, overhead_mb: int) -> Charge:
+def _charge_of(found: UnclaimedSum, overhead_mb: int) -> Amounts:
     """Return the charge of guests as `usage.charge_of_claim` computes it for one."""
     overhead = overhead_mb * found.guests if found.kind is WorkloadKind.INSTANCE else 0
-    return Charge(found.vcpu_milli, found.memory_mb + overhead, found.disk_mb, found.pcpus)
-
-
-def amounts_of_charge(charge: Charge) -> dict[str, int]:
-    """Return a charge by resource class, in parts."""
-    parts = (charge.vcpu_milli, charge.pcpus, charge.memory_mb, charge.disk_mb)
-    return dict(zip(PARTS, parts, strict=True))
+    return Amounts.of(found) + Amounts(memory_mb=overhead)
 
 
 def split_capacity(capacity: Capacity, unclaimed: int) -> ResourceUse:
@@ -243,7 +235,7 @@ def split_capacity(capacity: Capacity, unclaimed: int) -> ResourceUse:
     return ResourceUse(capacity.total, capacity.reserved, used - shown, shown, capacity.own_limit)
 
 
-def _sum_amounts(each: Iterable[Amounts]) -> dict[str, ResourceUse]:
+def _sum_amounts(each: Iterable[Uses]) -> dict[str, ResourceUse]:
     totals = dict.fromkeys(PARTS, ResourceUse())
     for amounts in each:
         for resource, use in amounts.items():
@@ -438,7 +430,7 @@ def _render_node(line: NodeLine) -> dict[str, Any]:
 
 
 def render_amounts(
-    amounts: Amounts,
+    amounts: Uses,
     names: Iterable[str] = ("total", "reserved", "claimed", "unclaimed", "free", "limit"),
 ) -> dict[str, dict[str, float]]:
     """Return amounts in CPUs, MiB and GiB.

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.listing import UsageSum
 from nodetracker.model.node import NodeValues
 from nodetracker.model.units import (
-    MIB_PER_GIB,
-    MILLI,
     usage_gib_from_mib,
     usage_units_from_milli,
-    whole_units,
 )
 
 HOST_COLUMNS = (
@@ -71,14 +69,9 @@ def describe_host(
 
 
 def _sum_group(host: str, project: str, group: Iterable[UsageSum]) -> HostUsage:
-    found = list(group)
-    return HostUsage(
-        host,
-        project,
-        usage_units_from_milli(sum(item.vcpu_milli for item in found)),
-        sum(item.memory_mb for item in found),
-        usage_gib_from_mib(sum(item.disk_mb for item in found)),
-    )
+    total = sum(map(Amounts.of, group), Amounts())
+    cpu, disk_gb = usage_units_from_milli(total.vcpu_milli), usage_gib_from_mib(total.disk_mb)
+    return HostUsage(host, project, cpu, total.memory_mb, disk_gb)
 
 
 def describe_usages(sums: Iterable[UsageSum]) -> list[dict[str, Any]]:
@@ -108,8 +101,5 @@ def describe_usages(sums: Iterable[UsageSum]) -> list[dict[str, Any]]:
 def _add(items: Sequence[UsageSum]) -> dict[str, float]:
     return {
         "workloads": sum(item.workloads for item in items),
-        "vcpus": whole_units(sum(item.vcpu_milli for item in items), MILLI),
-        "pcpus": sum(item.pcpus for item in items),
-        "memory_mb": sum(item.memory_mb for item in items),
-        "disk_gb": whole_units(sum(item.disk_mb for item in items), MIB_PER_GIB),
+        **sum(map(Amounts.of, items), Amounts()).in_units(),
     }

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa import encode_assignment
 from nodetracker.model.text import render_time
-from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 
 def render_workload(row: WorkloadRow) -> dict[str, Any]:
@@ -37,10 +37,7 @@ def render_place(row: WorkloadRow) -> dict[str, Any]:
         "claimed": row.claim_uuid is not None,
         "claim_uuid": row.claim_uuid,
         "claim_state": None if row.claim_state is None else row.claim_state.value,
-        "vcpus": whole_units(row.vcpu_milli, MILLI),
-        "pcpus": row.pcpus,
-        "memory_mb": row.memory_mb,
-        "disk_gb": whole_units(row.disk_mb, MIB_PER_GIB),
+        **Amounts.of(row).in_units(),
         "power_state": None if row.power_state is None else row.power_state.value,
         "missing_since": render_time(row.missing_since),
         "details": dict(row.details),
@@ -97,7 +94,7 @@ def list_workloads(record: NodeRecord) -> list[WorkloadRow]:
             if claim.is_active
         ),
         {
-            str(guest.claim_uuid): (guest.vcpu_milli, guest.memory_mb, guest.disk_mb)
+            str(guest.claim_uuid): Amounts(guest.vcpu_milli, 0, guest.memory_mb, guest.disk_mb)
             for guest in assigned.values()
             if guest.missing_since is None
         },
@@ -111,13 +108,13 @@ def list_workloads(record: NodeRecord) -> list[WorkloadRow]:
 
 
 def charge_larger_guests(
-    rows: Iterable[WorkloadRow], guests: Mapping[str, tuple[int, int, int]]
+    rows: Iterable[WorkloadRow], guests: Mapping[str, Amounts]
 ) -> list[WorkloadRow]:
     """Return the rows of claims with what listed guests have beyond all claims of their workload.
 
     Args:
-        guests: claim uuid -> thousandths of CPUs, MiB of memory and of disk of the
-            guest that is assigned to the claim.
+        guests: claim uuid -> size of the guest that is assigned to the claim, with all
+            of its CPUs as shared ones.
     """
     rows = list(rows)
     claimed: dict[tuple[int, str], list[WorkloadRow]] = {}
@@ -130,17 +127,17 @@ def charge_larger_guests(
 
 
 def _charge_guest(
-    row: WorkloadRow, mine: Sequence[WorkloadRow], guest: tuple[int, int, int] | None
+    row: WorkloadRow, mine: Sequence[WorkloadRow], guest: Amounts | None
 ) -> WorkloadRow:
     if guest is None:
         return row
-    vcpu_milli, memory_mb, disk_mb = guest
+    claimed = sum(map(Amounts.of, mine), Amounts())
+    more = (guest - replace(claimed, vcpu_milli=claimed.cpu_milli)) | Amounts()
     return replace(
         row,
-        vcpu_milli=row.vcpu_milli
-        + max(0, vcpu_milli - sum(item.vcpu_milli + item.pcpus * MILLI for item in mine)),
-        memory_mb=row.memory_mb + max(0, memory_mb - sum(item.memory_mb for item in mine)),
-        disk_mb=row.disk_mb + max(0, disk_mb - sum(item.disk_mb for item in mine)),
+        vcpu_milli=row.vcpu_milli + more.vcpu_milli,
+        memory_mb=row.memory_mb + more.memory_mb,
+        disk_mb=row.disk_mb + more.disk_mb,
     )
 
 

@@ -31,7 +31,8 @@ from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.fleet.reads import find_place, read_items
 from nodetracker.fleet.scheduler import refuse
-from nodetracker.model.claim import ACTIVE_STATES, DISK, MEMORY, ClaimRequest, ClaimState
+from nodetracker.model.amounts import DISK, MEMORY
+from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest, ClaimState
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.text import render_file_error, render_value

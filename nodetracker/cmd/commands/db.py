@@ -24,7 +24,8 @@ from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, f
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
 from nodetracker.fleet.reads import read_items
-from nodetracker.model.claim import Amounts, Claim, ClaimRequest, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim, ClaimRequest, Workload
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.listing import WarningQuery, WorkloadRow

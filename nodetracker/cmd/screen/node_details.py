@@ -30,8 +30,8 @@ from nodetracker.cmd.screen.overview import TITLES
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text
+from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.change import HistoryEntry
-from nodetracker.model.claim import DISK, MEMORY
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import count_noun, to_plain
 from nodetracker.model.units import KIB_PER_MIB, MILLI

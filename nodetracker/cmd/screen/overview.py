@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from nodetracker.accounting.reports.overview import PARTS, Amounts, NodeLine, Overview, ResourceUse
+from nodetracker.accounting.reports.overview import NodeLine, Overview, ResourceUse, Uses
 from nodetracker.accounting.reports.problems import FleetView, Problem, Severity
 from nodetracker.accounting.reports.values import (
     render_age,
@@ -29,7 +29,7 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_middle, safe_text
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun
 
@@ -283,7 +283,7 @@ def _draw_end(line: NodeLine) -> list[Line]:
     ]
 
 
-def _draw_small(amounts: Amounts, resource: str, layout: _NodeLayout, terminal: Terminal) -> Line:
+def _draw_small(amounts: Uses, resource: str, layout: _NodeLayout, terminal: Terminal) -> Line:
     """Return a small bar with its percentage."""
     use = amounts.get(resource, ResourceUse())
     used = use.total - use.free

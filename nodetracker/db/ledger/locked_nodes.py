@@ -14,10 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.transaction import LockedNode
-from nodetracker.accounting.usage import Charge
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import WorkloadKind
@@ -36,13 +36,13 @@ GUEST_PREFIX = "guest_"
 DEVICE_PREFIX = "device_"
 _SERVICE_PREFIX = "service_"
 _CLAIMED_SUMS = "claimed"
-_CLAIMED = {
-    "vcpu_milli": _claims.vcpu_milli,
-    "pcpus": _claims.pcpus,
-    "memory_mb": _claims.memory_mb,
-    "disk_mb": _claims.disk_mb,
-    "instances": sa.case((_claims.workload_kind == WorkloadKind.INSTANCE.value, 1), else_=0),
-}
+_CLAIMED = (
+    _claims.vcpu_milli,
+    _claims.pcpus,
+    _claims.memory_mb,
+    _claims.disk_mb,
+    sa.case((_claims.workload_kind == WorkloadKind.INSTANCE.value, 1), else_=0),
+)
 _IS_ACTIVE = _claims.state.in_([state.value for state in ACTIVE_STATES])
 
 
@@ -248,7 +248,7 @@ def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
 
 def _sum_claimed(workload: "sa.BindParameter[str]") -> "sa.ScalarSelect[str]":
     """Return the sums of the `_CLAIMED` amounts of a workload's active claims on each node."""
-    sums = (sa.func.coalesce(sa.func.sum(amount), 0) for amount in _CLAIMED.values())
+    sums = (sa.func.coalesce(sa.func.sum(amount), 0) for amount in _CLAIMED)
     return (
         sa.select(json_list(*sums))
         .where(_claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload, _IS_ACTIVE)
@@ -256,11 +256,10 @@ def _sum_claimed(workload: "sa.BindParameter[str]") -> "sa.ScalarSelect[str]":
     )
 
 
-def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> Charge:
+def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> Amounts:
     """Build the charge of a workload's claims from their sums."""
-    total = dict(zip(_CLAIMED, map(int, json.loads(row[_CLAIMED_SUMS])), strict=True))
-    total["memory_mb"] += total.pop("instances") * overhead_mb
-    return Charge(**total)
+    vcpu_milli, pcpus, memory_mb, disk_mb, instances = map(int, json.loads(row[_CLAIMED_SUMS]))
+    return Amounts(vcpu_milli, pcpus, memory_mb + instances * overhead_mb, disk_mb)
 
 
 def _sum_resources(connection: sa.Connection, node_id: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from nodetracker.accounting.ledger.request import parse_numa_request
 from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import count_columns
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import CellUsage, HostCell, NumaAssignment, NumaLimits, PagePool

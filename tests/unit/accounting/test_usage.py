@@ -3,19 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodetracker.accounting.usage import (
-    Charge,
     charge_of_claim,
     charge_of_guest,
     count_columns,
-    sum_charges,
     usage_columns,
 )
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import PowerState, WorkloadKind
 from tests.builders import NOW, make_guest
 
 CHARGES = st.builds(
-    Charge,
+    Amounts,
     st.integers(0, 64000),
     st.integers(0, 1 << 20),
     st.integers(0, 1 << 24),
@@ -26,7 +24,7 @@ CHARGES = st.builds(
 def test_order_does_not_change_a_sum(charges, random):
     shuffled = list(charges)
     random.shuffle(shuffled)
-    assert sum_charges(charges) == sum_charges(shuffled)
+    assert sum(charges, Amounts()) == sum(shuffled, Amounts())
 
 
 def test_a_powered_off_guest_is_charged_like_a_running_one():
@@ -47,7 +45,7 @@ def test_a_guest_is_charged_the_same_with_and_without_a_claim(kind):
 
 def test_usage_is_the_sum_of_reserved_amounts_and_charges():
     reserved = {"vcpus": 1, "memory_mb": 512, "disk_mb": 100}
-    columns = usage_columns(Charge(1500, 2048, 1000), reserved, 8192, 10)
+    columns = usage_columns(Amounts(1500, memory_mb=2048, disk_mb=1000), reserved, 8192, 10)
     assert columns == {
         "pcpus_used": 0,
         "vcpus_used": 3,  # 1 + 1.5, rounded up
@@ -61,7 +59,9 @@ def test_usage_is_the_sum_of_reserved_amounts_and_charges():
 
 
 def test_free_may_be_negative():
-    columns = usage_columns(Charge(0, 9000, 20 * 1024), {"memory_mb": 512}, 8192, 10)
+    columns = usage_columns(
+        Amounts(memory_mb=9000, disk_mb=20 * 1024), {"memory_mb": 512}, 8192, 10
+    )
     assert columns["free_ram_mb"] == 8192 - 512 - 9000
     assert columns["free_disk_gb"] == -10
 

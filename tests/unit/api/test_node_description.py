@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.model.claim import VCPU
+from nodetracker.model.amounts import VCPU
 from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
 from tests.stores import SqliteStore
 

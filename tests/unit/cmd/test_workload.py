@@ -8,7 +8,8 @@ from nodetracker.accounting.reports.workloads import (
     render_place,
 )
 from nodetracker.cmd.commands.workload import render_place_line
-from nodetracker.model.claim import Amounts, ClaimState, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.numa import CellAssignment, NumaAssignment
 from tests.builders import NOW, make_guest, make_record
 from tests.unit.accounting.ledger.fakes import make_claim

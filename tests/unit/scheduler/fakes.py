@@ -4,7 +4,8 @@ import dataclasses
 import uuid
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.usage import Charge, charge_of_guest, sum_charges, usage_columns
+from nodetracker.accounting.usage import charge_of_guest, usage_columns
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
@@ -33,7 +34,7 @@ class FakeFleet:
         for host in hosts or self.agents:
             self.store.report_state(self.agents[host], self.beats, AuditState())
 
-    def add(self, host="h1", nodename="n1", guests=(), overhead_mb=0, charge=Charge(), **values):  # noqa: B008
+    def add(self, host="h1", nodename="n1", guests=(), overhead_mb=0, charge=Amounts(), **values):  # noqa: B008
         """Make a node of 8 CPUs, 8 GiB and 100 GiB, ratios 1, nothing reserved."""
         if host not in self.agents:
             self.agents[host] = register(self.store, host, agent_id=f"agent-{host}")
@@ -47,7 +48,7 @@ class FakeFleet:
             disk_allocation_ratio=1.0,
         )
         node = dataclasses.replace(base, overhead={"memory_mb": overhead_mb}, **values)
-        total = charge + sum_charges(charge_of_guest(guest, overhead_mb) for guest in guests)
+        total = charge + sum((charge_of_guest(guest, overhead_mb) for guest in guests), Amounts())
         used = usage_columns(total, node.reserved, node.memory_mb, node.local_gb)
         node = dataclasses.replace(node, **used)
         agent = self.agents[host]

@@ -5,9 +5,8 @@ import uuid
 import pytest
 from hypothesis import strategies as st
 
-from nodetracker.accounting.usage import Charge
 from nodetracker.fleet.scheduler import Scheduler
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from tests.contract.values import make_guest
@@ -35,7 +34,7 @@ NODES = st.fixed_dictionaries(
     {
         "guests": GUESTS,
         "overhead_mb": st.integers(0, 2),
-        "charge": st.builds(Charge, st.integers(0, 4000), SMALL, st.integers(0, 4096), SMALL),
+        "charge": st.builds(Amounts, st.integers(0, 4000), SMALL, SMALL, st.integers(0, 4096)),
         "vcpus": SMALL,
         "pcpus": SMALL,
         "memory_mb": SMALL,

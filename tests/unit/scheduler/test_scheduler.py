@@ -4,10 +4,10 @@ import uuid
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.usage import Charge
 from nodetracker.db import candidates
 from nodetracker.fleet import scheduler as scheduler_module
 from nodetracker.fleet.scheduler import Scheduler
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -294,7 +294,7 @@ def test_a_store_that_fails_is_no_refusal(fake_fleet):
 
 
 def test_an_overfull_node_takes_what_costs_nothing_of_it(empty_fleet):
-    empty_fleet.add(charge=Charge(99000, 0, 0))
+    empty_fleet.add(charge=Amounts(99000))
     scheduler = Scheduler(empty_fleet.store, ADMISSION_POLICY)
     assert scheduler.create_claim(ask(DISK_GB=1)).nodename == "n1"
 

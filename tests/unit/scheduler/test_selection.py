@@ -3,8 +3,8 @@ import uuid
 import pytest
 
 from nodetracker.accounting.ledger.exclusions import render_exclusions
-from nodetracker.accounting.usage import Charge
 from nodetracker.fleet.scheduler import Scheduler
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Multipliers, SchedulerSettings
@@ -183,7 +183,7 @@ class TestWeights:
         assert found == [("h1", "b"), ("h1", "z"), ("h2", "a")]
 
     def test_what_is_promised_weighs(self, empty_fleet):
-        empty_fleet.add("h1", "full", charge=Charge(4000, 4096, 0))
+        empty_fleet.add("h1", "full", charge=Amounts(4000, memory_mb=4096))
         empty_fleet.add("h2", "empty")
         (best, worst) = select(empty_fleet, ask())
         assert (best.nodename, best.free.vcpu_milli, best.free.memory_mb) == ("empty", 8000, 8192)

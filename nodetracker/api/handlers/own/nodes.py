@@ -13,7 +13,7 @@ from nodetracker.accounting.reports.nodes import (
     render_node,
     render_node_state,
 )
-from nodetracker.accounting.reports.overview import PARTS, render_amounts, split_capacity
+from nodetracker.accounting.reports.overview import render_amounts, split_capacity
 from nodetracker.accounting.reports.services import (
     STATES,
     STATUSES,
@@ -45,6 +45,7 @@ from nodetracker.api.fields import (
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
 from nodetracker.fleet.reads import Liveness, read_consistently
+from nodetracker.model.amounts import PARTS
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS, NodeValues

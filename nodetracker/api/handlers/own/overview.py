@@ -1,11 +1,12 @@
 """``/v1/overview``, ``/metrics`` and ``/health``: the fleet and this service as a whole."""
 
-from nodetracker.accounting.reports.overview import PARTS, HealthLevel
+from nodetracker.accounting.reports.overview import HealthLevel
 from nodetracker.accounting.reports.services import STATES, STATUSES, Freshness
 from nodetracker.accounting.schemas import one_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import ANY_TEXT, BOOLEAN, INTEGER, NUMBER, TIME, answer, list_of_answers
 from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
+from nodetracker.model.amounts import PARTS
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import BusyError, StoreError
 from nodetracker.model.guest import WorkloadKind

@@ -5,7 +5,8 @@ import dataclasses
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.host import ContainerEngine, Filesystem, MemoryInfo, StorageInfo

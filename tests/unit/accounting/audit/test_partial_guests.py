@@ -7,7 +7,8 @@ import pytest
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.reconcile import count_absences
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import (
     GuestListing,

@@ -6,8 +6,8 @@ from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.transaction import LockedNode
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests
 from nodetracker.accounting.usage import charge_of_claims
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
-    Amounts,
     Claim,
     ClaimKind,
     ClaimState,

@@ -11,7 +11,8 @@ import unicodedata
 import uuid
 from dataclasses import replace
 
-from nodetracker.model.claim import Amounts, ClaimRequest, MigrationType, MoveRequest, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest, Workload
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.numa import (
     CpuPolicy,

@@ -4,13 +4,14 @@ import pytest
 
 from nodetracker.accounting.ledger.admission import admit
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.usage import Charge, charge_of_claim, usage_columns
+from nodetracker.accounting.usage import charge_of_claim, usage_columns
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from tests.builders import NOW
 
-NOTHING = Charge()
+NOTHING = Amounts()
 WORKLOAD = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
 NODE = NodeValues(
@@ -41,11 +42,11 @@ def reasons(values, **body):
     return ask(values, **body).reasons
 
 
-EMPTY = used(Charge())
+EMPTY = used(Amounts())
 
 
 def test_what_is_free_is_not_shown_as_large_as_what_is_requested():
-    node = used(Charge(disk_mb=88 * 1024 + 1))
+    node = used(Amounts(disk_mb=88 * 1024 + 1))
     assert reasons(node, resources={"DISK_GB": 11}) == ("Free disk 10.99 GB < requested 11 GB",)
 
 
@@ -61,8 +62,8 @@ def test_what_is_free_is_not_shown_as_large_as_what_is_requested():
 )
 def test_a_node_admits_up_to_placement_s_capacity(resource, most, reason):
     taken = most - 1
-    charges = {"VCPU": Charge(taken * 1000), "PCPU": Charge(0, 0, 0, taken)}
-    charges |= {"MEMORY_MB": Charge(0, taken), "DISK_GB": Charge(0, 0, taken * 1024)}
+    charges = {"VCPU": Amounts(taken * 1000), "PCPU": Amounts(pcpus=taken)}
+    charges |= {"MEMORY_MB": Amounts(memory_mb=taken), "DISK_GB": Amounts(disk_mb=taken * 1024)}
     node, held = used(charges.get(resource, NOTHING)), {"CUSTOM_FPGA": taken}
     assert ask(node, held=held, resources={resource: 1}).reasons == ()
     assert ask(node, held=held, resources={resource: 2}).reasons == (reason,)
@@ -108,7 +109,7 @@ def test_a_capacity_is_multiplied_as_placement_multiplies(vcpus, ratio):
         memory_mb=vcpus,
         cpu_allocation_ratio=ratio,
         ram_allocation_ratio=ratio,
-        **usage_columns(Charge(half * 1000, half), {}, vcpus, 0),
+        **usage_columns(Amounts(half * 1000, memory_mb=half), {}, vcpus, 0),
     )
     for resource in ("VCPU", "MEMORY_MB"):
         assert reasons(node, resources={resource: most - half}) == ()
@@ -123,7 +124,7 @@ def test_a_refusal_lists_all_reasons():
 
 
 def test_limits_in_the_request_replace_the_node_s_own():
-    full = used(Charge(28000, 11520, 0))
+    full = used(Amounts(28000, memory_mb=11520))
     assert reasons(full, resources={"MEMORY_MB": 1}) != ()
     assert reasons(full, resources={"MEMORY_MB": 1}, limits={"MEMORY_MB": None}) == ()
     assert reasons(EMPTY, resources={"MEMORY_MB": 513}, limits={"MEMORY_MB": 1024}) == (
@@ -132,21 +133,21 @@ def test_limits_in_the_request_replace_the_node_s_own():
 
 
 def test_a_request_for_nothing_fits_an_overfull_node():
-    overfull = used(Charge(99000, 99999, 999 * 1024))
+    overfull = used(Amounts(99000, memory_mb=99999, disk_mb=999 * 1024))
     assert reasons(overfull) == ()
     assert reasons(overfull, resources={"DISK_GB": 1}) == ("Free disk -900.00 GB < requested 1 GB",)
 
 
 def test_a_guest_s_own_charge_makes_room_for_its_claim():
-    full = used(Charge(0, 11520, 0))
+    full = used(Amounts(memory_mb=11520))
     request = {"resources": {"MEMORY_MB": 2048}}
     assert ask(full, **request).reasons != ()
-    assert ask(full, Charge(0, 2048, 0), **request).reasons == ()
-    assert ask(full, Charge(0, 2047, 0), **request).reasons != ()
+    assert ask(full, Amounts(memory_mb=2048), **request).reasons == ()
+    assert ask(full, Amounts(memory_mb=2047), **request).reasons != ()
 
 
 def test_fractions_of_cpus_add_up_exactly():
-    values = used(Charge(27900, 0, 0))
+    values = used(Amounts(27900))
     container = WORKLOAD | {"kind": "container"}
     assert reasons(values, workload=container, resources={"VCPU": 0.1}) == ()
     assert reasons(values, workload=container, resources={"VCPU": 0.101}) != ()
@@ -240,7 +241,9 @@ def test_an_unknown_fact_refuses_requests_that_need_it(name, body):
 
 
 def test_a_dry_run_has_the_numbers_of_every_resource():
-    answer = ask(used(Charge(1500, 1000, 1536)), resources={"VCPU": 2, "MEMORY_MB": 99999})
+    answer = ask(
+        used(Amounts(1500, memory_mb=1000, disk_mb=1536)), resources={"VCPU": 2, "MEMORY_MB": 99999}
+    )
     vcpu, _, memory, disk = answer.verdicts
     assert (vcpu.total, vcpu.reserved, vcpu.used, vcpu.limit, vcpu.free) == (8, 1, 2.5, 29, 26.5)
     assert (memory.free, memory.requested, memory.fits) == (10520, 99999, False)

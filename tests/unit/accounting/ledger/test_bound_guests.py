@@ -7,7 +7,8 @@ import pytest
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.numa.cells import restrict_pins
 from nodetracker.accounting.pci.state import assign_to_guests
-from nodetracker.accounting.usage import Charge, charge_of_guest
+from nodetracker.accounting.usage import charge_of_guest
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import failed, fresh
@@ -56,7 +57,7 @@ def test_without_a_dedicated_set_no_pin_counts():
 
 def test_the_charge_of_a_guest_is_split():
     guest = make_guest(vcpu_milli=3000, pins=PINNED)
-    assert charge_of_guest(guest, 0) == Charge(1000, 2048, 20480, 2)
+    assert charge_of_guest(guest, 0) == Amounts(1000, 2, 2048, 20480)
 
 
 VF = PciDevice("0000:81:10.0", "8086", "154c")

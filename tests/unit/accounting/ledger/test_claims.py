@@ -11,7 +11,8 @@ from nodetracker.accounting.ledger.transaction import (
     MigrationStep,
     NodeWrite,
 )
-from nodetracker.model.claim import Amounts, ClaimState, MigrationStatus
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.pci import PciStatus
 from tests.builders import NOW, later

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodetracker.accounting.ledger.node_claims import add_claim, remove_claim
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import CellAssignment
 from tests.builders import NOW, make_record

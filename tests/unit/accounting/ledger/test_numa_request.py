@@ -5,7 +5,7 @@ from nodetracker.accounting.ledger.request import (
     parse_numa_limits,
     parse_numa_request,
 )
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.numa import (
     CpuPolicy,

@@ -5,7 +5,7 @@ import pytest
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.admission import FACTS
 from nodetracker.accounting.ledger.warnings import find_capacity_warnings
-from nodetracker.model.claim import DISK, MEMORY, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, VCPU
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues

@@ -1,7 +1,8 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.model.claim import Amounts, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Workload
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
-    Amounts,
     Claim,
     ClaimKind,
     ClaimState,

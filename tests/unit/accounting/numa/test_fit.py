@@ -12,7 +12,7 @@ from nodetracker.accounting.numa.assignment import (
     fit_numa,
 )
 from nodetracker.accounting.numa.cells import sum_usage
-from nodetracker.model.claim import Amounts
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.numa import (
     CellAssignment,
     CellUsage,

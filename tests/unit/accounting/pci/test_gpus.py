@@ -6,7 +6,8 @@ import pytest
 
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.pci.columns import count_bound
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.host import Gpu

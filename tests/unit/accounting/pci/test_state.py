@@ -15,7 +15,8 @@ from nodetracker.accounting.pci.state import (
     reassign_devices,
     sync_devices,
 )
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.pci import AddressGlob, DeviceSpec, PciDeviceType, PciStatus

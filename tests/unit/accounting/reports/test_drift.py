@@ -4,7 +4,8 @@ import pytest
 
 from nodetracker.accounting.reports.drift import DriftCause, compare_usage
 from nodetracker.accounting.usage import charge_of_ledger, usage_columns
-from nodetracker.model.claim import Amounts, Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from tests.builders import NOW, make_guest, make_record

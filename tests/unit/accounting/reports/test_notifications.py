@@ -12,9 +12,9 @@ from nodetracker.accounting.audit.planner import plan, plan_delete
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports import notifications
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import NodeChange, Notification
 from nodetracker.model.claim import (
-    Amounts,
     Claim,
     ClaimKind,
     ClaimState,

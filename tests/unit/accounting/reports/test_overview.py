@@ -7,7 +7,7 @@ import pytest
 
 from nodetracker.accounting.reports.overview import ResourceUse, build_overview, render_overview
 from nodetracker.accounting.reports.services import Freshness, freshness_of
-from nodetracker.model.claim import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY

@@ -1,0 +1,115 @@
+"""Amounts of resources: one vector for what claims request, workloads take and nodes have.
+
+Amounts are whole parts of a resource class's unit, so adding and removing them in any order
+leads back to the same values.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
+
+VCPU = "VCPU"
+PCPU = "PCPU"
+MEMORY = "MEMORY_MB"
+DISK = "DISK_GB"
+
+PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
+"""Resource class with columns of its own -> parts of its unit, in the order of all lists.
+
+Amounts of any other class are in its unit.
+"""
+
+_FIELDS = dict(zip(PARTS, ("vcpu_milli", "pcpus", "memory_mb", "disk_mb"), strict=True))
+
+
+class Sized(Protocol):
+    """What has an amount of each class with columns, such as a row of a claim."""
+
+    @property
+    def vcpu_milli(self) -> int:
+        """Shared CPUs in thousandths."""
+
+    @property
+    def pcpus(self) -> int:
+        """Dedicated CPUs."""
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB."""
+
+    @property
+    def disk_mb(self) -> int:
+        """MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """An amount of each resource class, in parts; may be negative.
+
+    Attributes:
+        vcpu_milli: shared CPUs in thousandths.
+        pcpus: dedicated CPUs.
+        memory_mb, disk_mb: MiB.
+        resources: further resource classes of the node's inventory.
+
+    >>> Amounts(1500, memory_mb=512) + Amounts(500, 1) == Amounts(2000, 1, 512)
+    True
+    >>> (Amounts(1500, memory_mb=512) | Amounts(500, 1))[VCPU]
+    1500
+    """
+
+    vcpu_milli: int = 0
+    pcpus: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, item: Sized) -> "Amounts":
+        """Return the amounts of what has them as attributes."""
+        return cls(item.vcpu_milli, item.pcpus, item.memory_mb, item.disk_mb)
+
+    @property
+    def cpu_milli(self) -> int:
+        """Shared and dedicated CPUs together, in thousandths."""
+        return self.vcpu_milli + self.pcpus * MILLI
+
+    def in_units(self) -> dict[str, float]:
+        """Return the amounts of the classes with columns in their units, as they are shown."""
+        return {
+            "vcpus": whole_units(self.vcpu_milli, MILLI),
+            "pcpus": self.pcpus,
+            "memory_mb": self.memory_mb,
+            "disk_gb": whole_units(self.disk_mb, MIB_PER_GIB),
+        }
+
+    def __getitem__(self, resource: str) -> int:
+        """Return the amount of a resource class, 0 of one that is not named."""
+        name = _FIELDS.get(resource)
+        amount: int = self.resources.get(resource, 0) if name is None else getattr(self, name)
+        return amount
+
+    def __add__(self, other: "Amounts") -> "Amounts":
+        """Return the sum."""
+        return self._combine(operator.add, other)
+
+    def __sub__(self, other: "Amounts") -> "Amounts":
+        """Return the difference."""
+        return self._combine(operator.sub, other)
+
+    def __or__(self, other: "Amounts") -> "Amounts":
+        """Return the larger amount of each class, as `collections.Counter` does."""
+        return self._combine(max, other)
+
+    def _combine(self, combine: Callable[[int, int], int], other: "Amounts") -> "Amounts":
+        further = {**self.resources, **other.resources}
+        return Amounts(
+            combine(self.vcpu_milli, other.vcpu_milli),
+            combine(self.pcpus, other.pcpus),
+            combine(self.memory_mb, other.memory_mb),
+            combine(self.disk_mb, other.disk_mb),
+            {name: combine(self[name], other[name]) for name in further},
+        )
