@@ -39,7 +39,6 @@ class Capture:
     """Files, links and folders that readers read on one machine.
 
     Attributes:
-        files: name -> content.
         links: name -> relative target.
         folders: names of the listed folders, empty ones included.
         unreadable: path -> reason, for paths that exist and could not be read.
@@ -57,12 +56,6 @@ def capture_machine(roots: Roots, report: Report = lambda done, total, doing: No
     The roots are read as those of a captured machine. Readers then use files
     where they would otherwise query this machine's kernel. Data that only a
     running machine provides (NVML, filesystem sizes) is not in the capture.
-
-    Args:
-        report: called before each reader.
-
-    Raises:
-        NotFoundError: no file could be read.
     """
     recorder = _Recorder(roots)
     foreign = replace(roots, is_captured=True)
@@ -233,7 +226,6 @@ def write_archive(capture: Capture, path: Path, is_forced: bool, at: float) -> i
     """Write a capture to a file that only its owner may read; return its size in bytes.
 
     Args:
-        is_forced: replace an existing file.
         at: modification time of the entries, in seconds since 1970.
 
     Raises:

@@ -91,11 +91,7 @@ class Mount:
 
 
 def read_storage(path: Path, roots: Roots) -> StorageInfo:
-    """Return the filesystem for guests' disks and the block devices of the host.
-
-    Raises:
-        HostDataError: see `read_filesystem`.
-    """
+    """Return the filesystem for guests' disks and the block devices of the host."""
     filesystem, disks = read_filesystem(path, roots), read_disks(roots)
     problems = (*filesystem.problems, *disks.problems)
     return StorageInfo(filesystem.value, disks.value, problems=problems)

@@ -55,7 +55,6 @@ def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Any = None) -> tuple
     Args:
         roots: directories to read from. NVML queries this machine's driver, so
             it is used only when they belong to this machine.
-        pci: PCI functions of the same reading.
         nvml: the library. None: ``pynvml``, if it is installed and an NVIDIA
             device exists.
     """

@@ -95,11 +95,7 @@ _PROCFS_LOCK = threading.Lock()
 
 
 class CpuMonitor:
-    """Measures CPU time since boot, its shares since the last reading, and the frequency.
-
-    Args:
-        procfs: the machine's ``/proc``.
-    """
+    """Measures CPU time since boot, its shares since the last reading, and the frequency."""
 
     def __init__(self, procfs: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._procfs = procfs

@@ -212,10 +212,6 @@ def parse_page_size_kb(vmstat: str, free_kb: int) -> int | None:
     No file states it, but free memory is reported both in pages
     (``nodeN/vmstat``) and in KiB (``nodeN/meminfo``), read moments apart.
 
-    Args:
-        vmstat: the text of ``nodeN/vmstat``.
-        free_kb: MemFree of the same cell.
-
     Returns:
         The page size nearest to their ratio, in KiB; None when either is missing or 0.
     """
@@ -227,11 +223,7 @@ def parse_page_size_kb(vmstat: str, free_kb: int) -> int | None:
 
 
 def read_huge_pages(directory: Path) -> dict[int, int]:
-    """Return page size in KiB -> number of pages of a cell, used or not.
-
-    Raises:
-        HostDataError: a number cannot be read.
-    """
+    """Return page size in KiB -> number of pages of a cell, used or not."""
     huge_pages: dict[int, int] = {}
     for name in list_directory(directory) or ():
         match = _POOL_DIRECTORY.fullmatch(name)
@@ -254,9 +246,7 @@ def build_page_pools(
     memory has no pools.
 
     Args:
-        total_kb: memory of the cell in KiB.
         huge_pages: page size in KiB -> number of pages, used or not.
-        page_size_kb: the base page size in KiB.
 
     Raises:
         HostDataError: the huge pages exceed the memory.

@@ -45,7 +45,6 @@ def parse_pci_id(text: str, digits: int, source: str) -> str:
     r"""Parse a vendor, product or class id as sysfs writes it.
 
     Args:
-        text: e.g. ``"0x8086\n"``.
         digits: maximum number of hex digits.
 
     Returns:

@@ -44,7 +44,6 @@ class PowerSwitch:
     """Reboots and shuts down this machine.
 
     Args:
-        is_allowed: ``[compute] allow_power_actions``.
         run: runs a command; raises HostDataError on failure.
     """
 
@@ -57,7 +56,6 @@ class PowerSwitch:
 
         Raises:
             DriverFeatureError: the action is not allowed or not supported.
-            HostDataError: the command failed.
         """
         command = COMMANDS.get(action)
         if command is None:

@@ -110,9 +110,6 @@ def read_optional_text(path: Path, errors: str = "strict") -> str | None:
 
     A device that is being removed causes ENODEV or ENXIO on a file that is
     already open; the file then counts as absent, too.
-
-    Raises:
-        HostDataError: the file exists and cannot be read, see `read_text`.
     """
     return _read_text(path, errors, _ABSENT)
 
@@ -213,20 +210,12 @@ def parse_integer(text: str, source: str) -> int:
 
 
 def read_integer(path: Path) -> int:
-    """Return the decimal number of a file that must exist.
-
-    Raises:
-        HostDataError: the file cannot be read, or is not a number.
-    """
+    """Return the decimal number of a file that must exist."""
     return parse_integer(read_text(path), str(path))
 
 
 def read_optional_integer(path: Path) -> int | None:
-    """Return the decimal number of an optional file, None when it does not exist.
-
-    Raises:
-        HostDataError: the file exists and cannot be read, or is not a number.
-    """
+    """Return the decimal number of an optional file, None when it does not exist."""
     text = read_optional_text(path)
     return None if text is None else parse_integer(text, str(path))
 

@@ -165,10 +165,7 @@ class AgentMetrics(ProcessMetrics):
     """Observes the audits of an agent and collects its metrics.
 
     Args:
-        drivers: names of the active drivers.
         claims: requests for claims by calls of other processes.
-        status: returns the agent's current status.
-        notifications: counters of the notification sender, None without one.
     """
 
     def __init__(

@@ -45,11 +45,7 @@ class RequestCounter:
         return self._seconds()
 
     def end(self, started_at: float, family: str, method: str, status: int) -> None:
-        """Count one that ends.
-
-        Args:
-            status: of its answer, such as 404.
-        """
+        """Count one that ends."""
         name = method if method in METHODS else "other"
         with self._lock:
             self._running -= 1

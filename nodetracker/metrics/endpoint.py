@@ -38,9 +38,6 @@ def make_application(
     ``/metrics`` is in the format that the client requests, compressed if the
     client accepts it. ``/health`` is JSON with status 200 when the agent works
     (``pass`` or ``warn``) and 503 when it does not (``fail``).
-
-    Args:
-        evaluate: returns the agent's current health.
     """
     pages: dict[str, Callable[[WSGIEnvironment], _Answer]] = {
         "/metrics": lambda environ: _render_metrics(registry, environ),
@@ -148,11 +145,7 @@ class _Listener(socket.socket):
     """
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection.
-
-        Raises:
-            OSError: as for any socket.
-        """
+        """Accept a connection."""
         try:
             return super().accept()
         except OSError as error:
@@ -194,7 +187,6 @@ class Endpoint:
 
     Args:
         listen: address or name of this machine; a name's first address is used.
-        idle_seconds, request_seconds: see the constants.
         max_connections: None = by the process's limit of file descriptors.
     """
 

@@ -90,11 +90,7 @@ def _escape(value: str) -> str:
 
 
 class Durations:
-    """A histogram of durations since the start. Not thread-safe.
-
-    Args:
-        buckets: upper bounds in seconds, ascending.
-    """
+    """A histogram of durations since the start. Not thread-safe."""
 
     def __init__(self, buckets: Sequence[float]) -> None:
         self._buckets = buckets
@@ -164,11 +160,7 @@ class ProcessMetrics(Collector):
 
 
 def render_claims(counts: ClaimCounts, prefix: str = "") -> Iterator[Metric]:
-    """Yield the families.
-
-    Args:
-        prefix: of their names.
-    """
+    """Yield the families."""
     outcomes = {"granted": counts.granted, "refused": counts.refused}
     yield family(f"{prefix}claim_requests_total{{outcome}}", "Claim requests by outcome.", outcomes)
     yield family(

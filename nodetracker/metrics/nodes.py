@@ -55,11 +55,7 @@ _FAMILIES: tuple[tuple[str, Read | Mapping[str, Read], str], ...] = (
 
 
 def render_nodes(nodes: Mapping[str, NodeRecord], audit: AuditState) -> Iterator[Metric]:
-    """Yield the families of all nodes; a deleted node has no series.
-
-    Args:
-        nodes: the nodes as of the last stored audit.
-    """
+    """Yield the families of all nodes; a deleted node has no series."""
     for name, read, text in _FAMILIES:
         if callable(read):
             values = {node: read(record.values) for node, record in nodes.items()}

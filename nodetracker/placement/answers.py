@@ -33,7 +33,6 @@ class Reader:
     has another type; the message names the request and the value.
 
     Args:
-        request: method and URL, for errors.
         path: of the object in the document, "" for the document.
     """
 

@@ -60,11 +60,7 @@ class KnownNames:
         self._classes: set[str] = set()
 
     def prepare(self, tree: ProviderTree) -> ProviderTree:
-        """Return a tree without traits that placement lacks; create what may be created.
-
-        Raises:
-            PlacementError: a request failed.
-        """
+        """Return a tree without traits that placement lacks; create what may be created."""
         traits = {trait for provider in tree.providers for trait in provider.traits}
         classes = {name for provider in tree.providers for name in provider.classes}
         with self._lock:
@@ -120,11 +116,7 @@ def exchange_moves(
     own report writes its part.
 
     Args:
-        states: of nodes that were read.
         wanted: what they should have, in the same order.
-
-    Raises:
-        PlacementUnavailableError: no usable answer.
     """
     trees = [state.placed or PlacedTree() for state in states]
     for state in states:
@@ -165,11 +157,7 @@ _AGAIN = (PlacementConflictError, PlacementNotFoundError, PlacementInUseError)
 
 
 def is_in_ledger(store: Store, consumer: PlacedConsumer) -> bool:
-    """Return whether the ledger has, or had, the workload or migration of a consumer.
-
-    Raises:
-        StoreError: the store did not answer.
-    """
+    """Return whether the ledger has, or had, the workload or migration of a consumer."""
     if consumer.type == ConsumerType.MIGRATION:
         return bool(store.list_migrations(uuid=consumer.uuid))
     query = ClaimQuery(workload_uuid=consumer.uuid, limit=1)
@@ -214,28 +202,18 @@ class Reconciler:
             StoreError: the ledger could not be read.
         """
         try:
-            self._reconcile_again_if_refused(state, wanted, summaries)
+            try:
+                self._reconcile(state, self._names.prepare(wanted), summaries)
+            except PlacementRefusedError:
+                # Placement lacks custom traits and classes that it had once its database was
+                # restored: look them up again.
+                state.forget()
+                self._names.forget()
+                self._reconcile(state, self._names.prepare(wanted), None)
         except BaseException:  # a request may have been executed
             state.forget()
             raise
         state.wanted_before |= wanted.consumers.keys()
-
-    def _reconcile_again_if_refused(
-        self,
-        state: NodeState,
-        wanted: ProviderTree,
-        summaries: Sequence[ProviderSummary] | None,
-    ) -> None:
-        """Reconcile; what is refused is tried once more with traits and classes looked up again.
-
-        Placement lacks custom ones that it had once its database was restored.
-        """
-        try:
-            self._reconcile(state, self._names.prepare(wanted), summaries)
-        except PlacementRefusedError:
-            state.forget()
-            self._names.forget()
-            self._reconcile(state, self._names.prepare(wanted), None)
 
     def _reconcile(
         self,

@@ -56,11 +56,7 @@ class ProviderRemover:
             yield self._attempt(removal)
 
     def remove(self, uuid: str) -> str | None:
-        """Remove the tree of a provider; return why it has to stay, None once it is gone.
-
-        Raises:
-            PlacementUnavailableError: no usable answer.
-        """
+        """Remove the tree of a provider; return why it has to stay, None once it is gone."""
         for _ in range(MAX_CONFLICTS):
             try:
                 return self._remove_once(uuid)

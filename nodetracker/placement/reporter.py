@@ -61,9 +61,7 @@ class PlacementReporter:
 
     Args:
         is_in_ledger: returns whether the ledger has, or had, what a consumer represents.
-        splay: a random number from 0 to 1.
         removals: of the providers of deleted nodes; None = others remove them.
-        list_earlier: returns the warnings that were active when the agent started.
     """
 
     def __init__(

@@ -31,11 +31,7 @@ _TIMEOUTS = 2
 
 
 def limit_answers(session: Any) -> None:
-    """Limit the answers to a session's requests; later ones raise a timeout of urllib3.
-
-    Args:
-        session: of requests, with its default adapters.
-    """
+    """Limit the answers to a session's requests; later ones raise a timeout of urllib3."""
     for adapter in session.adapters.values():
         _limit(adapter.poolmanager)
         adapter.proxy_manager = _ProxyManagers()
@@ -112,11 +108,7 @@ _HEADERS = {"OpenStack-API-Version": f"placement {MICROVERSION}", "Accept": "app
 
 
 def _check_urls(group: Any) -> None:
-    """Check the options that are URLs.
-
-    Raises:
-        ConfigError: one of them is none of HTTP.
-    """
+    """Check the options that are URLs."""
     for name in ("auth_url", "endpoint", "endpoint_override"):
         value = getattr(group, name, None)
         if value and not _is_url(value):
@@ -191,9 +183,6 @@ class PlacementSession:
     """Sends single requests; safe for several threads.
 
     keystoneauth renews a token that placement rejects, once a request.
-
-    Args:
-        adapter: finds the endpoint and authenticates.
     """
 
     def __init__(self, adapter: Adapter) -> None:
@@ -201,10 +190,6 @@ class PlacementSession:
 
     def request(self, method: str, path: str, body: object | None = None) -> Answer:
         """Send a request; whatever status the answer has, it is returned.
-
-        Args:
-            path: below the endpoint, with its query.
-            body: sent as JSON; None = none.
 
         Raises:
             PlacementTimeoutError: no answer in time.

@@ -31,8 +31,6 @@ class Slot:
         state: what is known of it in placement; only the thread that works on it uses it.
         waiting_since: when the oldest change came that placement does not have;
             None = placement has all.
-        due_at: not before this moment.
-        is_busy: a thread works on it.
         warnings: result of the last report; None before the first one.
         leaks: consumer that the ledger does not know -> when it was first seen.
     """
@@ -134,7 +132,6 @@ class Slots:
         """Give a slot back.
 
         Args:
-            record, is_disabled: what was reported.
             retry_at: when to try again; None = placement has it.
         """
         with self._changed:

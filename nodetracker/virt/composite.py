@@ -23,7 +23,7 @@ from nodetracker.virt.probes import ProbeRunner
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 0.3
+WAIT_SECONDS = 0.3
 """How long a reading of the host waits for one driver while the others' events are due."""
 
 _TIMEOUT_FACTOR = 1.5
@@ -40,7 +40,6 @@ class CompositeDriver:
 
     Args:
         drivers: name and driver, at least two.
-        probes: knows the timeout of a probe.
     """
 
     def __init__(self, drivers: Sequence[tuple[str, Driver]], probes: ProbeRunner) -> None:
@@ -123,7 +122,7 @@ class DriverPart:
     """One driver of several, read in its own thread.
 
     Once the driver's events are listened to, nobody waits for it longer than
-    `PATIENCE_SECONDS`: until its reading ends, the last one counts, and its end
+    `WAIT_SECONDS`: until its reading ends, the last one counts, and its end
     is an event. The driver's own events are held back until the reading that
     runs has been used, since its listing may be older than they are.
     """
@@ -158,13 +157,8 @@ class DriverPart:
         self._listings.start()
 
     def listing(self) -> NodeListing:
-        """Return the driver's last listing.
-
-        Raises:
-            DriverUnavailableError: the driver does not answer.
-            ConfigError: it does not have exactly one node.
-        """
-        outcome = self._listings.latest(self._patience, self._budget)
+        """Return the driver's last listing."""
+        outcome = self._listings.latest(self._wait_seconds, self._budget)
         if outcome.value is None:
             assert outcome.error is not None
             raise outcome.error
@@ -180,7 +174,7 @@ class DriverPart:
 
     def reading(self, nodename: str) -> DriverReading:
         """Return the driver's last reading, as one of a node of the given name."""
-        latest = self._readings.latest(self._patience, self._budget)
+        latest = self._readings.latest(self._wait_seconds, self._budget)
         error, snapshot = latest.error, latest.value
         if isinstance(error, DriverUnavailableError):
             snapshot = failed_snapshot(nodename, error.source, error.reason)
@@ -195,8 +189,8 @@ class DriverPart:
         return reading
 
     @property
-    def _patience(self) -> float:
-        return inf if self._notify is None else PATIENCE_SECONDS
+    def _wait_seconds(self) -> float:
+        return inf if self._notify is None else WAIT_SECONDS
 
     @property
     def _budget(self) -> float:
@@ -313,18 +307,17 @@ class RepeatedCall(Generic[T]):
         with self._changed:
             return self._task is not None or not self._is_used
 
-    def latest(self, patience_seconds: float, budget_seconds: float) -> Outcome[T]:
+    def latest(self, wait_seconds: float, budget_seconds: float) -> Outcome[T]:
         """Wait for a running call, and return the last outcome.
 
         Args:
-            patience_seconds: duration of the call after which the outcome of the
+            wait_seconds: duration of the call after which the outcome of the
                 previous one is returned; the first one is waited for within its budget.
-            budget_seconds: limit of the call's duration.
         """
         with self._changed:
             limit = self._started_at + budget_seconds
-            patience = budget_seconds if self._last is None else patience_seconds
-            until = min(limit, self._started_at + patience)
+            wait = budget_seconds if self._last is None else wait_seconds
+            until = min(limit, self._started_at + wait)
             self._changed.wait_for(lambda: self._task is None, max(0.0, until - time.monotonic()))
             if self._task is not None and time.monotonic() >= limit:
                 self._guard.abandon("", self._task)

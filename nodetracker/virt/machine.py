@@ -30,8 +30,6 @@ class MachineProbes:
     """Parallel probes of one machine, started when this is built.
 
     Args:
-        nodename: node name of the machine.
-        roots: directories of its files.
         caches: of the driver, which remembers those of the CPUs.
     """
 

@@ -16,7 +16,6 @@ class MonitorSource:
 
     Attributes:
         metrics: names of all values that it may return.
-        build: builds the monitor of one node.
     """
 
     name: str
@@ -25,12 +24,7 @@ class MonitorSource:
 
 
 class MonitoredDriver:
-    """A driver that also runs monitors, one probe each, while it reads a node.
-
-    Args:
-        driver: reads the nodes, which are this machine.
-        probes: runs the monitors.
-    """
+    """A driver that also runs monitors, one probe each, while it reads a node."""
 
     def __init__(
         self, driver: Driver, sources: tuple[MonitorSource, ...], probes: ProbeRunner

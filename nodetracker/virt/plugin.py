@@ -23,9 +23,7 @@ class DriverEnvironment:
     Attributes:
         host: name of the agent's host.
         instances_path: directory of guests' disks.
-        roots: directories from which the host's files are read.
         probes: runs every query of the driver's source.
-        power: runs power actions on this machine.
     """
 
     host: str
@@ -41,7 +39,6 @@ class DriverPlugin:
 
     Attributes:
         group: its group of options.
-        options: options of that group.
         build: builds the driver from the environment and its options' values
             by name; raises ConfigError that names an invalid value.
     """

@@ -61,13 +61,9 @@ class Pending(Generic[T]):
         """Whether its call hangs, or an earlier one does, once `fact` has returned."""
         return self._task is None or not self._task.is_done
 
-    def fact(self, patience_seconds: float | None = None) -> Fact[T]:
-        """Return the fact, within the probe's timeout.
-
-        Args:
-            patience_seconds: a shorter time than the timeout.
-        """
-        seconds = self._runner.timeout_seconds if patience_seconds is None else patience_seconds
+    def fact(self, timeout_seconds: float | None = None) -> Fact[T]:
+        """Return the fact, within the probe's timeout."""
+        seconds = timeout_seconds or self._runner.timeout_seconds
         if self._task is None:
             return self._runner.skip(self._key, self._refusal or _describe_timeout(seconds))
         return self._runner.finish(self._key, self._task, seconds)
@@ -77,7 +73,6 @@ class ProbeRunner:
     """Runs the probes of all drivers concurrently.
 
     Args:
-        timeout_seconds: timeout of one probe.
         max_threads: limit of probes that run concurrently; hung ones do not count.
     """
 

@@ -27,7 +27,6 @@ class Difference:
     """One thing that placement has otherwise.
 
     Attributes:
-        provider: its uuid.
         what: e.g. ``VCPU reserved``, ``trait COMPUTE_NODE``, ``allocations of 6a0e…``.
         expected, found: `NOTHING` for what should not exist or does not.
     """

@@ -34,7 +34,6 @@ class Progress:
         refused: consumers that placement refused; not tried again.
         alone: consumers that are written in a request of their own.
         unread: consumers that are read before they are written.
-        batch_size: limit of consumers in one request.
     """
 
     gone: frozenset[str] = frozenset()
@@ -55,7 +54,6 @@ class ConsumerPlan:
         reads: consumers to read; what follows from them is not planned yet.
         batches: writes that fit, each batch one request.
         doubtful: writes that exceed the capacity; placement gives its reason for each.
-        before, after: what consumers have before and after the batches.
         peak: the most that they have while the batches are written.
     """
 

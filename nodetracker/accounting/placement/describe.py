@@ -137,12 +137,7 @@ _TYPES = {
 def describe_tree(
     record: NodeRecord, is_disabled: bool, reports_devices: bool = False
 ) -> ProviderTree:
-    """Describe what placement should have of a node.
-
-    Args:
-        is_disabled: its service is disabled or in maintenance.
-        reports_devices: whether its managed PCI devices have providers.
-    """
+    """Describe what placement should have of a node."""
     claims = [claim for claim in record.claims.values() if claim.is_active]
     sources = _find_sources(record)
     workload_of = dict.fromkeys(record.guests) | {claim.workload.uuid: None for claim in claims}

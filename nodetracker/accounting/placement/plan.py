@@ -88,9 +88,6 @@ def _reserve_before(
     """Return the reservation while consumers are not written yet.
 
     Args:
-        reserved: the reservation afterwards.
-        old: the class as it is now.
-        used: what consumers have now.
         needed: capacity that new allocations need, 0 without any.
     """
     offered = 0 if old is None else old.capacity - used

@@ -180,7 +180,6 @@ class ProviderTree:
 
     Attributes:
         providers: the node first, then its children.
-        consumers: by uuid.
         workload_of: uuid of a consumer -> the workload that it represents,
             whoever created it: each workload by its own uuid, guests without
             a claim too, and the open moves from this node.

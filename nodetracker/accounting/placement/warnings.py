@@ -136,12 +136,7 @@ def explain_leaks(nodename: str, leaked: Iterable[str]) -> Iterator[HostWarning]
 def explain_name_conflict(
     record: NodeRecord, holder: ProviderSummary, traits: Collection[str], allocations: int
 ) -> HostWarning:
-    """Return the warning of a node whose name another provider has, with the ways out.
-
-    Args:
-        traits: of the other provider.
-        allocations: number of consumers that have allocations on it.
-    """
+    """Return the warning of a node whose name another provider has, with the ways out."""
     facts = [count_noun(allocations, "consumer") if allocations else "no allocations"]
     way_out = (
         f"Either placement adopt {record.host} {record.nodename} gives the node that uuid, or "

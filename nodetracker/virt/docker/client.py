@@ -105,19 +105,11 @@ class EngineClient:
         return self._call(lambda api: api.containers(all=True))
 
     def inspect_container(self, container_id: str) -> Any:
-        """Return the full description of one container.
-
-        Raises:
-            NotFoundError: it does not exist any more.
-        """
+        """Return the full description of one container."""
         return self._call(lambda api: api.inspect_container(container_id))
 
     def get_statistics(self, container_id: str) -> Any:
-        """Return the current counters of one container.
-
-        Raises:
-            NotFoundError: it does not exist any more.
-        """
+        """Return the current counters of one container."""
 
         def read(api: docker.APIClient) -> Any:
             if _parse_version(api.api_version) < _ONE_SHOT_API_VERSION:
@@ -251,11 +243,7 @@ class EngineClient:
         return answer.get("ApiVersion") if isinstance(answer, dict) else None
 
     def _check_response(self, response: requests.Response) -> requests.Response:
-        """Return the response if its status is 200.
-
-        Raises:
-            HostDataError: it has another status.
-        """
+        """Return the response if its status is 200."""
         if response.status_code != 200:
             text = response.text
             response.close()

@@ -51,7 +51,6 @@ class Container:
     """One container.
 
     Attributes:
-        id: the engine's id.
         state: the engine's state, e.g. ``running``.
         pid: pid of its first process on the engine's machine, 0 without one.
         vcpu_milli: CPU limit or share in thousandths, 0 if not set.

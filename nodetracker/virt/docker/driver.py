@@ -33,7 +33,6 @@ class DockerDriver(MachineDriver):
     Args:
         reserve_disk_for_image: share of the engine's disk that is reserved for images.
         measures_containers: measure all containers, also those whose usage follows from limits.
-        trusts_labels: take workloads' uuids from labels.
     """
 
     features = frozenset(

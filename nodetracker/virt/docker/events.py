@@ -36,7 +36,6 @@ class EngineEvent:
     Attributes:
         at_ns: time of the event by the engine's clock, in nanoseconds since 1970.
         container_id: "" for an event of the engine itself.
-        name, labels: of the container.
     """
 
     kind: EventKind
@@ -59,11 +58,7 @@ class EventDecoder:
         self._json = json.JSONDecoder()
 
     def feed(self, piece: bytes) -> Iterator[EngineEvent]:
-        """Yield the events that a piece completes; irrelevant events are skipped.
-
-        Raises:
-            ValueError: the text is not JSON.
-        """
+        """Yield the events that a piece completes; irrelevant events are skipped."""
         self._text += self._utf8.decode(piece)
         while text := self._text.lstrip():
             try:
@@ -119,7 +114,6 @@ class EventListener:
 
     Args:
         client: a separate client, so that waiting does not block other calls.
-        on_event: called once for each event.
         on_source: called when the stream was lost, and when it is restored;
             events may have been missed in between.
     """

@@ -84,12 +84,6 @@ def parse_workload_uuid(
 
     It comes from the label, else from a name in Zun's form, else it is derived
     from the engine's id, so that it never changes.
-
-    Args:
-        trusts_labels: False ignores the label.
-
-    Raises:
-        ContainerError: the label is not a valid UUID.
     """
     label = labels.get(WORKLOAD_LABEL) if trusts_labels else None
     if label is not None:
@@ -105,9 +99,6 @@ def assign_uuids(
     containers: Iterable[Container], trusts_labels: bool = True
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Assign each container its workload's uuid; of several with the same, the oldest keeps it.
-
-    Args:
-        trusts_labels: as in `parse_workload_uuid`.
 
     Returns:
         Container id -> uuid, and container id -> what is wrong with its label.
@@ -180,9 +171,6 @@ def derive_pins(container: Container, guest: Guest, host: HostTopology) -> Guest
     A container that has as many CPUs as its CPU set is pinned to each of them.
     One with fewer CPUs floats in the cell of its CPU set. Its memory is in the
     only cell of its memory set, or else in the cell of its CPUs.
-
-    Args:
-        guest: the guest built for the container.
     """
     if not container.holds_resources:
         return GuestPins()

@@ -86,10 +86,6 @@ class ContainerReader:
 
         Args:
             has_live_events: events arrive, so that cached containers may be used.
-
-        Raises:
-            DriverUnavailableError: the engine does not answer.
-            HostDataError: the answer is not a list.
         """
         listed = self._client.list_containers()
         if not isinstance(listed, list):
@@ -143,12 +139,7 @@ class ContainerReader:
         return container
 
     def _inspect(self, container_id: str) -> Any:
-        """Return the description of a container.
-
-        Raises:
-            DriverUnavailableError: the engine does not answer.
-            HostDataError: the engine does not answer for this container.
-        """
+        """Return the description of a container."""
         silence = self._silent.get(container_id)
         if silence is None:
             try:

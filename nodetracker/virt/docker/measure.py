@@ -31,7 +31,6 @@ class BuiltGuests:
     """Containers as guests.
 
     Attributes:
-        guests: in the containers' order.
         measured: values for the node's metrics; None for a value that is not known now.
         invalid_labels: container's name -> what is wrong with its label.
     """
@@ -46,7 +45,6 @@ class GuestBuilder:
 
     Args:
         measures_all: measure all containers, also those that have a memory limit.
-        trusts_labels: take workloads' uuids from labels.
     """
 
     def __init__(

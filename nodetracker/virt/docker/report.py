@@ -77,7 +77,6 @@ class ReportReader:
 
         Raises:
             DriverUnavailableError: the engine does not answer, or did not before the pause.
-            HostDataError: the answer is invalid.
         """
         started_at = self._monotonic()
         report = self._report
@@ -190,7 +189,6 @@ def has_disk_quotas(storage_driver: str, fs_type: str, options: tuple[str, ...])
     """Return whether the disk of a container can be limited.
 
     Args:
-        storage_driver: the engine's storage driver.
         fs_type, options: of the filesystem of the engine's root directory.
 
     >>> has_disk_quotas("overlay2", "xfs", ("rw", "prjquota"))

@@ -58,7 +58,6 @@ class FakeInventory:
 
     Attributes:
         is_ready: False: the driver reports that it is not ready.
-        snapshots: nodename -> its snapshot.
         errors: nodename -> why its entry is invalid.
         unnamed: one line for each entry without a nodename; the list of nodes
             is incomplete while there is one.

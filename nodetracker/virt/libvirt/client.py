@@ -168,11 +168,7 @@ class LibvirtClient(SerializedConnection):
             self.call_if_supported(lambda: self._connection.setKeepAlive(interval, count))
 
     def register_events(self, handlers: EventHandlers) -> None:
-        """Register handlers for the events that the hypervisor's driver supports.
-
-        Raises:
-            HostDataError: libvirt refuses to report events of domains.
-        """
+        """Register handlers for the events that the hypervisor's driver supports."""
         EventRegistration(self, self._connection, handlers).register()
 
     def _statistics(self, groups: int) -> list[DomainStatistics]:
@@ -186,11 +182,7 @@ class LibvirtClient(SerializedConnection):
 
 
 def open_client(endpoint: HypervisorEndpoint) -> LibvirtClient:
-    """Open a connection; may hang without limit.
-
-    Raises:
-        HostDataError: libvirt refuses.
-    """
+    """Open a connection; may hang without limit."""
     start_event_loop()
     try:
         return LibvirtClient(endpoint, libvirt.open(endpoint.uri))
@@ -216,7 +208,6 @@ class EventRegistration:
 
     Args:
         client: runs the calls, and the deregistration before it closes.
-        connection: libvirt's own object.
     """
 
     def __init__(
@@ -228,11 +219,7 @@ class EventRegistration:
         self._migrated: set[str] = set()
 
     def register(self) -> None:
-        """Register for the events that the hypervisor's driver supports.
-
-        Raises:
-            HostDataError: libvirt refuses to report events of domains.
-        """
+        """Register for the events that the hypervisor's driver supports."""
         connection = self._connection
         self._client.call_if_supported(
             lambda: connection.registerCloseCallback(self._handle_close, None)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # the module imports libvirt-python
 MAX_CONNECTIONS = 4
 """How many connections are used at most, so how many of these calls may hang in libvirtd."""
 
-_PATIENCE_SECONDS = 3.0
-_PATIENCE_PER_DOMAIN_SECONDS = 0.05
+_TIMEOUT_SECONDS = 3.0
+_TIMEOUT_PER_DOMAIN_SECONDS = 0.05
 LOG = logging.getLogger(__name__)
 FIRST_BACKOFF_SECONDS = 0.2
 LONGEST_BACKOFF_SECONDS = 5.0
@@ -41,10 +41,6 @@ class BulkClients:
     """Connections for calls that may wait for one guest's emulator, opened when first used.
 
     Each connection runs one call at a time, so a call that hangs occupies its own.
-
-    Args:
-        first: a connection that is open.
-        open_: opens another one, and may hang.
     """
 
     def __init__(self, first: "LibvirtClient", open_: "Callable[[], LibvirtClient]") -> None:
@@ -93,7 +89,6 @@ class Session:
     Attributes:
         bulk_clients: further clients, for calls that may wait for one guest's
             emulator, as each client runs one call at a time.
-        identity: the hypervisor that answered.
         number: sequence number of the attempt that opened it.
     """
 
@@ -126,7 +121,6 @@ class HypervisorConnection:
 
     Args:
         notify: called with events, with the node's name once it is known.
-        open_: opens a connection, and may hang.
     """
 
     def __init__(
@@ -176,11 +170,7 @@ class HypervisorConnection:
         return self.endpoint.name or self._hostname
 
     def session(self) -> Session:
-        """Return the open session.
-
-        Raises:
-            DriverUnavailableError: no session is open.
-        """
+        """Return the open session."""
         session = self._session
         if session is None:
             raise DriverUnavailableError(self.endpoint.source, self._reason)
@@ -358,18 +348,18 @@ class BulkReader:
         Args:
             domains: how many there are, which determines how long a call may take.
         """
-        timeout = self._probes.timeout_seconds
-        patience = min(_PATIENCE_SECONDS + _PATIENCE_PER_DOMAIN_SECONDS * domains, timeout / 2)
+        limit = self._probes.timeout_seconds
+        timeout = min(_TIMEOUT_SECONDS + _TIMEOUT_PER_DOMAIN_SECONDS * domains, limit / 2)
         waits = number = 0
         while True:
             source = f"{self._source}, connection {number + 1}" if number else self._source
             pending = self._probes.start(
                 ProbeKey(source, nodename, "amounts"), partial(self._list, number)
             )
-            fact = pending.fact(patience)
+            fact = pending.fact(timeout)
             number += 1
             waits += not pending.is_skipped
-            is_late = (waits + 1) * patience > timeout
+            is_late = (waits + 1) * timeout > limit
             if not pending.is_hung or number == MAX_CONNECTIONS or is_late:
                 return fact
 

@@ -54,11 +54,7 @@ class DeviceReader:
         again next time.
 
         Args:
-            names: of all functions that exist now.
             have_changed: a device had an event, so all documents are read again.
-
-        Raises:
-            DriverUnavailableError: libvirt does not answer.
         """
         problems = Problems("node devices")
         with self._lock:
@@ -99,9 +95,6 @@ class DeviceReader:
 
 def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
     """Parse one PCI function.
-
-    Args:
-        source: name of the document in errors, e.g. ``node device pci_0000_81_00_0``.
 
     Source: libvirt's formatnode, capability ``pci``.
     """

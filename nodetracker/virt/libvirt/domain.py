@@ -47,8 +47,6 @@ class DomainDisk:
         protocol: of a network disk, e.g. ``rbd``; "" for others.
         pool: the storage pool of a volume, or the first part of a network disk's
             name (the Ceph pool); "" for others.
-        volume: name of a volume in that storage pool, "" for others.
-        format: of the image, e.g. ``qcow2``.
     """
 
     target: str
@@ -69,13 +67,11 @@ class Domain:
         vcpus: number of vCPUs that are plugged in when it runs.
         vcpus_max: up to how many can be plugged in while it runs.
         memory_bytes: maximum memory; memory returned by a balloon is still counted.
-        unplugged: vCPUs that are not plugged in.
         affinity: vCPU -> host CPUs on which it may run, where that is restricted.
         helper_cpus: host CPUs to which the emulator or an I/O thread is pinned
             (bound to exactly one CPU).
         memory: parts of its memory with their allowed host cells.
         devices: addresses of its host PCI devices.
-        other_devices: descriptions of its other host devices.
     """
 
     uuid: str
@@ -95,9 +91,6 @@ class Domain:
 
 def parse_domain(text: str, source: str = "domain") -> Domain:
     """Parse one domain's document.
-
-    Args:
-        source: name of the document in errors, e.g. ``domain web-1``.
 
     Source: libvirt's formatdomain.
     """
@@ -237,7 +230,6 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
     Modules that are backed by a file do not use memory of the host's cells.
 
     Args:
-        root: the domain's document.
         total_bytes: sum of cells and modules.
 
     Source: libvirt's formatdomain, NUMA tuning, memory backing and memory devices.

@@ -130,11 +130,7 @@ class LibvirtDriver:
         raise DriverFeatureError(f"the libvirt driver does not support the power action {action}")
 
     def _by_nodename(self) -> dict[str, HypervisorConnection]:
-        """Return the connections whose node's name is known.
-
-        Raises:
-            ConfigError: two have the same name.
-        """
+        """Return the connections whose node's name is known."""
         found: dict[str, HypervisorConnection] = {}
         for connection in self._connections:
             name = connection.nodename

@@ -20,7 +20,6 @@ class HostFeatures:
 
     Attributes:
         cpu: the processor's features, including those that its model implies.
-        domain_capabilities: the domain capabilities document, None if not supported.
     """
 
     cpu: tuple[str, ...] = ()
@@ -28,14 +27,7 @@ class HostFeatures:
 
 
 def read_features(client: "LibvirtClient", source: str) -> HostFeatures:
-    """Query a host's features.
-
-    Args:
-        source: name of the hypervisor in errors.
-
-    Raises:
-        HostDataError: a document is invalid, or libvirt does not answer.
-    """
+    """Query a host's features."""
     text = client.get_domain_capabilities()
     document = None if text is None else parse_document(text, "domainCapabilities", source)
     return HostFeatures(_read_cpu_features(client), document)
@@ -103,7 +95,6 @@ def derive_traits(
     Args:
         cpu: its processor, with flags in libvirt's names.
         supported_instances: (architecture, hypervisor type, vm mode) of guests that can be run.
-        domain_capabilities: None if the hypervisor does not support that document.
     """
     found = {
         f"HW_CPU_X86_{suffixes[name]}"

@@ -89,12 +89,7 @@ class DomainReader:
         """Return all domains; read the documents that are missing or out of date.
 
         Args:
-            states: every domain, with its state.
             bulk: bulk statistics, None when they could not be read.
-            changed: uuids of domains that had events.
-
-        Raises:
-            DriverUnavailableError: libvirt does not answer.
         """
         with self._lock:
             return tuple(self._read(states, bulk or (), set(changed)))
@@ -140,11 +135,7 @@ class DomainReader:
         last: Domain | None,
         fingerprint: tuple[object, ...] | None,
     ) -> _CachedDocument | None:
-        """Read a document; one that cannot be read is read again the next time.
-
-        Args:
-            last: the domain as last read.
-        """
+        """Read a document; one that cannot be read is read again the next time."""
         source = f"domain {state.name}"
         try:
             text = self._read_xml(state.uuid)

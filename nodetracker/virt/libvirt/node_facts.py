@@ -37,12 +37,7 @@ class HostReading:
 def derive_cpu(
     host: Fact[HostReading], document: Fact[Element], features: tuple[str, ...]
 ) -> Fact[CpuInfo]:
-    """Return the CPUs.
-
-    Args:
-        document: the capabilities of `host`, parsed.
-        features: of the processor, including those that its model implies.
-    """
+    """Return the CPUs."""
 
     def parse(root: Element) -> CpuInfo:
         assert host.value is not None
@@ -80,12 +75,7 @@ def build_listing(
     scope: StorageScope,
     topology: NumaTopology,
 ) -> Fact[GuestListing]:
-    """Return all domains as guests; read in part if bulk statistics could not be read.
-
-    Args:
-        sizes: of all their disks.
-        scope: only disks in it count.
-    """
+    """Return all domains as guests; read in part if bulk statistics could not be read."""
     if domains.value is None:
         return failed(domains.source, domains.error or "")
     capacities = sum_capacities(sizes.disks, scope)

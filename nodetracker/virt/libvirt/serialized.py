@@ -53,11 +53,7 @@ class SerializedConnection:
         self._is_closed = False
 
     def call(self, call: Callable[[], T]) -> T:
-        """Run a call and return its result.
-
-        Raises:
-            HostDataError: it failed, or the connection is closed.
-        """
+        """Run a call and return its result."""
         try:
             return self._call_exclusively(call)
         except libvirt.libvirtError as error:

@@ -40,8 +40,8 @@ QUERIED_AGE_SECONDS = 600.0
 MAX_QUERIED_GUESTS = 4
 """How many guests are queried concurrently, so how many of these calls may hang in libvirtd."""
 
-_PATIENCE_SECONDS = 2.0
-_PATIENCE_WITH_SILENT_SECONDS = 0.2
+_TIMEOUT_SECONDS = 2.0
+_SILENT_TIMEOUT_SECONDS = 0.2
 """For a guest that did not answer the last time, so that it does not delay every reading."""
 # Source: libvirt's virDomainState.
 _PAUSED = 3
@@ -78,8 +78,6 @@ class DiskSizeReader:
     """Reads and remembers the sizes of the disks of one session's guests.
 
     Args:
-        source: the hypervisor, for probes.
-        is_local: images are files of this machine.
         get_volume_sizes: returns the sizes of a volume, by the names of its pool and itself.
         clients: opens connections on which guests are queried separately.
     """
@@ -163,27 +161,19 @@ class DiskSizeReader:
         found = _Measured()
         if images:
             key = ProbeKey("disk images", nodename, "images")
-            found = self._probes.run(key, partial(_read_images, images)).value or found
+            found = self._probes.run(key, partial(_read_each, images, _read_image)).value or found
         self._remember(found.sizes)
         if not volumes:
             return found.problems
         key = ProbeKey(self._source, nodename, "volumes")
-        fact = self._probes.run(key, partial(self._read_volumes, volumes))
+        fact = self._probes.run(key, partial(_read_each, volumes, self._read_volume))
         if fact.value is None:
             return found.problems | dict.fromkeys((disk.key for disk in volumes), fact.error or "")
         self._remember(fact.value.sizes)
         return found.problems | fact.value.problems
 
-    def _read_volumes(self, disks: Iterable[GuestDisk]) -> _Measured:
-        found = _Measured()
-        for disk in disks:
-            try:
-                sizes = self._get_volume_sizes(disk.device.pool, disk.device.volume)
-            except HostDataError as error:
-                found.problems[disk.key] = error.reason
-            else:
-                found.sizes[disk.key] = sizes
-        return found
+    def _read_volume(self, disk: GuestDisk) -> DiskSizes | None:
+        return self._get_volume_sizes(disk.device.pool, disk.device.volume)
 
     # From the guest's emulator.
 
@@ -210,7 +200,7 @@ class DiskSizeReader:
                 (domain, self._start_query(nodename, domain, disks)) for domain, disks in queried
             ]
             for domain, query in pending:
-                fact = query.fact(self._patience_with(domain))
+                fact = query.fact(self._timeout_of(domain))
                 self._remember(fact.value or {})
                 if fact.value is None:
                     error = "its emulator does not answer" if query.is_hung else fact.error
@@ -221,10 +211,10 @@ class DiskSizeReader:
             if domain.uuid in unknown
         }
 
-    def _patience_with(self, domain: Domain) -> float:
+    def _timeout_of(self, domain: Domain) -> float:
         if domain.uuid in self._silent:
-            return _PATIENCE_WITH_SILENT_SECONDS
-        return min(_PATIENCE_SECONDS, self._probes.timeout_seconds / 2)
+            return _SILENT_TIMEOUT_SECONDS
+        return min(_TIMEOUT_SECONDS, self._probes.timeout_seconds / 2)
 
     def _start_query(
         self, nodename: str, domain: Domain, disks: Sequence[GuestDisk]
@@ -243,17 +233,24 @@ class DiskSizeReader:
         }
 
 
-def _read_images(disks: Iterable[GuestDisk]) -> _Measured:
+def _read_each(
+    disks: Iterable[GuestDisk], read: Callable[[GuestDisk], DiskSizes | None]
+) -> _Measured:
     found = _Measured()
     for disk in disks:
         try:
-            capacity = read_image_capacity(Path(disk.device.path), disk.device.format)
+            sizes = read(disk)
         except HostDataError as error:
             found.problems[disk.key] = error.reason
         else:
-            if capacity is not None:
-                found.sizes[disk.key] = DiskSizes(capacity)
+            if sizes is not None:
+                found.sizes[disk.key] = sizes
     return found
+
+
+def _read_image(disk: GuestDisk) -> DiskSizes | None:
+    capacity = read_image_capacity(Path(disk.device.path), disk.device.format)
+    return None if capacity is None else DiskSizes(capacity)
 
 
 def _has_to_be_queried(values: Mapping[str, object] | None, has_unknown: bool) -> bool:

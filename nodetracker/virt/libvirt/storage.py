@@ -47,7 +47,6 @@ class GuestDisk:
 
     Attributes:
         uuid, owner: the guest's uuid, and its name for messages.
-        sizes: last known sizes.
         problem: why its size is unknown, "" if no reason is known.
     """
 
@@ -130,11 +129,7 @@ def read_local_storage(
     images_type: str | None,
     reserve_image_cache: bool,
 ) -> NodeStorage:
-    """Return this machine's filesystem on which guests' disks are kept below a path.
-
-    Raises:
-        HostDataError: the filesystem cannot be measured.
-    """
+    """Return this machine's filesystem on which guests' disks are kept below a path."""
     info = read_storage(path, roots)
     if reserve_image_cache:
         info = replace(info, reserved_mb=measure_image_cache(path / IMAGE_CACHE, info.instances))
@@ -159,9 +154,6 @@ def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: b
     Files on this machine are inspected, as sparse files use less space than
     their size; files on another filesystem are left out. Block devices and
     other volumes do not use the filesystem.
-
-    Args:
-        is_local: the files are on this machine.
     """
     total = 0
     problems, unknown = [], []
@@ -194,11 +186,7 @@ def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: b
 
 
 def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
-    """Return the MiB that an image cache uses, 0 if it is missing or on another filesystem.
-
-    Raises:
-        HostDataError: the directory exists and cannot be read.
-    """
+    """Return the MiB that an image cache uses, 0 if it is missing or on another filesystem."""
     try:
         if directory.stat().st_dev != filesystem.device_id:
             return 0
@@ -280,12 +268,7 @@ def list_disks(
     sizes: Mapping[DiskKey, DiskSizes] | None = None,
     problems: Mapping[DiskKey, str] | None = None,
 ) -> list[GuestDisk]:
-    """Return the disks of a domain that are charged to it.
-
-    Args:
-        sizes: last known sizes.
-        problems: why sizes are unknown.
-    """
+    """Return the disks of a domain that are charged to it."""
     unknown = DiskSizes()
     return [
         GuestDisk(

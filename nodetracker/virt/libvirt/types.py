@@ -17,7 +17,6 @@ class HypervisorEndpoint:
     """One entry of ``connection_uris``.
 
     Attributes:
-        uri: libvirt's connection URI.
         name: the node's name, None = the hypervisor's hostname.
     """
 
@@ -111,7 +110,6 @@ class EventHandlers:
     Attributes:
         on_close: called once with the reason when the connection breaks.
         on_guest_event: called with the kind and the guest's uuid.
-        on_device_event: called when a host device was added, removed or changed.
     """
 
     on_close: Callable[[str], None]

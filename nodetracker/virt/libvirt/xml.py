@@ -16,7 +16,7 @@ MAX_NUMBER = 2**63 - 1
 """The largest number that databases store."""
 
 ADDRESS_PARTS = ("domain", "bus", "slot", "function")
-_LEAST_PAGE_BYTES = 1024
+_MIN_PAGE_BYTES = 1024
 
 _UNITS = {
     "b": 1, "bytes": 1,
@@ -47,13 +47,13 @@ def parse_text(element: Element, path: str, source: str) -> str:
     return text
 
 
-def parse_int(text: str | None, what: str, source: str, most: int = MAX_NUMBER) -> int:
-    """Return a number from 0 to `most`, in decimal or with the prefix 0x."""
+def parse_int(text: str | None, what: str, source: str, maximum: int = MAX_NUMBER) -> int:
+    """Return a number from 0 to `maximum`, in decimal or with the prefix 0x."""
     try:
         number = int(text or "", 0) if (text or "").startswith("0x") else int(text or "")
     except ValueError:
         number = -1
-    if not 0 <= number <= most:
+    if not 0 <= number <= maximum:
         raise HostDataError(source, f"{what} {render_value(text)} is not a valid number")
     return number
 
@@ -64,15 +64,15 @@ def parse_bytes(element: Element, source: str) -> int:
     Source: libvirt's "scaledInteger".
     """
     unit = _parse_unit(element, source)
-    most = MAX_NUMBER // unit
-    return parse_int((element.text or "").strip(), f"<{element.tag}>", source, most) * unit
+    maximum = MAX_NUMBER // unit
+    return parse_int((element.text or "").strip(), f"<{element.tag}>", source, maximum) * unit
 
 
 def parse_page_bytes(element: Element, source: str) -> int:
     """Return the page size from the attributes ``size`` and ``unit``, in bytes."""
     unit = _parse_unit(element, source)
     size = parse_int(element.get("size"), "page size", source, MAX_NUMBER // unit) * unit
-    if size < _LEAST_PAGE_BYTES:
+    if size < _MIN_PAGE_BYTES:
         raise HostDataError(
             source, f"page size {render_value(element.get('size'))} is not a valid number"
         )

@@ -13,7 +13,7 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.ports import DriverCapability
-from nodetracker.virt.composite import PATIENCE_SECONDS, CompositeDriver
+from nodetracker.virt.composite import WAIT_SECONDS, CompositeDriver
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import make_guest, make_snapshot
 
@@ -304,7 +304,7 @@ def test_the_first_reading_waits_for_every_driver():
     driver = make(first, second)
     driver.events(lambda event: None)
     driver.get_available_nodes()
-    threading.Timer(2 * PATIENCE_SECONDS, second.gate.set).start()
+    threading.Timer(2 * WAIT_SECONDS, second.gate.set).start()
     snapshot = driver.get_available_resource("node-1")
     assert uuids(snapshot) == {INSTANCE.uuid, CONTAINER.uuid}
     assert snapshot.guests.value.is_complete

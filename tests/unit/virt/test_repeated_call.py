@@ -29,9 +29,9 @@ class Source:
             raise ValueError("negative")
         return number
 
-    def ask(self, patience=0.01, budget=30.0):
+    def ask(self, wait=0.01, budget=30.0):
         self.calls.start()
-        latest = self.calls.latest(patience, budget)
+        latest = self.calls.latest(wait, budget)
         return latest.value, latest.is_pending
 
 
@@ -51,7 +51,7 @@ def test_a_call_that_ends_in_time_is_the_outcome(source):
 def test_the_first_outcome_is_waited_for(source):
     source.gate.clear()
     threading.Timer(0.1, source.gate.set).start()
-    assert source.ask(patience=0.001) == (1, False)
+    assert source.ask(wait=0.001) == (1, False)
 
 
 def test_a_late_call_leaves_the_outcome_before_it_until_it_ends(source):
