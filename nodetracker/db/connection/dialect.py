@@ -67,6 +67,36 @@ SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `sessions
 SQLITE_BEFORE = "nodetracker_seconds_before"  # too
 
 
+def _define(function: type[GenericFunction[Any]], other: str = "", **texts: str) -> None:
+    """Define the SQL of a function.
+
+    Args:
+        other: for databases without a text of their own; so are the others, by their names.
+            Each names the arguments ``{0}``, ``{1}``, ``{all}`` or, all but the first
+            one, ``{keys}``, or the path of these keys in JSON as the parts of a text,
+            which are separated by commas in ``{path}`` and else joined in ``{joined}``.
+    """
+
+    def register(text: str, *databases: str) -> None:
+        @compiles(function, *databases)
+        def render(element: GenericFunction[Any], compiler: SQLCompiler, **kw: Any) -> str:
+            found = [compiler.process(item, **kw) for item in element.clauses]
+            keys = found[1:]
+            parts = ["'$'", *(part for key in keys for part in ("'.\"'", key, "'\"'"))]
+            return text.format(
+                *found,
+                all=", ".join(found),
+                keys=", ".join(keys),
+                path=", ".join(parts),
+                joined=" || ".join(parts),
+            )
+
+    if other:
+        register(other)
+    for name, text in texts.items():
+        register(text, *(MYSQL_NAMES if name == "mysql" else (name,)))
+
+
 class utc_now(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
     """Current time of the database's clock, in UTC with microseconds."""
 
@@ -74,20 +104,132 @@ class utc_now(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL functi
     inherit_cache = True
 
 
-@compiles(utc_now, "mysql")
-@compiles(utc_now, "mariadb")
-def _mysql_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
-    return "UTC_TIMESTAMP(6)"
+_define(
+    utc_now,
+    mysql="UTC_TIMESTAMP(6)",
+    postgresql="timezone('utc', clock_timestamp())",
+    sqlite=f"{SQLITE_NOW}()",
+)
 
 
-@compiles(utc_now, "postgresql")
-def _postgresql_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
-    return "timezone('utc', clock_timestamp())"
+class utc_ago(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
+    """The database's time a whole number of seconds ago."""
+
+    type = UtcDateTime()
+    inherit_cache = True
 
 
-@compiles(utc_now, "sqlite")
-def _sqlite_now(element: utc_now, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"{SQLITE_NOW}()"
+_define(
+    utc_ago,
+    mysql="UTC_TIMESTAMP(6) - INTERVAL {0} SECOND",
+    postgresql="timezone('utc', clock_timestamp()) - make_interval(secs => {0})",
+    sqlite=f"{SQLITE_BEFORE}({SQLITE_NOW}(), {{0}})",
+)
+
+
+class milliseconds_ahead(GenericFunction[int]):  # noqa: N801 - reads as an SQL function
+    """Milliseconds by which a given time is ahead of the database's clock."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+_define(
+    milliseconds_ahead,
+    mysql="TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {0}) DIV 1000",
+    postgresql="CAST(EXTRACT(EPOCH FROM ({0} - timezone('utc', clock_timestamp()))) * 1000 "
+    "AS BIGINT)",
+    sqlite=f"CAST(round((julianday({{0}}) - julianday({SQLITE_NOW}())) * 86400000) AS INTEGER)",
+)
+
+
+class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """A number in a JSON text, as a double: the text, then the keys that lead to it."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+_define(
+    json_number,
+    mysql="(JSON_EXTRACT({0}, CONCAT({path})) + 0e0)",
+    postgresql="CAST(CAST({0} AS json) #>> ARRAY[{keys}] AS double precision)",
+    sqlite="CAST(json_extract({0}, {joined}) AS REAL)",
+)
+
+
+class json_list(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
+    """A short JSON array of numbers as text."""
+
+    type = sa.String()
+    inherit_cache = True
+
+
+_define(
+    json_list,
+    # Of few characters, so that temporary tables with it stay in memory.
+    mysql="CAST(JSON_ARRAY({all}) AS CHAR(200))",
+    postgresql="CAST(json_build_array({all}) AS text)",
+    sqlite="json_array({all})",
+)
+
+
+class json_item(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """A number in the text of a `json_list`, as a double: the text, then the index as it is."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+_define(
+    json_item,
+    mysql="(JSON_EXTRACT({0}, '$[{1}]') + 0e0)",
+    postgresql="CAST(CAST({0} AS json) ->> {1} AS double precision)",
+    sqlite="CAST(json_extract({0}, '$[{1}]') AS REAL)",
+)
+
+
+class larger(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """The larger one of two numbers."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+_define(larger, "greatest({all})", sqlite="max({all})")
+
+
+class has_text(GenericFunction[bool]):  # noqa: N801 - reads as an SQL function
+    """Whether a text contains another one, compared by bytes."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+_define(has_text, "(instr({all}) > 0)", postgresql="(strpos({all}) > 0)")
+
+
+class byte_order(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
+    """A column of text, compared and ordered by its bytes in every locale."""
+
+    type = sa.String()
+    inherit_cache = True
+
+
+class byte_key(byte_order):  # noqa: N801 - reads as an SQL function
+    """The same, to sort by it without an index."""
+
+    inherit_cache = True
+
+
+_define(byte_order, "{0}", postgresql='{0} COLLATE "C"')
+_define(
+    byte_key,
+    "{0}",
+    # The weights of a column's characters take MariaDB 10.11 several times as long as its bytes.
+    mysql="CAST({0} AS BINARY)",
+    postgresql='{0} COLLATE "C"',
+)
 
 
 def read_time(connection: sa.Connection) -> datetime:
@@ -104,205 +246,7 @@ def can_skip_locked(connection: sa.Connection) -> bool:
     dialect: Any = connection.dialect
     if dialect.name == "postgresql":
         return True
-    if dialect.name not in ("mysql", "mariadb"):
+    if dialect.name not in MYSQL_NAMES:
         return False
     oldest = (10, 6) if dialect.is_mariadb else (8, 0, 1)
     return bool(dialect.server_version_info >= oldest)
-
-
-class utc_ago(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
-    """The database's time a whole number of seconds ago."""
-
-    type = UtcDateTime()
-    inherit_cache = True
-
-
-@compiles(utc_ago, "mysql")
-@compiles(utc_ago, "mariadb")
-def _mysql_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
-    seconds = compiler.process(element.clauses, **kw)
-    return f"UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND"
-
-
-@compiles(utc_ago, "postgresql")
-def _postgresql_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
-    seconds = compiler.process(element.clauses, **kw)
-    return f"timezone('utc', clock_timestamp()) - make_interval(secs => {seconds})"
-
-
-@compiles(utc_ago, "sqlite")
-def _sqlite_ago(element: utc_ago, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"{SQLITE_BEFORE}({SQLITE_NOW}(), {compiler.process(element.clauses, **kw)})"
-
-
-class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
-    """A number in a JSON text, as a double: the text, then the keys that lead to it."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-class json_list(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
-    """A short JSON array of numbers as text."""
-
-    type = sa.String()
-    inherit_cache = True
-
-
-class json_item(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
-    """A number in the text of a `json_list`, as a double: the text, then the index as it is."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-@compiles(json_list, "mysql")
-@compiles(json_list, "mariadb")
-def _mysql_json_list(element: json_list, compiler: SQLCompiler, **kw: Any) -> str:
-    # Of few characters, so that temporary tables with it stay in memory.
-    return f"CAST(JSON_ARRAY({compiler.process(element.clauses, **kw)}) AS CHAR(200))"
-
-
-@compiles(json_list, "postgresql")
-def _postgresql_json_list(element: json_list, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"CAST(json_build_array({compiler.process(element.clauses, **kw)}) AS text)"
-
-
-@compiles(json_list, "sqlite")
-def _sqlite_json_list(element: json_list, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"json_array({compiler.process(element.clauses, **kw)})"
-
-
-@compiles(json_item, "mysql")
-@compiles(json_item, "mariadb")
-def _mysql_json_item(element: json_item, compiler: SQLCompiler, **kw: Any) -> str:
-    text, index = (compiler.process(item, **kw) for item in element.clauses)
-    return f"(JSON_EXTRACT({text}, '$[{index}]') + 0e0)"
-
-
-@compiles(json_item, "postgresql")
-def _postgresql_json_item(element: json_item, compiler: SQLCompiler, **kw: Any) -> str:
-    text, index = (compiler.process(item, **kw) for item in element.clauses)
-    return f"CAST(CAST({text} AS json) ->> {index} AS double precision)"
-
-
-@compiles(json_item, "sqlite")
-def _sqlite_json_item(element: json_item, compiler: SQLCompiler, **kw: Any) -> str:
-    text, index = (compiler.process(item, **kw) for item in element.clauses)
-    return f"CAST(json_extract({text}, '$[{index}]') AS REAL)"
-
-
-class larger(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
-    """The larger one of two numbers."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-@compiles(larger)
-def _larger(element: larger, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"greatest({compiler.process(element.clauses, **kw)})"
-
-
-@compiles(larger, "sqlite")
-def _sqlite_larger(element: larger, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"max({compiler.process(element.clauses, **kw)})"
-
-
-def _json_path(keys: list[str]) -> str:
-    return " || ".join(["'$'", *(part for key in keys for part in ("'.\"'", key, "'\"'"))])
-
-
-@compiles(json_number, "mysql")
-@compiles(json_number, "mariadb")
-def _mysql_json_number(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
-    text, *keys = (compiler.process(item, **kw) for item in element.clauses)
-    path = _json_path(keys).replace(" || ", ", ")
-    return f"(JSON_EXTRACT({text}, CONCAT({path})) + 0e0)"
-
-
-@compiles(json_number, "postgresql")
-def _postgresql_json_number(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
-    text, *keys = (compiler.process(item, **kw) for item in element.clauses)
-    return f"CAST(CAST({text} AS json) #>> ARRAY[{', '.join(keys)}] AS double precision)"
-
-
-@compiles(json_number, "sqlite")
-def _sqlite_json_number(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
-    text, *keys = (compiler.process(item, **kw) for item in element.clauses)
-    return f"CAST(json_extract({text}, {_json_path(keys)}) AS REAL)"
-
-
-class has_text(GenericFunction[bool]):  # noqa: N801 - reads as an SQL function
-    """Whether a text contains another one, compared by bytes."""
-
-    type = sa.Boolean()
-    inherit_cache = True
-
-
-@compiles(has_text)
-def _has_text(element: has_text, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"(instr({compiler.process(element.clauses, **kw)}) > 0)"
-
-
-@compiles(has_text, "postgresql")
-def _postgresql_has_text(element: has_text, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"(strpos({compiler.process(element.clauses, **kw)}) > 0)"
-
-
-class milliseconds_ahead(GenericFunction[int]):  # noqa: N801 - reads as an SQL function
-    """Milliseconds by which a given time is ahead of the database's clock."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-
-
-@compiles(milliseconds_ahead, "mysql")
-@compiles(milliseconds_ahead, "mariadb")
-def _mysql_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any) -> str:
-    time = compiler.process(element.clauses, **kw)
-    return f"TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), {time}) DIV 1000"
-
-
-@compiles(milliseconds_ahead, "postgresql")
-def _postgresql_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any) -> str:
-    time = compiler.process(element.clauses, **kw)
-    seconds = f"EXTRACT(EPOCH FROM ({time} - timezone('utc', clock_timestamp())))"
-    return f"CAST({seconds} * 1000 AS BIGINT)"
-
-
-@compiles(milliseconds_ahead, "sqlite")
-def _sqlite_ahead(element: milliseconds_ahead, compiler: SQLCompiler, **kw: Any) -> str:
-    time = compiler.process(element.clauses, **kw)
-    days = f"julianday({time}) - julianday({SQLITE_NOW}())"
-    return f"CAST(round(({days}) * 86400000) AS INTEGER)"
-
-
-class byte_order(GenericFunction[str]):  # noqa: N801 - reads as an SQL function
-    """A column of text, compared and ordered by its bytes in every locale."""
-
-    type = sa.String()
-    inherit_cache = True
-
-
-@compiles(byte_order)
-def _own_order(element: byte_order, compiler: SQLCompiler, **kw: Any) -> str:
-    return compiler.process(element.clauses, **kw)
-
-
-@compiles(byte_order, "postgresql")
-def _postgresql_order(element: byte_order, compiler: SQLCompiler, **kw: Any) -> str:
-    return f'{compiler.process(element.clauses, **kw)} COLLATE "C"'
-
-
-class byte_key(byte_order):  # noqa: N801 - reads as an SQL function
-    """The same, to sort by it without an index."""
-
-    inherit_cache = True
-
-
-@compiles(byte_key, "mysql")
-@compiles(byte_key, "mariadb")
-def _mysql_key(element: byte_key, compiler: SQLCompiler, **kw: Any) -> str:
-    # The weights of a column's characters take MariaDB 10.11 several times as long as its bytes.
-    return f"CAST({compiler.process(element.clauses, **kw)} AS BINARY)"
