@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import nodetracker.cmd  # noqa: F401 - prevents the import of eventlet, as in programs
-from tests.contract.stores import Conductor
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.placement import Placement
 from tests.functional.servers.postgresql import PostgreSQL
@@ -92,11 +91,3 @@ def placement() -> Iterator[Placement]:
     service = Placement()
     yield service
     service.remove()
-
-
-@pytest.fixture(scope="session")
-def conductor(rabbitmq: RabbitMQ) -> Iterator[Conductor]:
-    """A conductor that no test stops, in addition to those that tests start."""
-    conductor = Conductor(rabbitmq.make_virtual_host("contract"))
-    yield conductor
-    conductor.stop()

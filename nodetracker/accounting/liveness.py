@@ -5,10 +5,18 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from nodetracker.model.errors import RefusedError
-from nodetracker.model.service import API_BINARY, BROKER, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.service import (
+    AGENTS,
+    API_BINARY,
+    BROKER,
+    CONDUCTOR_BINARY,
+    ServiceRecord,
+)
 
 MISSED_HEARTBEATS = 3
 """Heartbeats that a service may miss before it is down."""
+
+_MIN_AGENTS = 2
 
 
 class Heartbeats(Protocol):
@@ -79,27 +87,30 @@ def check_node_is_deletable(
         )
 
 
-def find_broker_outage(
+def find_conductor_outage(
     services: Iterable[ServiceRecord], now: datetime, service_down_time: int
 ) -> datetime | None:
-    """Return since when the message broker carries no messages; None if it does, or if unknown.
+    """Return since when no agent reaches any conductor; None if some do, or if unknown.
 
-    Each conductor checks this by calling itself through the broker. One
-    conductor that is up and succeeds is sufficient.
+    One silent agent may be down. When all of at least two are silent at once, while
+    conductors are up, the way to the conductors is the likely cause.
 
     Args:
         services: all of the fleet, or at least those of conductors and the REST service.
     """
     lost: list[datetime] = []
+    agents = 0
     for service in services:
         if service.binary != CONDUCTOR_BINARY or not is_service_up(service, now, service_down_time):
             continue
-        entry = service.last_audit.get("nodes", {}).get(BROKER)
+        entries = service.last_audit.get("nodes", {})
+        entry = entries.get(AGENTS) or entries.get(BROKER)
         if entry is None:
             return None
+        agents += entry.get("agents", _MIN_AGENTS)
         if entry["age_seconds"] is not None and service.last_seen_up is not None:
             lost.append(service.last_seen_up - timedelta(seconds=entry["age_seconds"]))
-    return max(lost, default=None)
+    return max(lost, default=None) if agents >= _MIN_AGENTS else None
 
 
 def is_first_watcher(
@@ -124,20 +135,19 @@ def is_first_watcher(
 def is_cut_off(
     service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
 ) -> bool:
-    """Return whether an agent without heartbeats may only be cut off from the broker.
+    """Return whether an agent without heartbeats may only be cut off from the conductors.
 
-    Its heartbeats came through the broker and stopped when the broker's outage began.
+    Its heartbeats came through them and stopped when those of all others did.
 
     Args:
-        outage_since: from `find_broker_outage`.
+        outage_since: from `find_conductor_outage`.
     """
     if outage_since is None or service.last_seen_up is None:
         return False
     if service.forced_down or has_ended(service):
         return False
-    if not service.last_audit.get("by_broker") or has_recent_heartbeat(
-        service, now, service_down_time
-    ):
+    is_by_conductor = service.last_audit.get("by_conductor") or service.last_audit.get("by_broker")
+    if not is_by_conductor or has_recent_heartbeat(service, now, service_down_time):
         return False
     interval = service.incarnation.report_interval
     return service.last_seen_up >= outage_since - timedelta(seconds=MISSED_HEARTBEATS * interval)

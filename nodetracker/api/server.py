@@ -26,7 +26,7 @@ from nodetracker.api.connections import (
     find_max_connections,
 )
 from nodetracker.model.errors import ConfigError, RefusedError
-from nodetracker.model.settings import ApiSettings
+from nodetracker.model.settings import ServerSettings
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Server:
     def __init__(
         self,
         application: WSGIApplication,
-        settings: ApiSettings,
+        settings: ServerSettings,
         gate: Callable[[Any], Any] = lambda application: application,
         deadlines: Deadlines = DEADLINES,
         max_connections: int | None = None,
@@ -288,7 +288,7 @@ def _render_address(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def load_tls(settings: ApiSettings) -> ssl.SSLContext:
+def load_tls(settings: ServerSettings) -> ssl.SSLContext:
     """Return the context of TLS with certificate and key.
 
     Raises:
@@ -300,7 +300,7 @@ def load_tls(settings: ApiSettings) -> ssl.SSLContext:
     return context
 
 
-def _load_certificate(context: ssl.SSLContext, settings: ApiSettings) -> None:
+def _load_certificate(context: ssl.SSLContext, settings: ServerSettings) -> None:
     """Load certificate and key.
 
     Raises:
@@ -314,13 +314,16 @@ def _load_certificate(context: ssl.SSLContext, settings: ApiSettings) -> None:
                 with open(path, "rb"):  # noqa: PTH123 - only whether it can be read
                     pass
         except OSError as error:
-            raise ConfigError(f"[api] {option}: {path}: {error.strerror}") from error
+            raise ConfigError(
+                f"[{settings.option_group}] {option}: {path}: {error.strerror}"
+            ) from error
     try:
         context.load_cert_chain(cert_file, key_file, password=_refuse_password)
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
         raise ConfigError(
-            f"[api] cert_file: {cert_file} and key_file {key_file} cannot be used: {reason}"
+            f"[{settings.option_group}] cert_file: {cert_file} and key_file {key_file} cannot be "
+            f"used: {reason}"
         ) from error
 
 

@@ -112,7 +112,7 @@ def build_agent(
     if broker.is_configured:
         broker.connect()  # an invalid value ends the start
     notifier = broker.make_notifier(f"compute:{settings.host}")
-    store = store or build_store(conf, broker=broker)
+    store = store or build_store(conf, is_agent=True)
     observers = list(observers)
     if notifier is not None:
         observers.append(AuditNotifier(settings.host, notifier))

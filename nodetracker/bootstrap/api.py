@@ -40,7 +40,7 @@ from nodetracker.bootstrap.settings import (
     build_scheduler_settings,
     check_conductor_values,
 )
-from nodetracker.bootstrap.stores import build_purge, build_store
+from nodetracker.bootstrap.stores import build_purge, build_sql_store
 from nodetracker.bootstrap.values import (
     Problems,
     build_from_options,
@@ -232,12 +232,18 @@ def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
     problems.collect(check_conductor_values, conf)
     if group.key_file and not group.cert_file:
         problems.add("[api] key_file: set, but cert_file is not")
+    if not conf.conductor.use_local:
+        problems.add(
+            "[conductor] use_local: false, but nodetracker-api needs the database itself: "
+            "conductors serve agents; set [database] connection and remove use_local here"
+        )
     problems.raise_any()
     return build_from_options(
         ApiSettings,
         group,
         conf.compute,
         conf,
+        option_group="api",
         host=read_host_name(conf),
         insecure_power_actions=accepts_insecure_power_actions(conf),
     )
@@ -256,13 +262,13 @@ def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
     if broker.is_configured:
         broker.connect()  # an invalid value ends the start
         directory, clock = broker.find_agents(), broker.caller.clock
-    notifier = broker.make_notifier(f"api:{settings.host}") if conf.conductor.use_local else None
+    notifier = broker.make_notifier(f"api:{settings.host}")
     pool = {
         "max_pool_size": settings.threads + _SPARE_CONNECTIONS,
         "max_overflow": 0,
         "pool_timeout": POOL_SECONDS,
     }
-    store = build_store(conf, broker=broker, pool=pool)
+    store: Store = build_sql_store(conf, pool=pool)
     if notifier is not None:
         store = notifying_store(store, notifier)
     if directory is not None:

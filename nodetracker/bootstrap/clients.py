@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.values import build_from_options, read_value
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import PlacementSettings
 from nodetracker.ports import AgentDirectory, HostAgent, Store
 from nodetracker.process.clock import DatabaseClock
@@ -103,13 +103,10 @@ class Broker:
         """
         if not self.is_configured:
             return
-        from nodetracker.conductor.client import CONDUCTOR
-        from nodetracker.conductor.service import PING
         from nodetracker.rpc.caller import COMPUTE
 
-        interfaces = {COMPUTE_BINARY: (COMPUTE,), CONDUCTOR_BINARY: (CONDUCTOR, PING)}
-        for interface in interfaces.get(binary, ()):
-            self.caller.delete_queue(interface, host, _DELETE_SECONDS)
+        if binary == COMPUTE_BINARY:
+            self.caller.delete_queue(COMPUTE, host, _DELETE_SECONDS)
 
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
         """Return the sender of notifications, None without a broker.

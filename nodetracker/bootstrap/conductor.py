@@ -1,68 +1,104 @@
 """Build a conductor from its configuration."""
 
+import resource
 import uuid
 from importlib.metadata import version
 
 from oslo_config import cfg
 
+from nodetracker.api.server import Server
 from nodetracker.bootstrap.clients import Broker
-from nodetracker.bootstrap.settings import check_conductor_values
+from nodetracker.bootstrap.settings import build_admission_policy, check_conductor_values
 from nodetracker.bootstrap.stores import build_purge, build_sql_store, require_database
-from nodetracker.bootstrap.values import read_host_name
+from nodetracker.bootstrap.values import Problems, build_from_options, read_host_name
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.conductor.client import CONDUCTOR
-from nodetracker.conductor.service import BrokerWatch, ConductorService, SelfCall
+from nodetracker.conductor.agent_watch import AgentWatch
+from nodetracker.conductor.authorization import Authorizer
+from nodetracker.conductor.endpoint import MAX_BODY_BYTES, AgentEndpoint
+from nodetracker.conductor.http_caller import is_loopback
+from nodetracker.conductor.service import ConductorService
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
+from nodetracker.model.settings import ServerSettings
 from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.server import RpcServer
+
+_MAX_CONNECTIONS = 20_000
+"""Agents keep one to three each; half of the process's file descriptors limit them, too."""
 
 
-def build_conductor(conf: cfg.ConfigOpts) -> ConductorService:
+def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     """Build a conductor; nothing is connected or started.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
     """
-    check_conductor_values(conf)
-    require_database(conf)
+    settings = build_conductor_settings(conf)
     host, interval = read_host_name(conf), conf.report_interval
-    broker = Broker(conf)
-    broker.connect()
     # Each worker may hold a connection, and the heartbeat must never wait for one.
-    workers = conf.conductor.workers
-    store: Store = build_sql_store(conf, pool={"max_pool_size": workers + 1})
-    notifier = broker.make_notifier(f"conductor:{host}")
+    rows = build_sql_store(conf, pool={"max_pool_size": settings.threads + 1})
+    store: Store = rows
+    notifier = Broker(conf).make_notifier(f"conductor:{host}")
     if notifier is not None:
         store = notifying_store(store, notifier)
     clock = DatabaseClock()
-    server = RpcServer(broker.connect, CONDUCTOR, host, store, clock, workers, store.now)
-    call_self = SelfCall(broker.connect, host, broker.caller)
-    watch = BrokerWatch(call_self)
-    incarnation = read_incarnation(str(uuid.uuid4()), interval)
+    authorizer = Authorizer(store, build_admission_policy(conf), conf.service_down_time)
+    endpoint = AgentEndpoint(f"conductor {host}", rows, authorizer, clock)
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    server = Server(
+        endpoint, settings, max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2))
+    )
+    watch = AgentWatch(endpoint, conf.service_down_time)
     membership = Membership(
         store,
         host,
         CONDUCTOR_BINARY,
-        CONDUCTOR.topic,
+        "",
         version("nodetracker"),
-        incarnation,
+        read_incarnation(str(uuid.uuid4()), interval),
         clock,
         watch.state,
     )
-    fleet = FleetWatch(store, host, conf.service_down_time)
-    return ConductorService(
+    service = ConductorService(
         host,
         store,
-        (server, call_self.server),
+        server,
+        endpoint,
         membership,
         watch,
-        fleet,
+        FleetWatch(store, host, conf.service_down_time),
         notifier,
         interval,
         conf.graceful_shutdown_timeout,
         build_purge(conf, store, Watcher(host, CONDUCTOR_BINARY, conf.service_down_time)),
+    )
+    return service, server
+
+
+def build_conductor_settings(conf: cfg.ConfigOpts) -> ServerSettings:
+    """Return where a conductor serves agents, with every value that it uses checked.
+
+    Raises:
+        ConfigError: values are malformed or contradict others; it names all of them.
+    """
+    group, problems = conf.conductor, Problems()
+    problems.collect(check_conductor_values, conf)
+    problems.collect(require_database, conf)
+    if group.key_file and not group.cert_file:
+        problems.add("[conductor] key_file: set, but cert_file is not")
+    if not group.cert_file and not group.allow_http and not is_loopback(group.listen):
+        problems.add(
+            f"[conductor] cert_file: not set, and HTTP on {group.listen} shows the agents' "
+            "credentials to the network; set cert_file and key_file, or allow_http = true"
+        )
+    problems.raise_any()
+    return build_from_options(
+        ServerSettings,
+        group,
+        conf,
+        option_group="conductor",
+        threads=group.workers,
+        max_body_bytes=MAX_BODY_BYTES,
     )

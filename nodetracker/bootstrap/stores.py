@@ -11,7 +11,6 @@ from nodetracker.conf.default import DATABASE
 from nodetracker.model.errors import ConfigError
 
 if TYPE_CHECKING:  # imported late: not every program needs them
-    from nodetracker.bootstrap.clients import Broker
     from nodetracker.db.store import SqlStore
     from nodetracker.fleet.watch import Watcher
     from nodetracker.ports import ReadingStore, Store
@@ -20,8 +19,7 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 def build_store(
     conf: cfg.ConfigOpts,
     is_read_only: bool = False,
-    broker: "Broker | None" = None,
-    pool: Mapping[str, Any] | None = None,
+    is_agent: bool = False,
 ) -> "Store":
     """Build the store that is configured, over a database or conductors.
 
@@ -29,19 +27,18 @@ def build_store(
 
     Args:
         is_read_only: for a program that only reads; no file is created.
-        broker: the process's own, if it has one already.
-        pool: options of the database's connections, instead of the configured ones.
+        is_agent: the process is the agent.
 
     Raises:
         ConfigError: the URL is invalid, or its database module is missing.
     """
     if conf.conductor.use_local:
-        return build_sql_store(conf, is_read_only, pool)
-    from nodetracker.bootstrap.clients import Broker
+        return build_sql_store(conf, is_read_only)
+    from nodetracker.bootstrap.conductor_client import build_http_caller
     from nodetracker.conductor.client import open_conductor_store
 
     return open_conductor_store(
-        (broker or Broker(conf)).caller, heartbeat_seconds=float(conf.report_interval)
+        build_http_caller(conf, is_agent), heartbeat_seconds=float(conf.report_interval)
     )
 
 

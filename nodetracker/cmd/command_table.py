@@ -11,6 +11,10 @@ from functools import cache
 from pathlib import Path
 
 COMMANDS: dict[str, str] = {
+    "agent list": "agent:ListAgents",
+    "agent revoke": "agent:RevokeAgent",
+    "agent rotate": "agent:RotateAgent",
+    "agent token create": "agent:CreateToken",
     "candidate list": "claim:ListCandidates",
     "claim abort": "claim:AbortClaim",
     "claim confirm": "claim:ConfirmClaim",

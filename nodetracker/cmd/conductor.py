@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.conductor import build_conductor
-from nodetracker.bootstrap.settings import check_conductor_values
+from nodetracker.bootstrap.conductor import build_conductor, build_conductor_settings
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import (
     leave,
@@ -20,8 +19,8 @@ from nodetracker.process.daemon import Daemon
 
 PROGRAM = "nodetracker-conductor"
 _DESCRIPTION = (
-    "A conductor: accesses the database for agents with [conductor] use_local = false. "
-    "It requires [DEFAULT] transport_url and [database] connection."
+    "A conductor: serves the database to agents with [conductor] use_local = false, over HTTPS. "
+    "It requires [database] connection."
 )
 
 
@@ -35,12 +34,13 @@ def _run(arguments: Sequence[str]) -> int:
         load_configuration(conf, arguments, PROGRAM, register=register, description=_DESCRIPTION)
 
     def reload() -> None:
-        reload_configuration(conf, load, check_conductor_values)  # only logging options may change
+        # Only logging options may change.
+        reload_configuration(conf, load, build_conductor_settings, [server.reload_certificate])
 
     conf = cfg.CONF
     load(conf, register_options)
     start_logging(conf)
-    service = build_conductor(conf)
+    service, server = build_conductor(conf)
     return leave(Daemon(service, reload, lambda: write_report(conf, PROGRAM)).run())
 
 

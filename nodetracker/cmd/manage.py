@@ -114,7 +114,7 @@ class ManageApp(App):
         """The store that the configuration names; it connects at its first use."""
         from nodetracker.bootstrap.stores import build_store
 
-        store = build_store(self.conf, broker=self.broker)
+        store = build_store(self.conf)
         if not self.conf.conductor.use_local:
             return store  # conductors notify of their changes themselves
         self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
+from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.errors import (
     RpcEndingError,
     RpcError,
@@ -15,21 +16,10 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import AuditState
-from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, Store
 from nodetracker.ports.delegated_store import DelegatedStore
-from nodetracker.process.clock import utc_clock
-from nodetracker.rpc.caller import RpcCaller
-from nodetracker.rpc.interface import Interface, Method
-
-CONDUCTOR = Interface(
-    Store,
-    topic="conductor",
-    version="3.16",
-    local=frozenset({"close"}),
-    since={WarningKind.CLAIM_UNUSED: "3.15", WarningKind.CLAIM_MISMATCH: "3.15"},
-)
-
+from nodetracker.process.clock import DatabaseClock, utc_clock
+from nodetracker.rpc.interface import Method
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +29,7 @@ ATTEMPTS = 2
 
 
 def open_conductor_store(
-    caller: RpcCaller,
+    caller: "Caller",
     timeout_seconds: float = CALL_SECONDS,
     host_clock: Callable[[], datetime] = utc_clock,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
@@ -55,6 +45,17 @@ def open_conductor_store(
     return ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
 
 
+class Caller(Protocol):
+    """Calls any conductor; see `HttpCaller`."""
+
+    @property
+    def clock(self) -> DatabaseClock:
+        """The database's time."""
+
+    def call(self, method: Method, arguments: dict[str, Any], timeout_seconds: float) -> Any:
+        """Make one call and return its result."""
+
+
 class ConductorStore(DelegatedStore):
     """`nodetracker.ports.Store` by calls; a call that fails raises StoreUnavailableError.
 
@@ -63,7 +64,7 @@ class ConductorStore(DelegatedStore):
 
     def __init__(
         self,
-        caller: RpcCaller,
+        caller: "Caller",
         timeout_seconds: float,
         host_clock: Callable[[], datetime],
         heartbeat_seconds: float,
@@ -81,8 +82,8 @@ class ConductorStore(DelegatedStore):
         host_time: datetime | None = None,
         is_last: bool = False,
     ) -> None:
-        """See `AgentStore`; adds this host's time, and that the heartbeat came by the broker."""
-        state = replace(state, by_broker=True)
+        """See `AgentStore`; adds this host's time, and that the heartbeat came by a conductor."""
+        state = replace(state, by_conductor=True)
         host_time = host_time or self._host_clock()
         method = CONDUCTOR.methods["report_state"]
         arguments = method.encode_arguments(agent, report_count, state, host_time, is_last)
@@ -113,7 +114,7 @@ class ConductorStore(DelegatedStore):
         while True:
             attempts -= 1
             try:
-                return self._caller.call(CONDUCTOR, None, method, arguments, timeout_seconds)
+                return self._caller.call(method, arguments, timeout_seconds)
             except (RpcUnavailableError, RpcVersionError) as error:
                 is_repeated = may_repeat or isinstance(error, RpcEndingError)
                 if not attempts or not is_repeated:

@@ -1,132 +1,34 @@
-"""Run a conductor: it serves the store to processes without a database, and checks the broker."""
+"""Run a conductor, which serves the store to agents without a database."""
 
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from nodetracker.conductor.agent_watch import AgentWatch
+from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import INTERVAL_SECONDS, FleetWatch
-from nodetracker.model.errors import NodetrackerError, RpcError, StoreError
-from nodetracker.model.service import BROKER, AuditState
-from nodetracker.ports import CallServer, FleetStore
-from nodetracker.process.clock import DatabaseClock
+from nodetracker.model.errors import NodetrackerError, StoreError
+from nodetracker.ports import FleetStore
 from nodetracker.process.loops import PeriodicLoop
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
-from nodetracker.rpc.caller import RpcCaller
-from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
-from nodetracker.rpc.server import RpcServer
-from nodetracker.rpc.transport import Transport
-
-PING_SECONDS = 5.0
-START_SECONDS = 5.0
-"""How long a call waits for the server of a conductor that has just started."""
-
-
-class PingEndpoint:
-    """Answers as soon as the broker delivers a call; needs neither the store nor a free worker."""
-
-    def ping(self) -> None:
-        """Do nothing."""
-
-
-PING = Interface(PingEndpoint, topic="conductor-ping", version="1.0")
-
-
-class SelfCall:
-    """Calls this process through the broker.
-
-    Args:
-        host: the conductor's name.
-
-    Attributes:
-        server: answers the calls; not started. Its clock is never set, so it refuses no
-            call as late: a late ping does no harm, and after the database has hung, the
-            clocks of server and caller differ.
-    """
-
-    def __init__(
-        self, get_transport: Callable[[], Transport], host: str, caller: RpcCaller
-    ) -> None:
-        self.server = RpcServer(
-            get_transport, PING, host, PingEndpoint(), DatabaseClock(), threads=1
-        )
-        self._host = host
-        self._caller = caller
-
-    def __call__(self) -> None:
-        """Make one call, once the server listens or the time for its start is over.
-
-        Raises:
-            RpcError: it failed.
-        """
-        self.server.wait_until_serving(START_SECONDS)
-        self._caller.call(PING, self._host, PING.methods["ping"], {}, PING_SECONDS)
-
-
-GRACE_SECONDS = 60.0
-"""How long agents may take to reconnect to a broker that is back."""
-
-
-class BrokerWatch:
-    """Remembers since when the broker has delivered nothing.
-
-    Meanwhile agents whose heartbeats come through it send none and may well be
-    alive, so a conductor's row records it.
-
-    Args:
-        call_self: makes a call to this same process through the broker.
-    """
-
-    def __init__(
-        self, call_self: Callable[[], object], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._call_self = call_self
-        self._monotonic = monotonic
-        self._good_at: float | None = None
-        self._error: str | None = None
-        self._back_at: float | None = None
-
-    def check(self) -> None:
-        """Make one call."""
-        called_at = self._monotonic()
-        try:
-            self._call_self()
-        except RpcError as error:
-            self._error = str(error)
-        else:
-            if self._error is not None:
-                self._back_at = self._monotonic()
-            if not self.is_out:
-                self._good_at = called_at
-            self._error = None
-
-    @property
-    def error(self) -> str | None:
-        """Why the broker delivers nothing, None while it does."""
-        return self._error
-
-    @property
-    def is_out(self) -> bool:
-        """True while it delivers nothing, and until the agents have had time to reconnect."""
-        if self._error is not None:
-            return True
-        back_at = self._back_at
-        return back_at is not None and self._monotonic() - back_at < GRACE_SECONDS
-
-    def state(self) -> AuditState:
-        """Return the entry for the conductor's row; its age is that of the last good answer."""
-        if not self.is_out:
-            return AuditState()
-        age = None if self._good_at is None else self._monotonic() - self._good_at
-        error = self._error or "delivers calls again, and agents are reconnecting"
-        return AuditState(nodes={BROKER: {"age_seconds": age, "error": error}})
-
 
 LOG = logging.getLogger(__name__)
 
 _STALL_SECONDS = 120.0
+
+
+class HttpServer(Protocol):
+    """Serves the endpoint."""
+
+    def start(self) -> None:
+        """Start; raises RefusedError when the address is in use."""
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Accept no more calls; return whether all running ones ended in time."""
 
 
 class ConductorService:
@@ -134,9 +36,9 @@ class ConductorService:
 
     Args:
         host: its name.
-        servers: answer calls; the first one those to the store.
+        server: serves `endpoint`, which answers the agents.
         notifier: sends the store's notifications, None without a broker.
-        report_interval: seconds between heartbeats, and between checks of the broker.
+        report_interval: seconds between heartbeats, and between checks of the fleet.
         graceful_shutdown_timeout: seconds for running calls to end.
         purge: called each hour, None = never; it may take long.
     """
@@ -145,9 +47,10 @@ class ConductorService:
         self,
         host: str,
         store: FleetStore,
-        servers: Sequence[CallServer],
+        server: HttpServer,
+        endpoint: AgentEndpoint,
         membership: Membership,
-        watch: BrokerWatch,
+        watch: AgentWatch,
         fleet: FleetWatch,
         notifier: NotificationSender | None,
         report_interval: float,
@@ -157,7 +60,8 @@ class ConductorService:
         self.graceful_shutdown_timeout = graceful_shutdown_timeout
         self._host = host
         self._store = store
-        self._servers = servers
+        self._server = server
+        self._endpoint = endpoint
         self._membership = membership
         self._watch = watch
         self._fleet = fleet
@@ -165,7 +69,7 @@ class ConductorService:
         self._database = OutageLog("The database", StoreError, LOG)
         self._loops = (
             PeriodicLoop("heartbeats", self._report_state, report_interval, self._fail),
-            PeriodicLoop("broker", self._check_broker, report_interval, self._fail),
+            PeriodicLoop("fleet", self._check_fleet, report_interval, self._fail),
         )
         self._slow_loops: Sequence[PeriodicLoop] = ()
         if purge is not None:
@@ -175,10 +79,13 @@ class ConductorService:
     def start(
         self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """Start in the background; the broker and the database may become available later."""
+        """Start in the background; the database may become available later.
+
+        Raises:
+            RefusedError: the address is in use.
+        """
         self._on_fatal = on_fatal
-        for server in self._servers:
-            server.start()
+        self._server.start()
         for loop in (*self._loops, *self._slow_loops):
             loop.start()
             loop.wake()
@@ -192,12 +99,12 @@ class ConductorService:
             Whether all ended in time.
         """
         deadline = time.monotonic() + self.graceful_shutdown_timeout
+        self._endpoint.is_stopping = True
         for loop in (*self._loops, *self._slow_loops):
             loop.stop()
-        stopped = [server.stop(deadline - time.monotonic()) for server in self._servers]
+        is_answered = self._server.stop(deadline - time.monotonic())
         has_reported = self._loops[0].join(deadline - time.monotonic())
         run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._report_end)
-        is_answered = all(stopped)
         if is_answered:
             self._store.close()
         if self._notifier is not None:
@@ -210,8 +117,7 @@ class ConductorService:
 
     def describe(self) -> str:
         """Return a line about its state, for systemd."""
-        problem = self._database.error or self._watch.error
-        return f"Conductor {self._host}: {problem or 'fine'}"
+        return f"Conductor {self._host}: {self._database.error or 'fine'}"
 
     def _report_state(self) -> None:
         self._database.run("heartbeat", self._membership.report_state)
@@ -222,8 +128,7 @@ class ConductorService:
         except NodetrackerError as error:
             LOG.debug("The last heartbeat was not written: %s", error)
 
-    def _check_broker(self) -> None:
-        self._watch.check()
+    def _check_fleet(self) -> None:
         self._database.run("fleet", lambda: self._fleet.check(self._watch.is_out))
 
     def _fail(self, error: BaseException) -> None:

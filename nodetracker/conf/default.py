@@ -120,9 +120,49 @@ CONDUCTOR = option_group(
     cfg.BoolOpt(
         "use_local",
         default=True,
-        help="Whether this program accesses the database directly. If false, it calls the "
-        "conductors over the message broker and needs no [database] connection.",
+        help="Whether this program accesses the database directly. If false, it calls "
+        "conductors and needs no [database] connection.",
     ),
+    cfg.ListOpt(
+        "endpoint",
+        default=[],
+        help="URLs of the conductors that an agent without a database calls, such as "
+        "https://control-1:8775, https://control-2:8775. It keeps one that answers and tries the "
+        "others in order. Required with use_local = false.",
+    ),
+    cfg.StrOpt(
+        "cafile",
+        help="File with the authorities that sign the conductors' certificates. Unset: those of "
+        "the system.",
+    ),
+    cfg.StrOpt(
+        "join_token",
+        secret=True,
+        help="Token by which this host joins the conductors once, from nodetracker-manage agent "
+        "token create. join_token_file keeps it out of this file.",
+    ),
+    cfg.StrOpt(
+        "join_token_file",
+        help="File with the join token, such as a credential of systemd. It is read when this "
+        "host has no valid credential.",
+    ),
+    cfg.BoolOpt(
+        "allow_http",
+        default=False,
+        help="Accept HTTP without TLS between machines, which shows credentials to the network.",
+    ),
+    cfg.StrOpt(
+        "listen",
+        default="127.0.0.1",
+        help="Address on which a conductor serves agents.",
+    ),
+    cfg.PortOpt("port", default=8775, min=1, help="Port on which a conductor serves agents."),
+    cfg.StrOpt(
+        "cert_file",
+        help="Certificate of a conductor, with those of its authorities, in PEM. It turns TLS on; "
+        "SIGHUP reads it again.",
+    ),
+    cfg.StrOpt("key_file", help="Private key of cert_file, unless that has it."),
     cfg.IntOpt(
         "workers",
         default=16,

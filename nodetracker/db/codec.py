@@ -361,8 +361,8 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
     What is unknown is left out, as a conductor's heartbeats have no machine.
     """
     stored = {"age_seconds": state.age_seconds, "nodes": sanitize_json(state.nodes)}
-    if state.by_broker:
-        stored["by_broker"] = True
+    if state.by_conductor:
+        stored["by_conductor"] = True
     if state.load_average is not None:
         stored["load_average"] = list(state.load_average)
     if state.audit_interval_seconds is not None:

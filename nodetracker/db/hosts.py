@@ -19,6 +19,7 @@ from nodetracker.model.warning import WHOLE_HOST
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
+_credentials = tables.agent_credentials.c
 
 
 def delete_service(
@@ -55,6 +56,7 @@ def delete_service(
         ],
     )
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
+    connection.execute(sa.delete(tables.agent_credentials).where(_credentials.host == host))
 
 
 def rename_host(
@@ -102,6 +104,11 @@ def _rename_rows(
         )
     )
     provider_removals.rename_host(connection, old, new)
+    # Of two, the renamed agent's goes on.
+    connection.execute(sa.delete(tables.agent_credentials).where(_credentials.host == new))
+    connection.execute(
+        sa.update(tables.agent_credentials).where(_credentials.host == old).values(host=new)
+    )
     # An agent that was refused under the new name may have left warnings under it.
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == new))
     for table in (tables.history, tables.warnings):

@@ -29,6 +29,7 @@ from nodetracker.db.connection.engine import (
     reading,
     writing,
 )
+from nodetracker.db.credentials import SqlCredentials
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.reader import SqlReader
 from nodetracker.model.change import NodeChange
@@ -67,7 +68,7 @@ def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStor
     return SqlStore(Database(settings), clock)
 
 
-class SqlStore(SqlReader):
+class SqlStore(SqlReader, SqlCredentials):
     """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.liveness import find_conductor_outage
 from nodetracker.accounting.reports.usages import HOST_COLUMNS, HostUsage, describe_host
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.fleet import FleetQuery
@@ -122,7 +122,7 @@ class Liveness(NamedTuple):
 def read_liveness(store: "FleetStore", now: datetime, service_down_time: int) -> Liveness:
     """Return what decides about services at a time, by one statement."""
     conductors = store.list_services(binary=CONDUCTOR_BINARY)
-    outage = find_broker_outage(conductors, now, service_down_time)
+    outage = find_conductor_outage(conductors, now, service_down_time)
     return Liveness(now, service_down_time, outage)
 
 

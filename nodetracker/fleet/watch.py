@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nodetracker.accounting.liveness import (
-    find_broker_outage,
+    find_conductor_outage,
     is_cut_off,
     is_first_watcher,
     is_service_up,
@@ -46,7 +46,7 @@ class HostDownWatch:
         Args:
             services: from `Store.list_outage_services`.
             now: the database's time.
-            outage_since: start of the broker's outage, from `find_broker_outage`.
+            outage_since: start of the broker's outage, from `find_conductor_outage`.
 
         Raises:
             StoreError: the database operation failed; the next check repeats it.
@@ -93,16 +93,19 @@ class FleetWatch:
         self._warned: set[str] = set()
         self._may_be_active = True  # a conductor that died may have left some
 
-    def check(self, is_broker_out: bool) -> None:
+    def check(self, is_silent: bool) -> None:
         """Raise new warnings, and resolve those that are over.
+
+        Args:
+            is_silent: no agent calls this conductor.
 
         Raises:
             StoreError: the database operation failed; the next check repeats it.
         """
         down_time = self._service_down_time
         services, now = self._store.list_outage_services(down_time), self._store.now()
-        outage = find_broker_outage(services, now, down_time)
-        if outage is None and not is_broker_out and self._may_be_active:
+        outage = find_conductor_outage(services, now, down_time)
+        if outage is None and not is_silent and self._may_be_active:
             self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
             self._may_be_active, self._warned = False, set()
         if outage is not None and self._is_first(services, now):
@@ -137,8 +140,7 @@ def _describe(since: str) -> HostWarning:
         WarningKind.AGENT_UNREACHABLE,
         WHOLE_HOST,
         NO_ITEM,
-        "the message broker, through which this host's heartbeats come, has delivered nothing "
-        f"since {since}; its agent may well be alive",
+        f"no agent has reached any conductor since {since}; this host's agent may well be alive",
     )
 
 

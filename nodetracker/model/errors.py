@@ -166,6 +166,7 @@ class AuthenticationError(NodetrackerError):
 
     def __init__(self, reason: str, challenge: str | None = None, user: str | None = None) -> None:
         super().__init__(reason)
+        self.reason = reason
         self.challenge = challenge
         self.user = user
 

@@ -13,12 +13,15 @@ CONDUCTOR_BINARY = "nodetracker-conductor"
 API_BINARY = "nodetracker-api"
 
 BROKER = "broker"
-"""Entry in a conductor's `AuditState` that reports that the broker carries no calls."""
+"""As `AGENTS`, of conductors of the release before, which agents call over the broker."""
+
+AGENTS = "agents"
+"""Entry in a conductor's `AuditState` that reports that no agent calls it."""
 
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0013"
+SCHEMA_REVISION = "0014"
 """The revision of the database's schema that this version is written for."""
 
 OLDEST_REVISION = "0012"
@@ -192,8 +195,8 @@ class AuditState:
             not in `nodes`; None = never.
         nodes: nodename -> {"age_seconds": float | None, "error": str} of each
             failing node.
-        by_broker: the heartbeat was sent through the message broker, so missing
-            heartbeats may only mean that the agent is cut off from it.
+        by_conductor: the heartbeat was sent through a conductor, so missing
+            heartbeats may only mean that the agent is cut off from all of them.
         load_average: of the agent's machine over 1, 5 and 15 minutes; None = unknown.
         audit_interval_seconds: None = audits run only on demand.
         reports_devices: its PCI devices are to have providers in placement; None
@@ -205,7 +208,7 @@ class AuditState:
 
     age_seconds: float | None = None
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    by_broker: bool = False
+    by_conductor: bool = False
     load_average: LoadAverage | None = None
     audit_interval_seconds: float | None = None
     reports_devices: bool | None = None

@@ -193,19 +193,38 @@ class PlacementSettings:
     reports_devices: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Where and how a process serves HTTP.
+
+    Attributes:
+        option_group: of the options, for messages.
+        listen, port: where it serves.
+        threads: requests that are carried out in parallel.
+        cert_file, key_file: of TLS; None = without.
+        max_body_bytes: of the longest accepted body.
+        graceful_shutdown_timeout: seconds that running requests may take to end.
+    """
+
+    option_group: str = "api"
+    listen: str
+    port: int
+    threads: int
+    cert_file: str | None
+    key_file: str | None
+    max_body_bytes: int
+    graceful_shutdown_timeout: int
+
+
 @dataclass(frozen=True, slots=True)
-class ApiSettings:
+class ApiSettings(ServerSettings):
     """Settings of the REST service.
 
     Attributes:
         host: name in its services row.
-        listen, port: where it serves.
-        threads: requests that are carried out in parallel.
         public_url: what clients use, if it is another URL than they request.
         insecure_power_actions: accept Nova's GETs of power actions without TLS.
-        cert_file, key_file: of TLS; None = without.
         max_limit: the longest page of a list, also the default.
-        max_body_bytes: of the longest accepted body.
         metrics_per_node: the metrics have series for each node.
         open_metrics: the metrics need no credentials.
         overview_max_age: seconds for which an overview is kept at least.
@@ -213,19 +232,12 @@ class ApiSettings:
         held_fact_expiry: seconds after which a node that was not read is stale.
         service_down_time: seconds without a heartbeat after which a service is down.
         report_interval: seconds between heartbeats.
-        graceful_shutdown_timeout: seconds that running requests may take to end.
     """
 
     host: str
-    listen: str
-    port: int
-    threads: int
     public_url: str | None
     insecure_power_actions: bool
-    cert_file: str | None
-    key_file: str | None
     max_limit: int
-    max_body_bytes: int
     metrics_per_node: bool
     open_metrics: bool
     overview_max_age: float
@@ -233,4 +245,3 @@ class ApiSettings:
     held_fact_expiry: int
     service_down_time: int
     report_interval: int
-    graceful_shutdown_timeout: int

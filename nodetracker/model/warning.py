@@ -47,9 +47,12 @@ class WarningKind(enum.StrEnum):
     PLACEMENT_LEAKED = "placement_leaked"
     PROVIDER_CONFIG = "provider_config"
     PLACEMENT_REMOVAL = "placement_removal"
+    CREDENTIAL_REUSED = "credential_reused"
 
 
-REPORTED_BY_OTHERS = frozenset({WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE})
+REPORTED_BY_OTHERS = frozenset(
+    {WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE, WarningKind.CREDENTIAL_REUSED}
+)
 """Kinds that the host's own agent cannot detect.
 
 They end when their reporter resolves them, or when they are no longer reported.

@@ -260,7 +260,7 @@ def _start_services(scene: Scene, host: str) -> None:
     for binary in (CONDUCTOR_BINARY, COMPUTE_BINARY):
         run = make_incarnation(f"{binary} of {host}")
         key = key_of(take_service(scene.store, host, run, binary))
-        scene.store.report_state(key, 1, AuditState(by_broker=True))  # as a conductor stores it
+        scene.store.report_state(key, 1, AuditState(by_conductor=True))  # as a conductor stores it
         if binary == COMPUTE_BINARY:
             scene.agents[host] = key
         else:

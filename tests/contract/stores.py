@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -10,20 +11,18 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from oslo_config import cfg
 
-from nodetracker.conductor.client import CONDUCTOR, open_conductor_store
+from nodetracker.conductor.client import open_conductor_store
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
+from nodetracker.model.errors import NodetrackerError
 from nodetracker.ports import Store
 from nodetracker.process.clock import DatabaseClock, utc_clock
-from nodetracker.rpc.caller import RpcCaller
-from nodetracker.rpc.server import RpcServer
-from nodetracker.rpc.transport import Transport
+from nodetracker.rpc.interface import Method
+from nodetracker.rpc.serializer import decode_error, encode, encode_error
 from tests.database_clock import set_clock
-from tests.programs import wait_until
 
 SQL_BACKENDS = ("sqlite", "mariadb", "postgresql")
 BACKENDS = (*SQL_BACKENDS, "conductor")
@@ -74,39 +73,36 @@ class StoreMaker:
 
 
 class Conductor:
-    """A conductor and its client with a real broker between them, for one database after another."""
+    """What a conductor and its client encode and decode, for one database after another.
 
-    def __init__(self, transport_url: str) -> None:
-        transport = Transport(cfg.CONF, transport_url)
-        self._clock = DatabaseClock()
+    Without a transport, and without authorization: the contract is of all methods.
+    """
+
+    def __init__(self) -> None:
+        self.clock = DatabaseClock()
         self._store: SqlStore | None = None
-        self._server = RpcServer(
-            lambda: transport, CONDUCTOR, "contract", self, self._clock, threads=8
-        )
-        self._server.start()
-        wait_until(lambda: self._server.is_serving)
-        self._caller = RpcCaller(lambda: transport, DatabaseClock())
 
-    def __getattr__(self, name: str) -> Any:
-        """Serve the methods of the currently open store."""
-        return getattr(self._store, name)
+    def call(self, method: Method, arguments: dict[str, Any], timeout_seconds: float) -> Any:
+        """Carry out a call as a conductor does, with plain JSON both ways."""
+        try:
+            plain = json.loads(json.dumps(arguments))
+            value = getattr(self._store, method.name)(**method.read_arguments(plain))
+        except NodetrackerError as error:
+            raise decode_error(json.loads(json.dumps(encode_error(error)))) from None
+        return method.read_result(json.loads(json.dumps(encode(value))), "")
 
     def open(self, url: str, clock: Clock) -> Store:
         """Serve a database, and return a client."""
         if self._store is None:
             self._store = open_sharing(url)
-            self._clock.set(self._store.now())
-        return open_conductor_store(self._caller, 20.0, clock)
+            self.clock.set(self._store.now())
+        return open_conductor_store(self, 20.0, clock)
 
     def leave(self) -> None:
         """Close the database."""
         if self._store is not None:
             self._store.close()
         self._store = None
-
-    def stop(self) -> None:
-        """Stop serving."""
-        self._server.stop(5)
 
 
 def make_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -170,7 +166,7 @@ def make_stores(
     backend: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[StoreMaker]:
     """Yield a maker and close what it opened: the body of a fixture."""
-    conductor = request.getfixturevalue("conductor") if backend == "conductor" else None
+    conductor = Conductor() if backend == "conductor" else None
     maker = StoreMaker(backend, make_url(backend, request, tmp_path), conductor)
     yield maker
     maker.close()

@@ -162,7 +162,7 @@ WRITES = [
         "report_state",
         "agent",
         lambda scene: scene.store.report_state(
-            scene.agents["alpha"], 2, AuditState(1.0, by_broker=True)
+            scene.agents["alpha"], 2, AuditState(1.0, by_conductor=True)
         ),
         rows("service alpha compute"),
     ),
@@ -170,7 +170,7 @@ WRITES = [
         "report_state",
         "conductor",
         lambda scene: scene.store.report_state(
-            conductor_of(scene, "alpha"), 2, AuditState(1.0, by_broker=True)
+            conductor_of(scene, "alpha"), 2, AuditState(1.0, by_conductor=True)
         ),
         rows("service alpha conductor"),
     ),

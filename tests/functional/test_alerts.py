@@ -55,6 +55,7 @@ CAN_WAIT = {
     WarningKind.CLAIM_MISMATCH,  # both are charged in full
     WarningKind.PLACEMENT_FOREIGN,  # others' own affair
     WarningKind.PROVIDER_CONFIG,  # the entry is for no node
+    WarningKind.CREDENTIAL_REUSED,  # it was refused
 }
 
 

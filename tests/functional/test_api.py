@@ -331,16 +331,8 @@ def test_standalone_serves_what_its_own_agent_can_do(tmp_path):
         assert running.stop() == 0
 
 
-def test_conductors_answer_for_the_database(api, rabbitmq, tmp_path):
-    url = rabbitmq.make_virtual_host("api")
-    conductor = Programs(
-        tmp_path / "conductor", api.programs.connection, "c-1", extra=f"transport_url = {url}"
-    )
-    api.programs.connection = "sqlite:////nonexistent/db"
-    api.configure(extra=f"transport_url = {url}\n[conductor]\nuse_local = false")
-    with conductor.start("nodetracker-conductor") as running, api.start() as served:
-        running.wait_for("RPC is served")
-        served.wait_for("Serving on")
-        wait_until(lambda: len(api.get()[1].get("services", [])) == 2)
-        assert {service["state"] for service in api.get()[1]["services"]} == {"up"}
-        assert served.stop() == 0
+def test_it_needs_the_database_itself(api):
+    api.configure(extra="[conductor]\nuse_local = false")
+    done = api.programs.run("nodetracker-api")
+    assert done.returncode == 78
+    assert "nodetracker-api needs the database itself" in done.stderr

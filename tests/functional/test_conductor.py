@@ -1,69 +1,31 @@
 """Agents without a database, and the conductors that work with it for them."""
 
-import contextlib
 import json
 import re
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
-from oslo_config import cfg
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.conductor.client import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.model.errors import RpcEndingError, RpcVersionError
-from nodetracker.model.service import BROKER, COMPUTE_BINARY, CONDUCTOR_BINARY
-from nodetracker.ports import Store
-from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.caller import RpcCaller
-from nodetracker.rpc.interface import Interface
-from nodetracker.rpc.transport import Transport
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from tests.contract.stores import make_url
+from tests.functional.conductors import NODE, Conductor, Remote
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.servers.rabbitmq import RabbitMQ
+from tests.functional.servers.tls import Authority
 from tests.functional.storm import StormProcess
 from tests.oracle import check_rows
 from tests.programs import Programs, Running, wait_until
 
-NO_DATABASE = "mysql+pymysql://nobody@127.0.0.1:1/none"
-NODE = {"nodename": "node-1", "vcpus": 16, "memory_mb": 65536, "disk_gb": 500}
-MAX_RSS_MIB = 50
+MAX_RSS_MIB = 48
 AGENTS = 8
 CLAIMERS = 4
-
-
-class Conductor(Programs):
-    """A conductor with a database."""
-
-    def __init__(
-        self, directory: Path, connection: str, url: str, host: str = "c-1", **options: Any
-    ) -> None:
-        extra = f"transport_url = {url}"
-        super().__init__(directory, connection, host, extra=extra, **options)
-
-    def start_conductor(self) -> Running:
-        """Start it and wait until it answers."""
-        running = self.start("nodetracker-conductor")
-        running.wait_for("RPC is served on topic conductor")
-        return running
-
-
-class Remote(Programs):
-    """A host without a database, with its own node."""
-
-    def __init__(self, directory: Path, url: str, host: str = "host-1", **options: Any) -> None:
-        extra = f"transport_url = {url}\n[conductor]\nuse_local = false"
-        super().__init__(directory, NO_DATABASE, host, extra=extra, **options)
-        self.inventory.write_text(json.dumps({"nodes": [NODE]}))
 
 
 @pytest.fixture
@@ -79,13 +41,14 @@ def store(connection: str) -> Iterator[SqlStore]:
 
 
 @pytest.fixture
-def remote(tmp_path: Path, rabbitmq: RabbitMQ) -> Remote:
-    return Remote(tmp_path / "remote", rabbitmq.url, update_resources_interval=1)
+def conductor(tmp_path: Path, connection: str) -> Conductor:
+    return Conductor(tmp_path / "conductor", connection)
 
 
 @pytest.fixture
-def conductor(tmp_path: Path, connection: str, rabbitmq: RabbitMQ) -> Conductor:
-    return Conductor(tmp_path / "conductor", connection, rabbitmq.url)
+def remote(tmp_path: Path, conductor: Conductor) -> Remote:
+    token = conductor.make_token()
+    return Remote(tmp_path / "remote", conductor.endpoint, token, update_resources_interval=1)
 
 
 def make_request(number: int) -> dict[str, Any]:
@@ -122,15 +85,13 @@ def test_an_agent_without_a_database_keeps_its_row_true(
         remote.inventory.write_text(json.dumps({"nodes": [NODE | {"vcpus": 32}]}))
         wait_until(lambda: store.list_nodes()[0].values.vcpus == 32)
         (service,) = store.list_services("host-1", COMPUTE_BINARY)
-        assert service.last_audit["by_broker"] is True
+        assert service.last_audit["by_conductor"] is True
         assert abs(service.clock_skew_ms or 0) < 2000
         (own,) = store.list_services(binary=CONDUCTOR_BINARY)
-        assert (own.host, own.topic) == ("c-1", "conductor")
+        assert (own.host, own.topic) == ("c-1", "")
         assert agent.stop() == 0
         assert running.stop() == 0
-        said = agent.output() + running.output()
-        assert "Traceback" not in said
-        assert "invalid timeout" not in said  # of the library, at each heartbeat
+        assert "Traceback" not in agent.output() + running.output()
 
 
 def test_an_agent_without_a_database_imports_no_database_library_and_is_small(
@@ -140,36 +101,77 @@ def test_an_agent_without_a_database_imports_no_database_library_and_is_small(
         conductor.start_conductor(),
         remote.start(PYTHONPROFILEIMPORTTIME="1") as agent,
     ):
-        agent.wait_for("RPC is served")
+        agent.wait_for("is ready")
         lines = [line for line in agent.output().splitlines() if line.startswith("import time:")]
         imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
-        assert "oslo_messaging" in imported
-        assert not imported & {"sqlalchemy", "pymysql", "psycopg", "alembic"}
+        assert not imported & {"sqlalchemy", "pymysql", "psycopg", "alembic", "oslo_messaging"}
         rss_mib = psutil.Process(agent.process.pid).memory_info().rss / 2**20
         print(f"RSS {rss_mib:.1f} MiB")
         assert rss_mib <= MAX_RSS_MIB
 
 
-def test_a_host_is_operated_through_conductors_alone(conductor: Conductor, remote: Remote) -> None:
+def test_commands_of_a_host_concern_that_host_alone(conductor: Conductor, remote: Remote) -> None:
     with conductor.start_conductor(), remote.start() as agent:
         agent.wait_for("is ready")
         assert claim(remote, 1).returncode == 0
-        assert remote.manage("host", "set", "host-1", "--disable").returncode == 0
-        refused = claim(remote, 2)
-        assert (refused.returncode, "host host-1 is disabled" in refused.stderr) == (1, True)
-        assert "host host-1 is disabled" in claim(conductor, 3).stderr
-        assert conductor.manage("host", "set", "host-1", "--enable").returncode == 0
-        assert claim(remote, 4).returncode == 0
-        assert len(conductor.ask("claim", "list")) == 2
-        assert remote.ask("node", "list")[0]["vcpus_used"] == 2
-        zones = {row["service"]: row["zone"] for row in remote.ask("host", "list")}
-        assert zones == {"nodetracker-compute": "nova", "nodetracker-conductor": "internal"}
+        assert remote.ask("node", "list")[0]["vcpus_used"] == 1
+        assert [row["host"] for row in remote.ask("service", "list")] == ["host-1"]
+        assert len(remote.ask("claim", "list")) == 1
+        refused = remote.manage("host", "set", "host-1", "--disable")
+        assert (refused.returncode, "REST API" in refused.stderr) == (1, True)
         checked = remote.run("nodetracker-status", "upgrade", "check")
         assert checked.returncode == 0, checked.stdout + checked.stderr
         assert agent.stop() == 0  # so that only ages change
         through, direct = describe(remote), describe(conductor)
         assert "6a0e1f6c-5a34" in through
         assert through == direct
+
+
+def test_agents_are_listed_and_revoked(
+    conductor: Conductor, remote: Remote, store: SqlStore
+) -> None:
+    with conductor.start_conductor() as running, remote.start() as agent:
+        agent.wait_for("is ready")
+        (row,) = conductor.ask("agent", "list")
+        assert (row["host"], row["state"], row["address"]) == ("host-1", "valid", "127.0.0.1")
+        assert conductor.manage("agent", "revoke", "host-1").returncode == 0
+        agent.wait_for("conductors refuse this host")
+        before = last_seen(store)
+        assert conductor.ask("agent", "list")[0]["state"] == "revoked"
+        running.wait_for("Refused /")
+        (remote.directory / "token").write_text(conductor.make_token("--host", "host-1"))
+        wait_until(lambda: last_seen(store) > before, 90)
+
+
+def test_the_credential_is_renewed_on_its_host(conductor: Conductor, remote: Remote) -> None:
+    with conductor.start_conductor(), remote.start() as agent:
+        agent.wait_for("is ready")
+        path = remote.directory / "state" / "credential"
+        before = path.read_text()
+        done = remote.manage("agent", "rotate")
+        assert done.returncode == 0, done.stderr
+        assert path.read_text() != before
+        assert remote.ask("node", "list")[0]["state"] == "up"
+        assert agent.stop() == 0
+
+
+def test_over_tls_the_name_in_the_certificate_is_checked(
+    conductor: Conductor, remote: Remote, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue(tmp_path, "127.0.0.1")
+    with conductor.path.open("a") as file:
+        file.write(f"[conductor]\ncert_file = {certificate}\nkey_file = {key}\n")
+    port = conductor.port
+    text = remote.path.read_text().replace("endpoint = http://", "endpoint = https://")
+    remote.path.write_text(text + f"[conductor]\ncafile = {authority.certificate}\n")
+    with conductor.start_conductor(), remote.start() as agent:
+        agent.wait_for("is ready")
+        elsewhere = text.replace(f"127.0.0.1:{port}", f"localhost:{port}")
+        remote.path.write_text(elsewhere + f"[conductor]\ncafile = {authority.certificate}\n")
+        done = remote.manage("node", "list")
+        assert (done.returncode, "its certificate is refused" in done.stderr) == (1, True)
+        assert agent.stop() == 0
 
 
 def test_a_host_without_a_database_makes_none(remote: Remote) -> None:
@@ -197,63 +199,6 @@ def test_without_a_conductor_calls_end_and_the_agent_goes_on_when_one_comes(
             wait_until(lambda: bool(store.list_nodes()), 90)
 
 
-@pytest.fixture
-def transport(rabbitmq: RabbitMQ) -> Transport:
-    return Transport(cfg.CONF, rabbitmq.url)
-
-
-@pytest.fixture
-def old_conductor(transport: Transport) -> Iterator[Any]:
-    """A server as conductors were before interface 2.0: the library alone refuses other versions."""
-    library = transport.library
-    endpoint = SimpleNamespace(target=library.Target(version="1.0"))
-    target = library.Target(topic=CONDUCTOR.topic, server="c-0", version="1.0")
-    server = library.get_rpc_server(transport.rpc, target, [endpoint])
-    server.start()
-    yield server
-    server.stop()
-    server.wait()
-
-
-def test_an_agent_beside_an_older_conductor_names_both_versions_once_and_recovers(
-    conductor: Conductor, remote: Remote, store: SqlStore, old_conductor: Any
-) -> None:
-    text = f"conductor serves interface version 1.0 and was called with {CONDUCTOR.version}"
-    with remote.start() as agent:
-        agent.wait_for(text)
-        time.sleep(4)  # some heartbeats and audits
-        done = remote.manage("node", "list")
-        assert (done.returncode, text in done.stderr) == (1, True)
-        assert "Traceback" not in done.stderr
-        problems = [line for line in agent.output().splitlines() if " INFO " not in line]
-        assert [text in line for line in problems] == [True], problems
-        old_conductor.stop()
-        old_conductor.wait()
-        with conductor.start_conductor():
-            agent.wait_for("The database is back")
-            wait_until(lambda: bool(store.list_nodes()))
-        assert "Traceback" not in agent.output()
-
-
-@pytest.mark.parametrize("version", ["2.9", "4.0"])
-def test_a_conductor_names_both_versions_to_an_agent_of_another(
-    conductor: Conductor, transport: Transport, version: str
-) -> None:
-    other = Interface(Store, CONDUCTOR.topic, version, CONDUCTOR.local)
-    caller = RpcCaller(lambda: transport, DatabaseClock())
-    with conductor.start_conductor() as running:
-        with pytest.raises(RpcVersionError) as raised:
-            caller.call(other, None, other.methods["now"], {}, 10)
-        assert str(raised.value) == (
-            f"conductor c-1 serves interface version {CONDUCTOR.version} and was "
-            f"called with {version}: "
-            "upgrade the older side"
-        )
-        assert "Traceback" not in running.output()
-        same = RpcCaller(lambda: transport, DatabaseClock())
-        assert same.call(CONDUCTOR, None, CONDUCTOR.methods["now"], {}, 10)
-
-
 def test_a_heartbeat_that_comes_late_does_not_revive_a_dead_agent(
     conductor: Conductor, remote: Remote, store: SqlStore
 ) -> None:
@@ -267,34 +212,8 @@ def test_a_heartbeat_that_comes_late_does_not_revive_a_dead_agent(
         agent.process.kill()
         time.sleep(1.5)  # longer than its interval: whatever it sent last is late by then
         running.process.send_signal(signal.SIGCONT)
-        running.wait_for("too late and was refused")
+        wait_until(lambda: "too late" in running.output() or last_seen(store) == before)
         assert last_seen(store) == before
-
-
-def test_every_call_that_reaches_a_conductor_while_it_stops_is_answered(
-    tmp_path: Path, connection: str, rabbitmq: RabbitMQ, transport: Transport
-) -> None:
-    caller = RpcCaller(lambda: transport, DatabaseClock())
-    has_stopped = threading.Event()
-
-    def call() -> None:
-        while not has_stopped.is_set():
-            with contextlib.suppress(RpcEndingError):  # the caller tries another conductor
-                caller.call(CONDUCTOR, None, CONDUCTOR.methods["now"], {}, 60)
-
-    with contextlib.ExitStack() as stack:
-        stopping, _ = [
-            stack.enter_context(
-                Conductor(tmp_path / name, connection, rabbitmq.url, name).start_conductor()
-            )
-            for name in ("c-1", "c-2")
-        ]
-        with ThreadPoolExecutor(6) as pool:
-            calls = [pool.submit(call) for _ in range(6)]
-            assert stopping.stop() == 0
-            has_stopped.set()
-        for ended in calls:
-            ended.result()
 
 
 class Storm:
@@ -304,11 +223,11 @@ class Storm:
         self._running = [
             StormProcess(
                 directory / f"storm-{number}",
-                str(remotes[0].path),
+                str(remotes[number].path),
                 "--by-conductor",
                 f"--seed={number}",
                 f"--steps={steps}",
-                f"--host={','.join(remote.host for remote in remotes[number::CLAIMERS])}",
+                f"--host={remotes[number].host}",
             )
             for number in range(CLAIMERS)
         ]
@@ -326,15 +245,16 @@ class Storm:
 
 
 def test_one_of_two_conductors_killed_in_a_storm_of_claims_loses_nothing(
-    tmp_path: Path, connection: str, rabbitmq: RabbitMQ, store: SqlStore
+    tmp_path: Path, connection: str, store: SqlStore
 ) -> None:
-    conductors = [
-        Conductor(tmp_path / name, connection, rabbitmq.url, name) for name in ("c-1", "c-2")
-    ]
+    conductors = [Conductor(tmp_path / name, connection, name) for name in ("c-1", "c-2")]
+    endpoints = ", ".join(item.endpoint for item in conductors)
+    token = conductors[0].make_token("--uses", str(AGENTS))
     remotes = [
         Remote(
             tmp_path / f"r{n}",
-            rabbitmq.url,
+            endpoints,
+            token,
             f"host-{n}",
             down_after=600,
             update_resources_interval=5,
@@ -392,64 +312,35 @@ def check_storm(store: SqlStore, told: list[dict[str, Any]]) -> None:
         assert (held.reason == "aborted") == (name in names["aborted"])
 
 
-def test_a_database_that_hangs_is_not_taken_for_a_broker_that_does(
-    tmp_path: Path, rabbitmq: RabbitMQ
+def test_agents_that_reach_no_conductor_are_unreachable_and_not_gone(
+    tmp_path: Path, connection: str
 ) -> None:
-    database = MariaDB()
-    try:
-        connection = database.create_database("nthangs")
-        conductor = Conductor(tmp_path / "conductor", connection, rabbitmq.url, "c-9")
-        assert conductor.manage("db", "sync").returncode == 0
-        with conductor.start_conductor() as running:
-            wait_until(lambda: bool(conductor.ask("service", "list")))
-            database.process.freeze()
-            time.sleep(5)
-            database.process.thaw()
-            store = open_store(DatabaseSettings(connection))
-            before = store.list_services("c-9")[0].report_count
-            wait_until(lambda: store.list_services("c-9")[0].report_count > before + 1)
-            (record,) = store.list_services("c-9")
-            store.close()
-            assert record.last_audit is not None
-            assert BROKER not in record.last_audit.get("nodes", {})
-            assert running.stop() == 0
-            assert "Traceback" not in running.output()
-    finally:
-        database.remove()
+    """The conductor lives on, and no agent can connect: it moved to another port."""
+    conductor = Conductor(tmp_path / "conductor", connection, down_after=8)
+    token = conductor.make_token("--uses", "2")
+    remotes = [
+        Remote(tmp_path / host, conductor.endpoint, token, host, down_after=8)
+        for host in ("host-1", "host-2")
+    ]
 
+    def states() -> set[str]:
+        return {row["state"] for row in conductor.ask("node", "list")}
 
-def test_behind_a_frozen_broker_an_agent_is_unreachable_and_not_gone(
-    tmp_path: Path, connection: str, store: SqlStore
-) -> None:
-    broker = RabbitMQ()
-    try:
-        conductor = Conductor(tmp_path / "conductor", connection, broker.url, down_after=8)
-        remote = Remote(tmp_path / "remote", broker.url, down_after=8, update_resources_interval=1)
-
-        def state() -> str:
-            (row,) = [item for item in conductor.ask("node", "list") if item["host"] == "host-1"]
-            return str(row["state"])
-
-        with conductor.start_conductor(), remote.start() as agent:
+    with conductor.start_conductor(), remotes[0].start() as first, remotes[1].start() as second:
+        for agent in (first, second):
             agent.wait_for("is ready")
-            assert state() == "up"
-            broker.freeze()
-            try:
-                wait_until(lambda: state() == "unreachable", 120)
-                shown = conductor.ask("service", "show", "host-1", COMPUTE_BINARY)
-                assert shown["state"] == "unreachable"
-                assert "host host-1 is down" in claim(conductor, 1).stderr
-                wait_until(
-                    lambda: (
-                        "agent_unreachable"
-                        in [item["kind"] for item in conductor.ask("warning", "list")]
-                    )
-                )
-            finally:
-                broker.thaw()
-            wait_until(lambda: state() == "up", 120)
-            assert claim(conductor, 2).returncode == 0
-            agent.process.kill()
-            wait_until(lambda: state() in ("down", "unreachable"))
-    finally:
-        broker.remove()
+        assert states() == {"up"}
+        for agent in (first, second):
+            agent.process.send_signal(signal.SIGSTOP)  # as a firewall that drops everything
+        wait_until(lambda: states() == {"unreachable"}, 60)
+        assert "host host-1 is down" in claim(conductor, 1).stderr
+        kinds = ("agent_unreachable",)
+        wait_until(
+            lambda: {row["kind"] for row in conductor.ask("warning", "list")} >= set(kinds), 60
+        )
+        for agent in (first, second):
+            agent.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: states() == {"up"}, 60)
+        first.process.send_signal(signal.SIGSTOP)  # one silent agent is down
+        wait_until(lambda: states() == {"up", "down"}, 60)
+        first.process.send_signal(signal.SIGCONT)

@@ -73,7 +73,7 @@ class Fleet:
         self.add("nics", devices=(make_device(),))
         self.add("guest", guests=(GUEST,))
         for name in CLOSED:
-            self.add(name, beat=AuditState(by_broker=name == "unreachable"), traits=["CUSTOM_C"])
+            self.add(name, beat=AuditState(by_conductor=name == "unreachable"), traits=["CUSTOM_C"])
         store.set_service("disabled", COMPUTE_BINARY, ServiceChange(disabled=True))
         store.set_service("maintenance", COMPUTE_BINARY, ServiceChange(maintenance=True))
         store.set_service("forced-down", COMPUTE_BINARY, ServiceChange(forced_down=True))

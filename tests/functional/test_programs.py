@@ -560,7 +560,7 @@ class TestErrors:
             assert "cret" not in lines[0]
 
     def test_of_a_down_time_that_is_too_short_end_the_conductor_with_78(self, programs):
-        programs.configure(extra="transport_url = rabbit://127.0.0.1:1/\nservice_down_time = 2")
+        programs.configure(extra="service_down_time = 2")
         code, lines = errors(programs.run("nodetracker-conductor"))
         assert (code, "service_down_time: 2" in lines[-1]) == (78, True), lines
 

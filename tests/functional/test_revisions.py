@@ -49,15 +49,15 @@ def list_tables(store: SqlStore) -> set[str]:
 def test_up_down_and_up_again(store: SqlStore) -> None:
     assert revisions.version(store.engine) is None
     revisions.sync(store.engine)
-    assert revisions.version(store.engine) == "0013"
+    assert revisions.version(store.engine) == "0014"
     assert list_tables(store) == set(metadata.tables)
     revisions.sync(store.engine, "base")
     assert revisions.version(store.engine) is None
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     revisions.sync(store.engine)
-    revisions.sync(store.engine, "0013")
-    assert revisions.version(store.engine) == "0013"
+    revisions.sync(store.engine, "0014")
+    assert revisions.version(store.engine) == "0014"
     assert register(store).epoch == 1
 
 
@@ -110,7 +110,7 @@ def test_what_only_earlier_versions_need_stays_until_it_is_removed(store: SqlSto
     assert former not in list_indexes()
     revisions.sync(store.engine, "0011")
     assert former in list_indexes()
-    with pytest.raises(SchemaError, match="0011, this version needs 0013: run nodetracker-manage"):
+    with pytest.raises(SchemaError, match="0011, this version needs 0014: run nodetracker-manage"):
         revisions.contract(store.engine)
     revisions.sync(store.engine)
     assert former in list_indexes()
@@ -177,8 +177,8 @@ def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlSt
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     reason = (
         "the schema has revision 9999, which this version of nodetracker does not know; it knows "
-        "revisions up to 0013. Install the newer version, or downgrade the schema with it: "
-        "nodetracker-manage db sync 0013"
+        "revisions up to 0014. Install the newer version, or downgrade the schema with it: "
+        "nodetracker-manage db sync 0014"
     )
     assert reason in revisions.check(store.engine)
     for revision in ("head", "0008", "base"):
@@ -188,25 +188,27 @@ def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlSt
 
 
 def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
-    with pytest.raises(SchemaError, match="'nonsense'; expected 0001 to 0013, head or base"):
+    with pytest.raises(SchemaError, match="'nonsense'; expected 0001 to 0014, head or base"):
         revisions.sync(store.engine, "nonsense")
 
 
 def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
     plan = revisions.make_plan(store.engine)
-    assert (plan.before, plan.after, plan.is_downgrade) == (None, "0013", False)
-    assert [step[:6] for step in plan.steps] == [f"{number:04}: " for number in range(1, 14)]
+    assert (plan.before, plan.after, plan.is_downgrade) == (None, "0014", False)
+    assert [step[:6] for step in plan.steps] == [f"{number:04}: " for number in range(1, 15)]
     assert plan.deletions == ()
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
     plan = revisions.make_plan(store.engine, "0006")
-    assert (plan.before, plan.after, plan.is_downgrade) == ("0013", "0006", True)
+    assert (plan.before, plan.after, plan.is_downgrade) == ("0014", "0006", True)
     assert [step[:11] for step in plan.steps] == [
-        f"undo {number:04}: " for number in (13, 12, 11, 10, 9, 8, 7)
+        f"undo {number:04}: " for number in (14, 13, 12, 11, 10, 9, 8, 7)
     ]
     assert plan.deletions == (
+        "table agent_credentials, 0 rows",
+        "table join_tokens, 0 rows",
         "table provider_removals, 0 rows",
         "of table compute_nodes, 2 rows: disk_mb_claimable, instance_memory_mb_claimable, "
         "limits_generation, memory_mb_claimable, pcpus_claimable, vcpu_milli_claimable",
@@ -225,7 +227,7 @@ def test_services_are_alive_by_their_heartbeats_at_any_revision(store: SqlStore)
     agent = register(store)
     store.report_state(agent, 1, AuditState())
     line = f"{agent.binary} on host {agent.host}"
-    for revision in ("0013", "0003"):
+    for revision in ("0014", "0003"):
         revisions.sync(store.engine, revision)
         assert revisions.list_live_services(store.engine, 60) == [line]
         assert revisions.list_live_services(store.engine, -1) == []

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, list_capacities
-from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.liveness import find_conductor_outage
 from nodetracker.accounting.reports.services import (
     STATES,
     STATUSES,
@@ -153,7 +153,7 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
     Args:
         held_fact_expiry: see `freshness_of`.
     """
-    outage = find_broker_outage(rows.services, rows.now, service_down_time)
+    outage = find_conductor_outage(rows.services, rows.now, service_down_time)
     services = tuple(
         _service_line(found, rows.now, service_down_time, outage) for found in rows.services
     )

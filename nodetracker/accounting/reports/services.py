@@ -37,7 +37,7 @@ def state_of(
     host that is down, it gets no claims.
 
     Args:
-        outage_since: start of the broker's outage, from `find_broker_outage`.
+        outage_since: start of the broker's outage, from `find_conductor_outage`.
     """
     if service is None:
         return "down"

@@ -9,9 +9,10 @@ from oslo_config import cfg, generator
 
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.clients import Broker, build_placement_client, list_messaging_options
+from nodetracker.bootstrap.conductor_client import check_conductor_client
 from nodetracker.bootstrap.config_files import find_exposures, find_problems
 from nodetracker.bootstrap.settings import build_settings, check_conductor_values
-from nodetracker.bootstrap.stores import build_store, require_database
+from nodetracker.bootstrap.stores import require_database
 from nodetracker.bootstrap.values import Problems, read_value
 from nodetracker.cmd.commands.base import StoreCommand, argument
 from nodetracker.cmd.program import check_log_config
@@ -63,8 +64,7 @@ def _check_broker(conf: cfg.ConfigOpts) -> None:
     broker = Broker(conf)
     if broker.is_configured:
         broker.connect()
-    if not conf.conductor.use_local:
-        build_store(conf, broker=broker)
+    check_conductor_client(conf)
 
 
 def _check_database(conf: cfg.ConfigOpts) -> None:

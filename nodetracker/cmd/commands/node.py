@@ -7,7 +7,7 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.accounting.liveness import check_node_is_deletable, find_broker_outage
+from nodetracker.accounting.liveness import check_node_is_deletable, find_conductor_outage
 from nodetracker.accounting.reports.nodes import (
     SUMMARY_COLUMNS,
     NodeSummary,
@@ -64,7 +64,7 @@ class ListNodes(ListCommand):
         down_time = self.service_down_time
         rows = []
         for page in read_pages(self.reader.list_fleet, query):
-            outage = find_broker_outage(conductors, page.now, down_time)
+            outage = find_conductor_outage(conductors, page.now, down_time)
             for found in page.items:
                 summary = summarize_node(found.node, found.service, page.now, down_time, outage)
                 more = _long_columns(found.node) if args.long else {}

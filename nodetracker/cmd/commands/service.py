@@ -11,7 +11,7 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.accounting.liveness import find_broker_outage, has_recent_heartbeat
+from nodetracker.accounting.liveness import find_conductor_outage, has_recent_heartbeat
 from nodetracker.accounting.reports.services import render_host, render_service, status_of
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, argument
@@ -62,7 +62,7 @@ class ListServices(ListCommand):
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         services, down_time = self.reader.list_services(), self.service_down_time
         now = self.reader.now()
-        outage = find_broker_outage(services, now, down_time)
+        outage = find_conductor_outage(services, now, down_time)
         return [
             render_service(service, now, down_time, outage) | {_MAINTENANCE: service.maintenance}
             for service in services

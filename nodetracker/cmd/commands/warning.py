@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.liveness import find_conductor_outage
 from nodetracker.accounting.reports.warnings import (
     find_hosts_down,
     merge_hosts_down,
@@ -67,6 +67,6 @@ class ListWarnings(ListCommand):
         down_time = self.service_down_time
         services = self.reader.list_outage_services(down_time, host)
         now = self.reader.now()
-        outage = find_broker_outage(services, now, down_time)
+        outage = find_conductor_outage(services, now, down_time)
         down = find_hosts_down(services, now, down_time, outage)
         return merge_hosts_down(stored, down, now)

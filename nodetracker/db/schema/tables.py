@@ -397,6 +397,42 @@ provider_removals = sa.Table(
     **MYSQL,
 )
 
+# Of a secret only its SHA-256.
+join_tokens = sa.Table(
+    "join_tokens",
+    metadata,
+    row_id(),
+    text("token_hash", 64),
+    text("host", nullable=True),
+    integer("uses"),
+    time("created_at"),
+    time("expires_at"),
+    text("created_by"),
+    sa.UniqueConstraint("token_hash"),
+    **MYSQL,
+)
+
+# The secret in use, the one that replaces it at its first use, and the one before.
+agent_credentials = sa.Table(
+    "agent_credentials",
+    metadata,
+    row_id(),
+    text("host"),
+    text("agent_id", 64),
+    text("secret_hash", 64, nullable=True),
+    text("next_hash", 64, nullable=True),
+    text("previous_hash", 64, nullable=True),
+    time("issued_at"),
+    time("used_at", nullable=True),
+    text("address"),
+    time("revoked_at", nullable=True),
+    sa.UniqueConstraint("host"),
+    sa.Index(None, "secret_hash"),
+    sa.Index(None, "next_hash"),
+    sa.Index(None, "previous_hash"),
+    **MYSQL,
+)
+
 
 def raised_generation() -> dict[str, sa.ColumnElement[int]]:
     """Return the columns of a write to ``compute_nodes`` that leaves a row's limits as they are.

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from nodetracker.accounting.liveness import find_broker_outage, is_first_watcher
+from nodetracker.accounting.liveness import find_conductor_outage, is_first_watcher
 from nodetracker.accounting.reports.services import state_of
 from nodetracker.model.service import (
     API_BINARY,
@@ -44,7 +44,7 @@ def make_conductor(age: float | str | None = "fine", seen: datetime = NOW) -> Se
 def test_an_outage_means_that_no_conductor_gets_through(
     services: list[ServiceRecord], since: datetime | None
 ) -> None:
-    assert find_broker_outage(services, NOW, DOWN) == since
+    assert find_conductor_outage(services, NOW, DOWN) == since
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class TestList:
         store = SqliteStore(lambda: clock[0])
         add_host(store, "gamma", "c1")
         agent = key_of(store.list_services("gamma")[0])
-        store.report_state(agent, 2, AuditState(1.0, by_broker=True))
+        store.report_state(agent, 2, AuditState(1.0, by_conductor=True))
         clock[0] += timedelta(seconds=100)
         conductor = key_of(take_service(store, "ctl", make_incarnation("ctl"), CONDUCTOR_BINARY))
         lost = {BROKER: {"age_seconds": 120.0, "error": "lost"}}

@@ -35,7 +35,7 @@ class RecordingCaller:
         self.answers = list(answers)
         self.calls = []
 
-    def call(self, interface, server, method, arguments, timeout_seconds):
+    def call(self, method, arguments, timeout_seconds):
         self.calls.append((method.name, arguments, timeout_seconds))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -72,7 +72,7 @@ def test_a_heartbeat_has_a_timeout_of_its_own_and_the_hosts_time():
     (name, arguments, timeout), (_, _, other) = caller.calls
     assert (name, timeout, other) == ("report_state", 5.0, 30.0)
     assert arguments["report_count"] == 7
-    assert arguments["state"]["by_broker"] is True
+    assert arguments["state"]["by_conductor"] is True
     assert arguments["host_time"] == NOW.isoformat()
 
 

@@ -17,10 +17,10 @@ class Server:
         self.notifier = notifier
 
     def start(self):
-        """See `CallServer`."""
+        """See `HttpServer`."""
 
     def stop(self, timeout_seconds):
-        """See `CallServer`."""
+        """See `HttpServer`."""
         self.notifier.notify(TOLD)
         return True
 
@@ -28,7 +28,7 @@ class Server:
 def make_service(send, graceful_shutdown_timeout):
     notifier = NotificationSender(lambda: send)
     service = ConductorService(
-        "c-1", Mock(), (Server(notifier),), Mock(), Mock(), Mock(), notifier, 60,
+        "c-1", Mock(), Server(notifier), Mock(), Mock(), Mock(), Mock(), notifier, 60,
         graceful_shutdown_timeout,
     )  # fmt: skip
     service.start(lambda: None, lambda error: None)

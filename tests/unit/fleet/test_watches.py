@@ -1,16 +1,14 @@
-"""What a conductor says of the broker, and of the agents that it cuts off."""
+"""What conductors say of agents that reach none of them, and of hosts that are down."""
 
 from datetime import timedelta
 
 import pytest
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.conductor.service import GRACE_SECONDS, BrokerWatch
+from nodetracker.conductor.agent_watch import AgentWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch
-from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.service import (
-    BROKER,
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
     SCHEMA_REVISION,
@@ -28,16 +26,18 @@ DOWN = 60
 class WatchedFleet:
     def __init__(self):
         self.seconds = 0.0
-        self.error = None
+        self.called_at = None
+        self.called_hosts = 2
+        self.is_silent = False
         self.store = SqliteStore(lambda: NOW + timedelta(seconds=self.seconds))
-        self.watch = BrokerWatch(self.call_self, lambda: self.seconds)
+        self.watch = AgentWatch(self, DOWN)
         self.members = {}
         self.fleets = {}
         self.add_conductor("c-1")
 
-    def call_self(self):
-        if self.error is not None:
-            raise self.error
+    @property
+    def silent_seconds(self):
+        return None if self.called_at is None else self.seconds - self.called_at
 
     def add_conductor(self, host):
         incarnation = make_incarnation(agent_id=f"00000000-0000-4000-8000-{len(self.members):012d}")
@@ -47,16 +47,17 @@ class WatchedFleet:
         )  # fmt: skip
         self.fleets[host] = FleetWatch(self.store, host, DOWN)
 
-    def add_agent(self, host, by_broker=True):
+    def add_agent(self, host, by_conductor=True):
         record = take_service(self.store, host, make_incarnation())
         key = AgentKey(host, COMPUTE_BINARY, record.incarnation.agent_id, record.epoch, record.uuid)
-        self.store.report_state(key, record.report_count + 1, AuditState(by_broker=by_broker))
+        self.store.report_state(key, record.report_count + 1, AuditState(by_conductor=by_conductor))
         return key
 
     def tick(self, seconds):
-        """Let time pass and every conductor look and beat."""
+        """Let time pass and every conductor look and report."""
         self.seconds += seconds
-        self.watch.check()
+        if not self.is_silent:
+            self.called_at = self.seconds
         for host, member in self.members.items():
             member.report_state()
             self.fleets[host].check(self.watch.is_out)
@@ -79,27 +80,35 @@ def watched():
     return watched
 
 
-def test_agents_that_the_broker_cuts_off_are_warned_of_until_it_is_back(watched):
+def test_agents_that_are_silent_at_once_are_warned_of_until_they_are_back(watched):
     key = watched.add_agent("h-1")
-    watched.add_agent("h-2", by_broker=False)
-    watched.error = RpcUnavailableError("no answer")
+    watched.add_agent("h-2", by_conductor=False)
+    watched.is_silent = True
     watched.tick(10)
     assert watched.cut_off() == []
     watched.tick(DOWN)
     assert watched.cut_off() == ["h-1"]
-    watched.error = None
+    watched.store.report_state(key, 2, AuditState(by_conductor=True))
+    watched.is_silent = False
     watched.tick(10)
-    assert watched.cut_off() == ["h-1"]  # it has not come back yet
-    watched.store.report_state(key, 2, AuditState(by_broker=True))
-    watched.tick(GRACE_SECONDS)
-    watched.tick(10)
+    watched.tick(1)
     assert watched.cut_off() == []
+
+
+def test_a_single_agent_that_is_silent_is_down(watched):
+    watched.called_hosts = 1
+    watched.add_agent("h-1")
+    watched.is_silent = True
+    for _ in range(20):
+        watched.tick(10)
+    assert watched.cut_off() == []
+    assert watched.find(WarningKind.HOST_DOWN) == ["h-1"]
 
 
 def test_an_agent_that_died_before_is_not_taken_for_cut_off(watched):
     watched.add_agent("h-1")
     watched.tick(600)
-    watched.error = RpcUnavailableError("no answer")
+    watched.is_silent = True
     watched.tick(10)
     watched.tick(DOWN)
     assert watched.cut_off() == []
@@ -166,17 +175,12 @@ def test_of_several_conductors_one_warns(watched):
     watched.add_conductor("c-2")
     watched.add_agent("h-1")
     watched.tick(1)
-    watched.error = RpcUnavailableError("no answer")
+    watched.is_silent = True
     watched.tick(10)
     watched.tick(DOWN)
+    watched.tick(1)
     (record,) = watched.store.list_warnings("h-1")
     assert record.count == 1
-
-
-def test_a_broker_that_never_answered_is_not_known_to_be_lost(watched):
-    watch = BrokerWatch(lambda: (_ for _ in ()).throw(RpcUnavailableError("no")), lambda: 5.0)
-    watch.check()
-    assert watch.state().nodes[BROKER] == {"age_seconds": None, "error": "no"}
 
 
 def test_two_that_share_a_host_name_take_the_row_in_turn_and_say_so(watched, caplog):

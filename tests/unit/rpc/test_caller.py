@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from nodetracker.conductor.client import CONDUCTOR, ConductorStore
+from nodetracker.conductor.client import CONDUCTOR
 from nodetracker.model.errors import (
-    NodetrackerError,
-    RpcEndingError,
     RpcUnavailableError,
     RpcVersionError,
-    StoreUnavailableError,
 )
-from nodetracker.model.service import AuditState
-from nodetracker.ports import AgentKey
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import MAX_STUCK, RpcAgentDirectory, RpcCaller
-from nodetracker.rpc.serializer import encode, encode_error
+from nodetracker.rpc.serializer import encode
 from tests.builders import NOW, later, make_incarnation, take_service
 from tests.stores import SqliteStore
 
@@ -128,9 +123,9 @@ def make_answering(*answers: dict[str, Any]) -> RpcCaller:
 
 def test_a_field_that_a_newer_one_adds_is_left_out() -> None:
     record = take_service(SqliteStore(), "alpha", make_incarnation())
-    caller = make_caller([encode(record) | {"rack": "r1"}])
-    store = ConductorStore(caller, 5.0, lambda: NOW, 5.0)
-    assert store.list_services("alpha") == [record]
+    caller = make_caller(encode(record) | {"rack": "r1"})
+    method = CONDUCTOR.methods["find_service"]
+    assert caller.call(CONDUCTOR, None, method, {"service": "u"}, 5.0) == record
 
 
 def test_an_answer_that_cannot_be_read_is_of_another_version() -> None:
@@ -140,33 +135,6 @@ def test_an_answer_that_cannot_be_read_is_of_another_version() -> None:
         RpcVersionError, match="answered what this version cannot read .call 'list_services'."
     ):
         caller.call(CONDUCTOR, None, method, {}, 5.0)
-    with pytest.raises(StoreUnavailableError, match="cannot read"):
-        ConductorStore(caller, 5.0, lambda: NOW, 5.0).list_services("alpha")
-
-
-@pytest.mark.parametrize(("times", "is_done"), [(1, True), (2, False)])
-def test_what_a_conductor_that_ends_did_not_do_is_asked_of_another(
-    times: int, is_done: bool
-) -> None:
-    refusal = {"error": encode_error(RpcEndingError("c-1 ends; nothing was done"))}
-    caller = make_answering(*[refusal] * times, {"value": None})
-    store = ConductorStore(caller, 5.0, lambda: NOW, 5.0)
-    key = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")
-    if is_done:
-        store.report_state(key, 1, AuditState())
-    else:
-        with pytest.raises(StoreUnavailableError, match="c-1 ends"):
-            store.report_state(key, 1, AuditState())
-
-
-@pytest.mark.parametrize("error", [RpcUnavailableError("late"), StoreUnavailableError("is away")])
-def test_what_may_be_done_or_cannot_be_is_not_asked_again(error: NodetrackerError) -> None:
-    answers = [{"error": encode_error(error)}, {"value": None}]
-    store = ConductorStore(make_answering(*answers), 5.0, lambda: NOW, 5.0)
-    with pytest.raises(StoreUnavailableError, match=str(error)):
-        store.report_state(
-            AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid"), 1, AuditState()
-        )
 
 
 def test_while_eight_calls_hang_no_further_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 import pytest
 from oslo_config import cfg
 
-from nodetracker.conductor.client import CONDUCTOR, open_conductor_store
-from nodetracker.model.errors import RpcVersionError, StoreUnavailableError
+from nodetracker.model.errors import RpcVersionError
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
 from nodetracker.process.clock import DatabaseClock
@@ -20,6 +19,13 @@ from tests.builders import NOW
 from tests.programs import wait_until
 from tests.stores import SqliteStore
 
+CONDUCTOR = Interface(
+    Store,
+    "conductor",
+    "3.16",
+    frozenset({"close"}),
+    {WarningKind.CLAIM_UNUSED: "3.15", WarningKind.CLAIM_MISMATCH: "3.15"},
+)
 OLD = Interface(Store, CONDUCTOR.topic, "1.0", CONDUCTOR.local)
 MAJOR, MINOR = map(int, CONDUCTOR.version.split("."))
 
@@ -76,7 +82,7 @@ def old_server(transport: Transport) -> Iterator[None]:
 
 
 def test_the_same_version_is_served(server: RpcServer, caller: RpcCaller) -> None:
-    assert open_conductor_store(caller, 5.0).list_nodes() == []
+    assert caller.call(CONDUCTOR, None, CONDUCTOR.methods["list_nodes"], {}, 5.0) == []
 
 
 @pytest.mark.parametrize(("version", "since"), [("3.14", []), ("3.15", ["claim_unused"])])
@@ -110,8 +116,8 @@ def test_a_client_names_both_versions_of_a_server_that_does_not_name_its_own(
 ) -> None:
     caller.call(OLD, None, OLD.methods["now"], {}, 5.0)
     other = RpcCaller(lambda: caller._get_transport(), caller.clock)
-    with pytest.raises(StoreUnavailableError) as raised:
-        open_conductor_store(other, 5.0).list_nodes()
+    with pytest.raises(RpcVersionError) as raised:
+        other.call(CONDUCTOR, None, CONDUCTOR.methods["list_nodes"], {}, 5.0)
     assert str(raised.value) == (
         f"conductor serves interface version 1.0 and was called with {CONDUCTOR.version}: "
         "upgrade the older side"

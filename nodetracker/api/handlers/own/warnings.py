@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 
-from nodetracker.accounting.liveness import find_broker_outage
+from nodetracker.accounting.liveness import find_conductor_outage
 from nodetracker.accounting.reports.warnings import (
     HostDown,
     as_of_now,
@@ -153,7 +153,7 @@ def _find_hosts_down(call: Call, host: str | None, now: datetime) -> _HostsDown:
     """Return which hosts are down, by one statement."""
     down_time = call.service_down_time
     services = call.store.list_outage_services(down_time, host)
-    outage = find_broker_outage(services, now, down_time)
+    outage = find_conductor_outage(services, now, down_time)
     return _HostsDown(host, now, find_hosts_down(services, now, down_time, outage))
 
 

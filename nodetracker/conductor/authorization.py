@@ -1,0 +1,249 @@
+"""Decide which calls of the store an agent may make. No other module decides this.
+
+The decision rests on the credential. Arguments that name a host are compared with it,
+and what is the conductor's to decide, such as limits and thresholds, is replaced.
+A stolen credential can therefore change the rows of its own host and nothing else.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from nodetracker.model.change import NodeChange
+from nodetracker.model.errors import ForbiddenError
+from nodetracker.model.fleet import FleetQuery
+from nodetracker.model.service import COMPUTE_BINARY, AgentKey
+from nodetracker.ports import AdmissionPolicy, Store
+
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whom a credential identifies."""
+
+    host: str
+    agent_id: str
+
+
+class Authorizer:
+    """Decides about the calls of agents to one store.
+
+    Args:
+        policy: by which claims are admitted, whatever the caller sends.
+        service_down_time: by which hosts are down, whatever the caller sends.
+    """
+
+    def __init__(self, store: Store, policy: AdmissionPolicy, service_down_time: int) -> None:
+        self.store = store
+        self.policy = policy
+        self.service_down_time = service_down_time
+
+    def authorize(self, caller: Caller, method: str, arguments: Arguments) -> Arguments:
+        """Return the arguments to use for a call.
+
+        Args:
+            arguments: by name; those that the caller left to their default are absent.
+
+        Raises:
+            ForbiddenError: the caller may not make it; the message says what to do instead.
+        """
+        rule = RULES.get(method)
+        if rule is None:
+            raise ForbiddenError(
+                f"{method} is not served to agents: run this where [database] connection is set, "
+                "or use the REST API"
+            )
+        return rule(self, caller, arguments)
+
+
+Rule = Callable[[Authorizer, Caller, Arguments], Arguments]
+
+
+def _allow(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    return arguments
+
+
+def _own_host(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _check_host(caller, arguments.get("host"))
+    return arguments
+
+
+def _own_service(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """The services of the host, and those under other names with the caller's own id.
+
+    An agent finds by these that its machine was renamed or copied.
+    """
+    if arguments.get("agent_id") == caller.agent_id:
+        return arguments
+    return _narrowed(authorizer, caller, arguments)
+
+
+def _narrowed(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """A list of all hosts is that of the caller's own."""
+    if arguments.get("host") is not None:
+        _check_host(caller, arguments["host"])
+    return arguments | {"host": caller.host}
+
+
+def _own_query(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    query = arguments["query"]
+    if query.host is not None:
+        _check_host(caller, query.host)
+    return {"query": replace(query, host=caller.host)}
+
+
+def _own_devices(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _check_nodes(authorizer, caller, [arguments["query"].node_id])
+    return arguments
+
+
+def _own_registration(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _check_host(caller, arguments["host"])
+    _check_agent(caller, arguments["binary"], arguments["incarnation"].agent_id)
+    return arguments
+
+
+def _own_agent(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    key: AgentKey = arguments["agent"]
+    _check_host(caller, key.host)
+    _check_agent(caller, key.binary, key.agent_id)
+    return arguments
+
+
+def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """Changes of own nodes; the store checks their rows, claims and moves under the lock."""
+    _own_agent(authorizer, caller, arguments)
+    changes: Sequence[NodeChange] = arguments["changes"]
+    for change in changes:
+        _check_host(caller, change.host)
+    for change in changes:
+        if change.record is None:
+            query = FleetQuery(uuid=change.uuid, limit=1)
+            for found in authorizer.store.list_fleet(query).items:
+                # A database's user may take over the node of a host that is down.
+                _check_host(caller, found.node.host)
+    return arguments | {"service_down_time": authorizer.service_down_time}
+
+
+def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _check_host(caller, arguments["host"])
+    return arguments | {"policy": authorizer.policy}
+
+
+def _own_claim(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """A claim on the host; one that does not exist is the store's to report."""
+    for claim in authorizer.store.list_claims(uuid=arguments["uuid"]):
+        _check_host(caller, claim.host)
+    return arguments
+
+
+def _own_renewal(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _own_claim(authorizer, caller, arguments)
+    return arguments | {"policy": authorizer.policy}
+
+
+def _own_removal(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    own = {found.provider_uuid for found in authorizer.store.list_provider_removals(caller.host)}
+    if arguments["provider_uuid"] not in own:
+        raise ForbiddenError(
+            f"provider {arguments['provider_uuid']} was not recorded for removal by this host"
+        )
+    return arguments
+
+
+def _no_move(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    raise ForbiddenError(
+        "an agent without a database makes no moves, which write two hosts: use the REST API, or "
+        "nodetracker-manage where [database] connection is set"
+    )
+
+
+def _check_host(caller: Caller, host: str | None) -> None:
+    if host != caller.host:
+        raise ForbiddenError(f"the credential is that of host {caller.host}, not of host {host}")
+
+
+def _check_agent(caller: Caller, binary: str, agent_id: str) -> None:
+    if binary != COMPUTE_BINARY:
+        raise ForbiddenError(f"the credential is that of an agent, not of {binary}")
+    if agent_id != caller.agent_id:
+        raise ForbiddenError(
+            f"the credential of host {caller.host} is that of agent {caller.agent_id}, and this is "
+            f"agent {agent_id}: if this machine is to have the name, join it by a token for "
+            f"host {caller.host} (nodetracker-manage agent token create --host {caller.host})"
+        )
+
+
+def _check_nodes(authorizer: Authorizer, caller: Caller, node_ids: Sequence[int]) -> None:
+    own = {node.id for node in authorizer.store.list_nodes(caller.host)}
+    if not own.issuperset(node_ids):
+        raise ForbiddenError(f"the credential is that of host {caller.host}, whose node is another")
+
+
+RULES: Mapping[str, Rule | None] = MappingProxyType(
+    {
+        # The agent's own services row, nodes and warnings.
+        "now": _allow,
+        "list_services": _own_service,
+        "list_nodes": _narrowed,
+        "load_nodes": _own_host,
+        "list_warnings": _narrowed,
+        "register_agent": _own_registration,
+        "report_state": _own_agent,
+        "mark_service": _own_agent,
+        "load_versions": _own_host,
+        "list_expired_claims": _own_host,
+        # With the host and node of each other claim of a workload on this host: by these an
+        # operator finds which of the two copies to stop.
+        "list_split_brains": _own_host,
+        "apply_changes": _own_changes,
+        "sync_warnings": _own_agent,
+        "raise_warning": _own_host,
+        # Claims on its host.
+        "create_claim": _own_claim_request,
+        "try_claim": _own_claim_request,
+        "confirm_claim": _own_claim,
+        "renew_claim": _own_renewal,
+        "abort_claim": _own_claim,
+        "list_claims": _narrowed,
+        "list_migrations": _narrowed,
+        "create_migration": _no_move,
+        "confirm_migration": _no_move,
+        "revert_migration": _no_move,
+        "set_migration_status": _no_move,
+        # Lists of its host.
+        "list_fleet": _own_query,
+        "list_workloads": _own_query,
+        "list_claim_page": _own_query,
+        "list_migration_page": _own_query,
+        "list_history_page": _own_query,
+        "list_warning_page": _own_query,
+        "list_service_page": _own_query,
+        "sum_usage": _narrowed,
+        # With the names of conductors and REST services, by which an outage of these is found.
+        "list_outage_services": _narrowed,
+        "list_device_page": _own_devices,
+        # Providers of its deleted nodes.
+        "list_provider_removals": _narrowed,
+        "take_provider_removals": _own_query,
+        "fail_provider_removal": _own_removal,
+        "finish_provider_removal": _own_removal,
+        # Fleets, schedulers and administration.
+        "resolve_warnings": None,
+        "find_candidates": None,
+        "load_ledger_nodes": None,
+        "count_exclusions": None,
+        "sum_fleet": None,
+        "read_overview": None,
+        "find_service": None,
+        "set_service": None,
+        "delete_service": None,
+        "rename_host": None,
+        "adopt_uuid": None,
+        "delete_node": None,
+        "purge": None,
+    }
+)
+"""Rule of each method of `Store`; None = not served to agents."""

@@ -1,0 +1,247 @@
+"""Serve the store to agents over HTTP: a WSGI application with one POST for each method.
+
+``POST /store/METHOD`` with ``Authorization: Bearer CREDENTIAL`` carries out a method;
+``POST /join`` exchanges a join token for a credential, ``POST /renew`` replaces one.
+Bodies and answers are JSON, compressed by gzip if they are large.
+"""
+
+import gzip
+import json
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from nodetracker.conductor.authorization import Authorizer, Caller
+from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.model.credential import hash_secret
+from nodetracker.model.errors import (
+    AuthenticationError,
+    ForbiddenError,
+    NodetrackerError,
+    NotFoundError,
+    RequestError,
+    RpcEndingError,
+    RpcError,
+    RpcUnavailableError,
+    RpcVersionError,
+)
+from nodetracker.model.text import render_value
+from nodetracker.ports.credential_store import CredentialStore
+from nodetracker.process.clock import DatabaseClock
+from nodetracker.rpc.interface import describe_mismatch
+from nodetracker.rpc.serializer import encode, encode_error
+
+LOG = logging.getLogger(__name__)
+
+COMPRESSED_FROM_BYTES = 4096
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Of a body once it is decompressed; an audit's 100 changes with 1,000 guests each take 40 MiB."""
+
+REFUSAL_SECONDS = 60.0
+"""How often the refusals of one caller are logged."""
+
+_MAX_REFUSALS = 1000
+_CHANGES = frozenset(
+    {"register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim"}
+)
+"""Calls that are logged. Heartbeats and audits are not: their rows say what they wrote."""
+
+_STATUSES: tuple[tuple[type[NodetrackerError], str], ...] = (
+    (AuthenticationError, "401 Unauthorized"),
+    (ForbiddenError, "403 Forbidden"),
+    (NotFoundError, "404 Not Found"),
+    (RequestError, "400 Bad Request"),
+    (RpcUnavailableError, "503 Service Unavailable"),
+)
+
+
+class AgentEndpoint:
+    """Answers the calls of agents, each as the host that its credential identifies.
+
+    Args:
+        name: of this conductor, for messages.
+        clock: the database's time; set at the first call.
+        monotonic: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        credentials: CredentialStore,
+        authorizer: Authorizer,
+        clock: DatabaseClock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._credentials = credentials
+        self._authorizer = authorizer
+        self._clock = clock
+        self._monotonic = monotonic
+        self._refused_at: dict[tuple[str, str], float] = {}
+        self._called_at: dict[str, float] = {}
+        self.is_stopping = False
+
+    @property
+    def called_hosts(self) -> int:
+        """Number of hosts whose agents have called this conductor."""
+        return len(self._called_at)
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Seconds since the last call of any agent, None before the first."""
+        latest = max(self._called_at.values(), default=None)
+        return None if latest is None else self._monotonic() - latest
+
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Answer one request; nodetracker's errors travel as answers."""
+        status, answer = "200 OK", {}
+        address = environ.get("REMOTE_ADDR", "")
+        path = environ.get("PATH_INFO", "")
+        try:
+            if environ["REQUEST_METHOD"] != "POST":
+                raise NotFoundError("POST /store/METHOD is served here, to agents")
+            if self.is_stopping:
+                raise RpcEndingError(f"{self._name} is ending; nothing was done")
+            answer = {"value": self._carry_out(environ, path, address)}
+        except NodetrackerError as error:
+            status = next((text for kind, text in _STATUSES if isinstance(error, kind)), "200 OK")
+            self._log_refusal(address, path, error)
+            answer = {"error": encode_error(error)}
+        except Exception as error:  # a bug; the caller gets its name only
+            LOG.exception("%s failed", path)
+            status = "500 Internal Server Error"
+            text = f"{self._name} failed ({path}): {type(error).__name__}; see its log"
+            answer = {"error": encode_error(RpcError(text))}
+        now = self._clock.read()
+        if now is not None:
+            answer["now"] = now.isoformat()
+        return _send(environ, start, status, answer)
+
+    def _carry_out(self, environ: WSGIEnvironment, path: str, address: str) -> Any:
+        body = _read_body(environ)
+        self._refuse_expired(body)
+        if path == "/join":
+            return self._join(body, address)
+        caller = self._authenticate(environ, address)
+        if path == "/renew":
+            return self._renew(caller, body)
+        family, _, name = path.removeprefix("/").partition("/")
+        method = CONDUCTOR.methods.get(name) if family == "store" else None
+        if method is None:
+            raise RpcVersionError(f"{self._name}, version {CONDUCTOR.version}, has no {path}")
+        unknown = CONDUCTOR.list_unknown(self._check_version(body))
+        plain = body.get("arguments", {})
+        if not isinstance(plain, dict):
+            raise RequestError("arguments", "expected an object")
+        arguments = method.read_arguments(plain)
+        arguments = self._authorizer.authorize(caller, name, arguments)
+        value = getattr(self._authorizer.store, name)(**arguments)
+        if name in _CHANGES:
+            LOG.info("%s by the agent of host %s from %s", name, caller.host, address)
+        return encode(value, unknown)
+
+    def _authenticate(self, environ: WSGIEnvironment, address: str) -> Caller:
+        scheme, _, secret = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise AuthenticationError("no credential; join by a token first")
+        found = self._credentials.find_credential(hash_secret(secret.strip()), address)
+        self._called_at[found.host] = self._monotonic()
+        return Caller(found.host, found.agent_id)
+
+    def _join(self, body: Mapping[str, Any], address: str) -> Any:
+        token, host, agent_id, secret_hash = (
+            _read_text(body, name) for name in ("token", "host", "agent_id", "secret_hash")
+        )
+        joined = self._credentials.join_agent(
+            hash_secret(token), host, agent_id, secret_hash, address
+        )
+        LOG.info("Agent %s joined as host %s from %s", agent_id, host, address)
+        return {"host": joined.host}
+
+    def _renew(self, caller: Caller, body: Mapping[str, Any]) -> Any:
+        self._credentials.renew_credential(caller.host, _read_text(body, "secret_hash"))
+        return {"host": caller.host}
+
+    def _check_version(self, body: Mapping[str, Any]) -> str:
+        version = _read_text(body, "version")
+        served = CONDUCTOR.version
+        major, _, minor = version.partition(".")
+        if not (major.isdecimal() and minor.isdecimal()):
+            raise RequestError("version", f"invalid value {render_value(version)}")
+        own_major, _, own_minor = served.partition(".")
+        if major != own_major or int(minor) > int(own_minor):
+            raise RpcVersionError(describe_mismatch(self._name, served, version))
+        return version
+
+    def _refuse_expired(self, body: Mapping[str, Any]) -> None:
+        """Refuse a call whose caller has stopped waiting, by the database's time."""
+        text = body.get("expires_at")
+        if text is None:
+            return
+        try:
+            expires_at = datetime.fromisoformat(text)
+        except (TypeError, ValueError):
+            raise RequestError("expires_at", f"invalid value {render_value(text)}") from None
+        now = self._clock.read()
+        if now is None:
+            now = self._authorizer.store.now()
+            self._clock.set(now)
+        late = (now - expires_at).total_seconds()
+        if late > 0:
+            raise RpcUnavailableError(f"the call arrived {late:.1f} s too late; nothing was done")
+
+    def _log_refusal(self, address: str, path: str, error: NodetrackerError) -> None:
+        """Log a refused caller once a minute; errors of the store are the caller's to log."""
+        if not isinstance(error, AuthenticationError | ForbiddenError):
+            return
+        key, now = (address, type(error).__name__), self._monotonic()
+        if now - self._refused_at.get(key, float("-inf")) >= REFUSAL_SECONDS:
+            if len(self._refused_at) >= _MAX_REFUSALS:
+                self._refused_at.clear()
+            self._refused_at[key] = now
+            LOG.warning("Refused %s from %s: %s", path, address, str(error))
+
+
+def _read_text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= 255:
+        raise RequestError(name, f"invalid value {render_value(value)}: expected a text")
+    return value
+
+
+def _read_body(environ: WSGIEnvironment) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        RequestError: it is none, or too large.
+    """
+    data = environ["wsgi.input"].read()
+    try:
+        if environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip":
+            unpacker = zlib.decompressobj(wbits=31)
+            data = unpacker.decompress(data, MAX_BODY_BYTES)
+            if unpacker.unconsumed_tail:
+                raise RequestError("body", f"larger than {MAX_BODY_BYTES} bytes")
+        body = json.loads(data)
+    except (zlib.error, ValueError, RecursionError):
+        raise RequestError("body", "expected a JSON object") from None
+    if not isinstance(body, dict):
+        raise RequestError("body", "expected a JSON object")
+    return body
+
+
+def _send(
+    environ: WSGIEnvironment, start: StartResponse, status: str, answer: Mapping[str, Any]
+) -> Iterable[bytes]:
+    data = json.dumps(answer, separators=(",", ":")).encode()
+    headers = [("Content-Type", "application/json")]
+    is_large = len(data) >= COMPRESSED_FROM_BYTES
+    if is_large and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
+        data = gzip.compress(data, compresslevel=1)
+        headers.append(("Content-Encoding", "gzip"))
+    start(status, [*headers, ("Content-Length", str(len(data)))])
+    return [data]

@@ -1,0 +1,238 @@
+"""Store ``join_tokens`` and ``agent_credentials``: who may call conductors as which host."""
+
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.db import host_warnings
+from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.engine import Database
+from nodetracker.db.schema import tables
+from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, Credential, JoinToken
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, NotFoundError
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
+
+_tokens = tables.join_tokens.c
+_credentials = tables.agent_credentials.c
+_services = tables.services.c
+
+
+class SqlCredentials:
+    """`nodetracker.ports.CredentialStore` over SQL."""
+
+    _database: Database
+
+    def create_join_token(
+        self, token_hash: str, host: str | None, uses: int, lifetime: timedelta, created_by: str
+    ) -> JoinToken:
+        """Store a join token, and delete those that have expired."""
+
+        def create(connection: sa.Connection) -> JoinToken:
+            now = _read_time(connection)
+            connection.execute(sa.delete(tables.join_tokens).where(_tokens.expires_at <= now))
+            token = JoinToken(0, host, uses, now, now + lifetime, created_by)
+            values = {item.name: getattr(token, item.name) for item in fields(token)[1:]}
+            inserted = connection.execute(
+                sa.insert(tables.join_tokens).values(token_hash=token_hash, **values)
+            ).inserted_primary_key
+            assert inserted is not None
+            return replace(token, id=inserted[0])
+
+        return self._database.write(create)
+
+    def join_agent(
+        self, token_hash: str, host: str, agent_id: str, secret_hash: str, address: str
+    ) -> Credential:
+        """Exchange a use of a join token for the credential of a host."""
+        return self._database.write(
+            lambda c: _join(c, token_hash, host, agent_id, secret_hash, address),
+            retry_on_duplicate=True,
+        )
+
+    def find_credential(self, secret_hash: str, address: str) -> Credential:
+        """Return a valid credential, and store its use from time to time."""
+        row = self._database.read(lambda c: _find(c, secret_hash))
+        if row is None:
+            raise AuthenticationError("unknown credential")
+        if row.secret_hash == secret_hash and not _is_use_due(row, address):
+            return _decode(row)
+        use = self._database.write(lambda c: _use(c, secret_hash, address))
+        if isinstance(use, Credential):
+            return use
+        raise AuthenticationError(use)
+
+    def renew_credential(self, host: str, secret_hash: str) -> Credential:
+        """Store the next credential of a host."""
+
+        def renew(connection: sa.Connection) -> Credential:
+            row = _lock(connection, _credentials.host == host)
+            if row is None or row.secret_hash is None:
+                raise NotFoundError(f"host {host} has no valid credential")
+            if secret_hash != row.secret_hash:
+                _update(connection, row, next_hash=secret_hash)
+            return _decode(row)
+
+        return self._database.write(renew)
+
+    def revoke_credential(self, host: str) -> Credential:
+        """End a host's credential."""
+
+        def revoke(connection: sa.Connection) -> Credential:
+            row = _lock(connection, _credentials.host == host)
+            if row is None:
+                raise NotFoundError(f"host {host} has no credential")
+            ended = {"secret_hash": None, "next_hash": None, "previous_hash": None}
+            revoked_at = row.revoked_at or row.now
+            return _update(connection, row, **ended, revoked_at=revoked_at)
+
+        return self._database.write(revoke)
+
+    def list_credentials(self) -> list[Credential]:
+        """Return the credentials of all hosts in order of host."""
+        query = _select().order_by(_credentials.host)
+        return self._database.read(lambda c: [_decode(row) for row in c.execute(query)])
+
+
+def _join(
+    connection: sa.Connection,
+    token_hash: str,
+    host: str,
+    agent_id: str,
+    secret_hash: str,
+    address: str,
+) -> Credential:
+    existing = _lock(connection, _credentials.host == host)
+    if existing is not None and existing.secret_hash == secret_hash:
+        return _decode(existing)  # the answer was lost
+    token = connection.execute(
+        sa.select(tables.join_tokens, utc_now().label("now"))
+        .where(_tokens.token_hash == token_hash)
+        .with_for_update()
+    ).one_or_none()
+    if token is None or token.expires_at <= token.now or token.uses < 1:
+        raise AuthenticationError(
+            "the join token is unknown, has expired or is used up; create another by "
+            "nodetracker-manage agent token create"
+        )
+    if token.host is None:
+        _check_name_is_free(connection, host, agent_id, existing)
+    elif token.host != host:
+        raise ForbiddenError(f"the join token is for host {token.host}, not for {host}")
+    connection.execute(
+        sa.update(tables.join_tokens).where(_tokens.id == token.id).values(uses=_tokens.uses - 1)
+    )
+    values = {
+        "agent_id": agent_id,
+        "secret_hash": secret_hash,
+        "next_hash": None,
+        "previous_hash": None,
+        "issued_at": token.now,
+        "used_at": None,
+        "address": address,
+        "revoked_at": None,
+    }
+    if existing is None:
+        connection.execute(sa.insert(tables.agent_credentials).values(host=host, **values))
+    else:
+        connection.execute(
+            sa.update(tables.agent_credentials)
+            .where(_credentials.id == existing.id)
+            .values(**values)
+        )
+    return Credential(host, agent_id, token.now, address=address)
+
+
+def _check_name_is_free(
+    connection: sa.Connection, host: str, agent_id: str, existing: "sa.Row[Any] | None"
+) -> None:
+    """Check that a token for any host may join this one.
+
+    Raises:
+        ForbiddenError: another agent had the name, or it has or had a credential.
+    """
+    holder = connection.execute(
+        sa.select(_services.agent_id).where(
+            _services.host == host, _services.binary == COMPUTE_BINARY
+        )
+    ).scalar()
+    if existing is None and holder in (None, agent_id):
+        return
+    problem = (
+        f"agent {holder} holds it, and this is agent {agent_id}"
+        if holder not in (None, agent_id)
+        else "it has a credential already, or had one"
+    )
+    raise ForbiddenError(
+        f"host {host} cannot join by a token for any host: {problem}; if this machine is to have "
+        f"the name, create a token by nodetracker-manage agent token create --host {host}"
+    )
+
+
+def _select() -> "sa.Select[Any]":
+    return sa.select(tables.agent_credentials, utc_now().label("now"))
+
+
+def _find(connection: sa.Connection, secret_hash: str) -> "sa.Row[Any] | None":
+    """Return the row that has, will have or had a secret; three keys, so three searches."""
+    hashes = ("secret_hash", "next_hash", "previous_hash")
+    found = sa.union_all(
+        *(sa.select(_credentials.id).where(_credentials[name] == secret_hash) for name in hashes)
+    ).subquery()
+    return connection.execute(_select().where(_credentials.id.in_(sa.select(found.c.id)))).first()
+
+
+def _lock(connection: sa.Connection, condition: "sa.ColumnElement[bool]") -> "sa.Row[Any] | None":
+    return connection.execute(_select().where(condition).with_for_update()).one_or_none()
+
+
+def _use(connection: sa.Connection, secret_hash: str, address: str) -> Credential | str:
+    """Record a use under the row's lock; return the credential, or why it is refused."""
+    found = _find(connection, secret_hash)
+    row = None if found is None else _lock(connection, _credentials.id == found.id)
+    if row is None or secret_hash not in (row.secret_hash, row.next_hash, row.previous_hash):
+        return "unknown credential"
+    used = {"used_at": row.now, "address": address}
+    if secret_hash == row.secret_hash:
+        return _update(connection, row, **used)
+    if secret_hash == row.next_hash:
+        replaced = {"secret_hash": secret_hash, "next_hash": None, "issued_at": row.now}
+        return _update(connection, row, **replaced, previous_hash=row.secret_hash, **used)
+    message = (
+        f"a credential that was replaced was used from {address or 'an unknown address'}; if "
+        "nobody restored this host's state directory, it was copied"
+    )
+    warning = HostWarning(WarningKind.CREDENTIAL_REUSED, WHOLE_HOST, NO_ITEM, message)
+    host_warnings.raise_warning(connection, row.host, warning)
+    return "the credential was replaced by a newer one"
+
+
+def _update(connection: sa.Connection, row: "sa.Row[Any]", **values: Any) -> Credential:
+    connection.execute(
+        sa.update(tables.agent_credentials).where(_credentials.id == row.id).values(**values)
+    )
+    return _decode(row, **values)
+
+
+def _is_use_due(row: "sa.Row[Any]", address: str) -> bool:
+    return row.used_at is None or row.address != address or row.now - row.used_at > USE_INTERVAL
+
+
+def _decode(row: "sa.Row[Any]", **changed: Any) -> Credential:
+    values = {**row._mapping, **changed}
+    return Credential(
+        host=values["host"],
+        agent_id=values["agent_id"],
+        issued_at=values["issued_at"],
+        used_at=values["used_at"],
+        address=values["address"],
+        revoked_at=values["revoked_at"],
+        is_due=values["now"] - values["issued_at"] > RENEWAL_AGE,
+    )
+
+
+def _read_time(connection: sa.Connection) -> datetime:
+    now: datetime = connection.execute(sa.select(utc_now())).scalar_one()
+    return now

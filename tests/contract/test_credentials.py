@@ -1,0 +1,142 @@
+"""Join tokens and credentials of agents, on every database."""
+
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, NotFoundError
+from nodetracker.model.service import COMPUTE_BINARY, Incarnation
+from nodetracker.model.warning import WarningKind
+from tests.contract.stores import SQL_BACKENDS
+from tests.database_clock import set_clock
+
+DAY = timedelta(days=1)
+TOKEN, SECRET, NEXT = hash_secret("token"), hash_secret("secret"), hash_secret("next")
+
+pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+
+
+@pytest.fixture
+def joined(store):
+    """A host that has joined by a token of many uses."""
+    store.create_join_token(TOKEN, None, 5, DAY, "admin")
+    store.join_agent(TOKEN, "h1", "agent-1", SECRET, "192.0.2.1")
+    return store
+
+
+def register(store, host, agent_id):
+    incarnation = Incarnation(agent_id, "boot", 1, 2, 3, 10)
+    return store.register_agent(host, COMPUTE_BINARY, "compute", "1", incarnation, None)
+
+
+def test_a_token_is_exchanged_for_a_credential_of_one_host(joined):
+    found = joined.find_credential(SECRET, "192.0.2.1")
+    assert (found.host, found.agent_id, found.address) == ("h1", "agent-1", "192.0.2.1")
+    assert [item.host for item in joined.list_credentials()] == ["h1"]
+
+
+def test_a_token_is_used_up(store):
+    store.create_join_token(TOKEN, None, 1, DAY, "admin")
+    store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")
+    with pytest.raises(AuthenticationError, match="used up"):
+        store.join_agent(TOKEN, "h2", "agent-2", NEXT, "")
+
+
+def test_a_repeated_join_returns_the_same_and_uses_nothing_up(store):
+    store.create_join_token(TOKEN, None, 1, DAY, "admin")
+    first = store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")
+    again = store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")
+    assert (again.host, again.issued_at) == (first.host, first.issued_at)
+
+
+def test_a_token_expires_by_the_database_clock(store):
+    token = store.create_join_token(TOKEN, None, 1, DAY, "admin")
+    set_clock(store.engine, lambda: token.expires_at)
+    with pytest.raises(AuthenticationError, match="expired"):
+        store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")
+
+
+def test_an_unknown_token_is_refused(store):
+    with pytest.raises(AuthenticationError):
+        store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")
+
+
+@pytest.mark.parametrize("agent_id", ["agent-1", "agent-2"])
+def test_a_token_for_any_host_does_not_join_one_that_has_a_credential(joined, agent_id):
+    with pytest.raises(ForbiddenError, match="--host h1"):
+        joined.join_agent(TOKEN, "h1", agent_id, NEXT, "")
+
+
+def test_a_token_for_any_host_does_not_take_the_name_of_another_agent(store):
+    register(store, "h1", "agent-1")
+    store.create_join_token(TOKEN, None, 5, DAY, "admin")
+    with pytest.raises(ForbiddenError, match=r"agent agent-1 holds it.*--host h1"):
+        store.join_agent(TOKEN, "h1", "agent-2", SECRET, "")
+    store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")  # an upgrade
+
+
+def test_a_token_for_a_host_replaces_its_credential_and_joins_no_other(joined):
+    other = hash_secret("for h1")
+    joined.create_join_token(other, "h1", 2, DAY, "admin")
+    with pytest.raises(ForbiddenError, match="for host h1, not for h2"):
+        joined.join_agent(other, "h2", "agent-2", NEXT, "")
+    joined.join_agent(other, "h1", "agent-9", NEXT, "")
+    assert joined.find_credential(NEXT, "").agent_id == "agent-9"
+    with pytest.raises(AuthenticationError, match="unknown"):
+        joined.find_credential(SECRET, "")
+
+
+def test_both_credentials_are_valid_until_the_new_one_is_used(joined):
+    joined.renew_credential("h1", NEXT)
+    assert joined.find_credential(SECRET, "").host == "h1"
+    assert joined.find_credential(NEXT, "").host == "h1"
+    with pytest.raises(AuthenticationError, match="replaced"):
+        joined.find_credential(SECRET, "192.0.2.9")
+    (warning,) = joined.list_warnings("h1")
+    assert warning.warning.kind is WarningKind.CREDENTIAL_REUSED
+    assert "192.0.2.9" in warning.warning.message
+
+
+def test_a_revoked_host_joins_again_by_a_token_of_its_own_only(joined):
+    assert joined.revoke_credential("h1").revoked_at is not None
+    with pytest.raises(AuthenticationError):
+        joined.find_credential(SECRET, "")
+    with pytest.raises(NotFoundError):
+        joined.renew_credential("h1", NEXT)
+    with pytest.raises(ForbiddenError):
+        joined.join_agent(TOKEN, "h1", "agent-1", NEXT, "")
+    joined.create_join_token(hash_secret("own"), "h1", 1, DAY, "admin")
+    joined.join_agent(hash_secret("own"), "h1", "agent-1", NEXT, "")
+    assert joined.find_credential(NEXT, "").revoked_at is None
+
+
+def test_an_unknown_host_cannot_be_revoked(store):
+    with pytest.raises(NotFoundError, match="h1"):
+        store.revoke_credential("h1")
+
+
+def test_a_use_is_stored_from_time_to_time(joined):
+    first = joined.find_credential(SECRET, "192.0.2.1")
+    times = [first.used_at + USE_INTERVAL / 2]
+    set_clock(joined.engine, lambda: times[-1])
+    assert joined.find_credential(SECRET, "192.0.2.1").used_at == first.used_at
+    assert joined.find_credential(SECRET, "192.0.2.2").address == "192.0.2.2"
+    times.append(first.used_at + USE_INTERVAL * 3)
+    assert joined.find_credential(SECRET, "192.0.2.2").used_at > first.used_at + USE_INTERVAL
+
+
+def test_a_credential_is_due_after_a_month_and_does_not_expire(joined):
+    issued = joined.find_credential(SECRET, "").issued_at
+    set_clock(joined.engine, lambda: issued + RENEWAL_AGE * 4)
+    assert joined.find_credential(SECRET, "").is_due
+
+
+def test_a_renamed_host_keeps_its_credential_and_a_deleted_one_loses_it(joined):
+    service = register(joined, "h1", "agent-1")
+    joined.rename_host("h1", "h2", COMPUTE_BINARY, service)
+    assert joined.find_credential(SECRET, "").host == "h2"
+    set_clock(joined.engine, lambda: service.created_at + DAY)
+    joined.delete_service("h2", COMPUTE_BINARY, 60)
+    with pytest.raises(AuthenticationError):
+        joined.find_credential(SECRET, "")

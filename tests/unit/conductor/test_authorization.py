@@ -1,0 +1,205 @@
+"""What the credential of a host lets its holder call: every method, own host and another's."""
+
+import dataclasses
+
+import pytest
+
+from nodetracker.conductor.authorization import RULES, Authorizer, Caller
+from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.errors import ForbiddenError
+from nodetracker.model.fleet import FleetQuery
+from nodetracker.model.listing import (
+    ClaimQuery,
+    DeviceQuery,
+    HistoryQuery,
+    MigrationQuery,
+    ServiceQuery,
+    WarningQuery,
+    WorkloadQuery,
+)
+from nodetracker.model.node import NodeValues
+from nodetracker.model.provider import RemovalQuery
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
+    AgentKey,
+    AuditState,
+    Incarnation,
+)
+from nodetracker.ports import AdmissionPolicy
+
+OWN, OTHER = "h1", "h2"
+CALLER = Caller(OWN, "agent-1")
+POLICY = AdmissionPolicy(60, 600)
+
+
+@dataclasses.dataclass
+class Found:
+    """A row as far as the rules look at it."""
+
+    host: str
+    id: int = 0
+    provider_uuid: str = ""
+
+
+class Rows:
+    """What the store has of each host: a claim, a node and a removal named after it."""
+
+    def list_claims(self, uuid):
+        return [Found(uuid)]
+
+    def list_nodes(self, host):
+        return [Found(host, id=1 if host == OWN else 2)]
+
+    def list_provider_removals(self, host):
+        return [Found(host, provider_uuid=f"provider of {host}")]
+
+    def list_fleet(self, query):
+        # The uuid of a node says whose it is.
+        node = dataclasses.make_dataclass("FleetNode", ["node"])(Found(query.uuid))
+        return dataclasses.make_dataclass("Page", ["items"])([node])
+
+
+def key(host, agent_id="agent-1", binary=COMPUTE_BINARY):
+    return AgentKey(host, binary, agent_id, 1, "service")
+
+
+def change(host, uuid):
+    return NodeChange(ChangeKind.CREATE, host, "n", uuid, None, NodeValues())
+
+
+def arguments(method, host):
+    """Return arguments of a call that concerns one host."""
+    queries = {
+        "list_fleet": FleetQuery(host=host),
+        "list_workloads": WorkloadQuery(host=host),
+        "list_claim_page": ClaimQuery(host=host),
+        "list_migration_page": MigrationQuery(host=host),
+        "list_history_page": HistoryQuery(host=host),
+        "list_warning_page": WarningQuery(host=host),
+        "list_service_page": ServiceQuery(host=host),
+        "list_device_page": DeviceQuery(node_id=1 if host == OWN else 2),
+        "take_provider_removals": RemovalQuery(host=host),
+    }
+    special = {
+        "register_agent": {
+            "host": host,
+            "binary": COMPUTE_BINARY,
+            "incarnation": Incarnation("agent-1", "", 0, 0, 0, 10),
+        },
+        "report_state": {"agent": key(host), "report_count": 1, "state": AuditState()},
+        "mark_service": {"agent": key(host), "reason": None},
+        "sync_warnings": {"agent": key(host), "active": ()},
+        "apply_changes": {"agent": key(host), "changes": (), "service_down_time": -100000},
+        "confirm_claim": {"uuid": host},
+        "renew_claim": {"uuid": host, "policy": None},
+        "abort_claim": {"uuid": host},
+        "fail_provider_removal": {"provider_uuid": f"provider of {host}"},
+        "finish_provider_removal": {"provider_uuid": f"provider of {host}"},
+    }
+    if method in queries:
+        return {"query": queries[method]}
+    return special.get(method, {"host": host})
+
+
+@pytest.fixture
+def authorizer():
+    return Authorizer(Rows(), POLICY, 60)
+
+
+def test_every_method_of_the_store_has_a_rule():
+    assert set(RULES) == set(CONDUCTOR.methods)
+
+
+MOVES = {name for name in RULES if "migration" in name and not name.startswith("list_")}
+SERVED = sorted(name for name, rule in RULES.items() if rule is not None and name not in MOVES)
+
+
+@pytest.mark.parametrize("method", SERVED)
+def test_an_agent_may_call_it_for_its_own_host(authorizer, method):
+    authorizer.authorize(CALLER, method, arguments(method, OWN))
+
+
+@pytest.mark.parametrize("method", [name for name in SERVED if name != "now"])
+def test_no_agent_may_call_it_for_another_host(authorizer, method):
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, method, arguments(method, OTHER))
+
+
+@pytest.mark.parametrize("method", sorted(set(RULES) - set(SERVED)))
+@pytest.mark.parametrize("host", [OWN, OTHER])
+def test_what_concerns_other_hosts_is_not_served(authorizer, method, host):
+    with pytest.raises(ForbiddenError, match="REST API"):
+        authorizer.authorize(CALLER, method, arguments(method, host))
+
+
+QUERIES = [name for name in SERVED if "query" in arguments(name, OWN)]
+
+
+@pytest.mark.parametrize("method", [name for name in QUERIES if name != "list_device_page"])
+def test_a_query_of_all_hosts_is_one_of_the_own_host(authorizer, method):
+    asked = arguments(method, OWN)["query"]
+    narrowed = authorizer.authorize(
+        CALLER, method, {"query": dataclasses.replace(asked, host=None)}
+    )
+    assert narrowed == {"query": asked}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "list_services", "list_nodes", "list_warnings", "list_claims", "list_migrations",
+        "list_provider_removals",
+    ],
+)  # fmt: skip
+def test_a_list_of_all_hosts_is_that_of_the_own_host(authorizer, method):
+    assert authorizer.authorize(CALLER, method, {}) == {"host": OWN}
+
+
+@pytest.mark.parametrize("method", ["load_nodes", "load_versions", "list_split_brains"])
+def test_a_call_without_a_host_is_refused(authorizer, method):
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, method, {})
+
+
+def test_an_agent_finds_itself_under_another_name(authorizer):
+    asked = {"binary": COMPUTE_BINARY, "agent_id": "agent-1"}
+    assert authorizer.authorize(CALLER, "list_services", asked) == asked
+
+
+@pytest.mark.parametrize("method", ["report_state", "mark_service", "sync_warnings"])
+@pytest.mark.parametrize("agent", [key(OWN, agent_id="agent-2"), key(OWN, binary=CONDUCTOR_BINARY)])
+def test_another_agent_or_program_of_the_host_is_refused(authorizer, method, agent):
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, method, arguments(method, OWN) | {"agent": agent})
+
+
+def test_a_copied_disk_cannot_register_another_agent(authorizer):
+    asked = arguments("register_agent", OWN)
+    asked["incarnation"] = dataclasses.replace(asked["incarnation"], agent_id="agent-2")
+    with pytest.raises(ForbiddenError, match=r"agent-1.*agent-2.*agent token create --host h1"):
+        authorizer.authorize(CALLER, "register_agent", asked)
+
+
+@pytest.mark.parametrize("method", ["create_claim", "try_claim", "renew_claim"])
+def test_the_policy_is_the_conductors(authorizer, method):
+    asked = arguments(method, OWN) | {"policy": AdmissionPolicy(10**9, 10**9)}
+    assert authorizer.authorize(CALLER, method, asked)["policy"] is POLICY
+
+
+def test_the_threshold_of_hosts_that_are_down_is_the_conductors(authorizer):
+    asked = arguments("apply_changes", OWN)
+    assert authorizer.authorize(CALLER, "apply_changes", asked)["service_down_time"] == 60
+
+
+@pytest.mark.parametrize("written", [change(OTHER, OWN), change(OWN, OTHER)])
+def test_nodes_of_other_hosts_are_not_created_or_taken(authorizer, written):
+    asked = arguments("apply_changes", OWN) | {"changes": [written]}
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, "apply_changes", asked)
+
+
+def test_an_unknown_method_is_not_served(authorizer):
+    with pytest.raises(ForbiddenError, match="no_such"):
+        authorizer.authorize(CALLER, "no_such", {})

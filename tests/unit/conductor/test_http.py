@@ -1,0 +1,263 @@
+"""Agents call a conductor over HTTP: joining, the credential, refusals, lost answers."""
+
+import contextlib
+import http.client
+import io
+import json
+import socketserver
+import stat
+import threading
+import wsgiref.simple_server
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.conductor.authorization import Authorizer
+from nodetracker.conductor.client import open_conductor_store
+from nodetracker.conductor.credential_file import CREDENTIAL_FILE, NEXT_FILE, read_credential
+from nodetracker.conductor.endpoint import AgentEndpoint
+from nodetracker.conductor.http_caller import (
+    AgentIdentity,
+    Endpoint,
+    HttpCaller,
+    parse_endpoint,
+)
+from nodetracker.model.credential import hash_secret
+from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError
+from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
+from nodetracker.ports import AdmissionPolicy
+from nodetracker.process.clock import DatabaseClock
+from tests.conductor_host import open_sqlite
+
+AGENT = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+TOKEN = "a join token"
+
+
+class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+    """A threading server on loopback."""
+
+    daemon_threads = True
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_sqlite(tmp_path / "db.sqlite")
+
+
+@pytest.fixture
+def endpoint(store):
+    authorizer = Authorizer(store, AdmissionPolicy(60, 600), 60)
+    return AgentEndpoint("conductor c1", store, authorizer, DatabaseClock())
+
+
+@contextlib.contextmanager
+def serving(application):
+    def adapt(environ, start):
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        data = environ["wsgi.input"].read(length)
+        environ["wsgi.input"] = io.BytesIO(data)
+        return application(environ, start)
+
+    server = wsgiref.simple_server.make_server(
+        "127.0.0.1", 0, adapt, Server, wsgiref.simple_server.WSGIRequestHandler
+    )
+    server.RequestHandlerClass.log_message = lambda *values: None
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def port(endpoint):
+    with serving(endpoint) as port:
+        yield port
+
+
+@pytest.fixture
+def state(tmp_path):
+    path = tmp_path / "state"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def call(port, state):
+    """Return a maker of this host's caller."""
+
+    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,)):
+        endpoints = [Endpoint("127.0.0.1", item, False) for item in ports]
+        identity = AgentIdentity(host, agent_id, state, lambda: token)
+        return HttpCaller(endpoints, identity, DatabaseClock())
+
+    return make
+
+
+@pytest.fixture
+def token(store):
+    store.create_join_token(hash_secret(TOKEN), None, 9, timedelta(days=1), "admin")
+
+
+def register(opened, host="h1", agent_id=AGENT):
+    incarnation = Incarnation(agent_id, "boot", 1, 2, 3, 10)
+    return opened.register_agent(host, COMPUTE_BINARY, "compute", "1", incarnation, None)
+
+
+def key_of(service):
+    return AgentKey(
+        service.host, service.binary, service.incarnation.agent_id, service.epoch, service.uuid
+    )
+
+
+class TestJoining:
+    def test_a_host_joins_once_and_keeps_a_secret_file(self, call, token, store, state):
+        opened = open_conductor_store(call())
+        assert opened.now() is not None
+        (known,) = store.list_credentials()
+        assert (known.host, known.agent_id) == ("h1", AGENT)
+        path = state / CREDENTIAL_FILE
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not (state / NEXT_FILE).exists()
+        assert open_conductor_store(call(token=None)).now() is not None
+
+    def test_without_a_token_the_error_says_what_to_do(self, call, token):
+        opened = open_conductor_store(call(token=None))
+        with pytest.raises(StoreUnavailableError, match="agent token create --host h1"):
+            opened.now()
+
+    def test_a_host_that_was_refused_asks_again_after_a_while_only(self, call, endpoint):
+        caller = call()
+        opened = open_conductor_store(caller)
+        with pytest.raises(StoreUnavailableError, match="used up"):
+            opened.now()
+        endpoint.is_stopping = True  # a second request would be answered otherwise
+        with pytest.raises(StoreUnavailableError, match="used up"):
+            opened.now()
+
+    def test_an_interrupted_join_is_completed(self, call, token, store, state):
+        open_conductor_store(call()).now()
+        (state / CREDENTIAL_FILE).rename(state / NEXT_FILE)  # killed before it was renamed
+        open_conductor_store(call()).now()
+        assert (state / CREDENTIAL_FILE).exists()
+
+
+class TestCalls:
+    def test_a_heartbeat_is_written_with_this_hosts_time(self, call, token, store):
+        opened = open_conductor_store(call())
+        service = register(opened)
+        opened.report_state(key_of(service), 1, AuditState())
+        (row,) = store.list_services("h1")
+        assert row.report_count == 1
+
+    def test_another_host_is_refused_and_logged(self, call, token, store, caplog):
+        opened = open_conductor_store(call())
+        with pytest.raises(StoreError, match="credential is that of host h1, not of host h2"):
+            register(opened, host="h2")
+        assert store.list_services("h2") == []
+        assert "Refused /store/register_agent" in caplog.text
+
+    def test_a_move_is_refused_with_what_to_do(self, call, token):
+        with pytest.raises(StoreError, match="REST API"):
+            open_conductor_store(call()).confirm_migration("u")
+
+    def test_a_late_call_is_refused(self, call, token, endpoint, store):
+        caller = call()
+        service = register(open_conductor_store(caller))
+        caller.clock.set(store.now() - timedelta(hours=1))
+        with pytest.raises(StoreUnavailableError, match="too late"):
+            open_conductor_store(caller).report_state(key_of(service), 1, AuditState())
+        assert store.list_services("h1")[0].report_count == 0
+
+    def test_a_revoked_agent_is_refused_at_once(self, call, token, store):
+        opened = open_conductor_store(call())
+        opened.now()
+        store.revoke_credential("h1")
+        with pytest.raises(
+            StoreUnavailableError, match="agent token create --host h1|it cannot join"
+        ):
+            opened.list_nodes("h1")
+
+    def test_a_renewed_credential_replaces_the_one_before(self, call, token, store, state):
+        caller = call()
+        open_conductor_store(caller).now()
+        before = read_credential(state)
+        caller.renew(5)
+        assert read_credential(state) != before
+        open_conductor_store(caller).now()
+        open_conductor_store(call(token=None)).now()
+
+    def test_a_process_reads_a_credential_that_another_one_renewed(self, call, token, store):
+        first, second = call(), call()
+        open_conductor_store(first).now()
+        open_conductor_store(second).now()
+        second.renew(5)
+        open_conductor_store(second).now()
+        open_conductor_store(first).now()
+
+    def test_large_bodies_and_answers_are_compressed(self, call, token, store):
+        opened = open_conductor_store(call())
+        uuids = [f"{number:036d}" for number in range(2000)]
+        assert opened.list_expired_claims("h1", uuids) == []
+
+
+class TestConductors:
+    def test_the_next_one_is_tried_where_one_is_not_reached(self, call, token, endpoint):
+        with serving(endpoint) as gone:
+            pass
+        opened = open_conductor_store(call(ports=(gone, gone)))
+        with pytest.raises(StoreUnavailableError, match="no conductor can be reached"):
+            opened.now()
+
+    def test_one_that_answers_is_found_whatever_the_first_is(self, port, call, token, endpoint):
+        with serving(endpoint) as gone:
+            pass
+        for ports in ((gone, port), (port, gone)):
+            assert open_conductor_store(call(ports=ports)).now() is not None
+
+    def test_what_is_no_conductor_is_named(self, call, token):
+        def other(environ, start):
+            start("200 OK", [("Content-Length", "2")])
+            return [b"hi"]
+
+        with serving(other) as port, pytest.raises(StoreUnavailableError, match="not a conductor"):
+            open_conductor_store(call(ports=(port,))).now()
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("path", "body", "headers", "status"),
+        [
+            ("/store/now", b"{}", {}, 401),
+            ("/store/now", b"{}", {"Authorization": "Bearer nobody"}, 401),
+            ("/store/now", b"[" * 3000, {}, 400),
+            ("/store/now", b"\xff", {}, 400),
+            ("/store/now", b"x", {"Content-Encoding": "gzip"}, 400),
+            ("/join", b"{}", {}, 400),
+            ("/join", b'{"token": 1, "host": "h", "agent_id": "a", "secret_hash": "s"}', {}, 400),
+        ],
+    )
+    def test_bad_ones_are_answered(self, port, path, body, headers, status):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        assert response.status == status
+        assert "error" in json.loads(response.read())
+
+
+@pytest.mark.parametrize(
+    "text", ["control", "ftp://c:1", "https://", "https://c:99999", "https://u@c", "https://c/x"]
+)
+def test_an_endpoint_that_is_no_url_is_named(text):
+    with pytest.raises(ConfigError, match=r"\[conductor\] endpoint"):
+        parse_endpoint(text)
+
+
+def test_http_to_another_machine_needs_an_option():
+    with pytest.raises(ConfigError, match="allow_http"):
+        parse_endpoint("http://control:8775")
+    assert str(parse_endpoint("http://control", allows_http=True)) == "http://control:8775"
+    assert str(parse_endpoint("http://127.0.0.1:1")) == "http://127.0.0.1:1"
+    assert str(parse_endpoint("https://[::1]")) == "https://[::1]:8775"
