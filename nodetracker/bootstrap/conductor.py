@@ -12,11 +12,10 @@ from nodetracker.bootstrap.settings import build_admission_policy, check_conduct
 from nodetracker.bootstrap.stores import build_purge, build_sql_store, require_database
 from nodetracker.bootstrap.values import Problems, build_from_options, read_host_name
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.conductor.agent_watch import AgentWatch
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.endpoint import MAX_BODY_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import is_loopback
-from nodetracker.conductor.service import ConductorService
+from nodetracker.conductor.service import AgentWatch, ConductorService
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY

@@ -30,7 +30,7 @@ from nodetracker.model.errors import (
     RpcVersionError,
 )
 from nodetracker.model.text import render_value
-from nodetracker.ports.credential_store import CredentialStore
+from nodetracker.ports import CredentialStore
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
 from nodetracker.rpc.serializer import encode, encode_error

@@ -1,20 +1,65 @@
-"""Run a conductor, which serves the store to agents without a database."""
+"""Run a conductor, which serves the store to agents without a database.
+
+It notices when no agent reaches it any more, which is rarely the agents' fault.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from nodetracker.conductor.agent_watch import AgentWatch
 from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import INTERVAL_SECONDS, FleetWatch
 from nodetracker.model.errors import NodetrackerError, StoreError
+from nodetracker.model.service import AGENTS, AuditState
 from nodetracker.ports import FleetStore
 from nodetracker.process.loops import PeriodicLoop
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
+
+
+class Calls(Protocol):
+    """What an endpoint knows of the agents that called it."""
+
+    @property
+    def called_hosts(self) -> int:
+        """Number of hosts whose agents have called."""
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Seconds since the last call, None before the first."""
+
+
+class AgentWatch:
+    """Reports in a conductor's row that no agent has called it for `service_down_time`.
+
+    An expired certificate or a firewall silences all agents at once while their hosts
+    are well. See `find_conductor_outage`.
+    """
+
+    def __init__(self, calls: Calls, service_down_time: int) -> None:
+        self._calls = calls
+        self._service_down_time = service_down_time
+
+    @property
+    def is_out(self) -> bool:
+        """True while no agent calls."""
+        silent = self._calls.silent_seconds
+        return silent is None or silent > self._service_down_time
+
+    def state(self) -> AuditState:
+        """Return the entry for the conductor's row; its age is that of the last call."""
+        if not self.is_out:
+            return AuditState()
+        entry = {
+            "age_seconds": self._calls.silent_seconds,
+            "agents": self._calls.called_hosts,
+            "error": "no agent has called this conductor",
+        }
+        return AuditState(nodes={AGENTS: entry})
+
 
 LOG = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
 from nodetracker.ports.ledger import LedgerStore, SchedulerStore
 from nodetracker.ports.store import (
     AgentStore,
+    CredentialStore,
     HostStore,
     OperatorStore,
     RemovalStore,
@@ -40,6 +41,7 @@ __all__ = [
     "AuditObserver",
     "CallServer",
     "CandidatePolicy",
+    "CredentialStore",
     "Driver",
     "DriverCapability",
     "FleetReader",

@@ -14,13 +14,15 @@ import pytest
 
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.client import open_conductor_store
-from nodetracker.conductor.credential_file import CREDENTIAL_FILE, NEXT_FILE, read_credential
 from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.conductor.http_caller import (
+    CREDENTIAL_FILE,
+    NEXT_FILE,
     AgentIdentity,
     Endpoint,
     HttpCaller,
     parse_endpoint,
+    read_credential,
 )
 from nodetracker.model.credential import hash_secret
 from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError

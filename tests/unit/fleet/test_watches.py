@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.conductor.agent_watch import AgentWatch
+from nodetracker.conductor.service import AgentWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch
 from nodetracker.model.service import (
