@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.pci import (
-    AddressGlob,
-    AddressPatterns,
+    AddressSpec,
     Alias,
     AliasSpec,
     DeviceSpec,
@@ -153,9 +152,9 @@ def _parse_boolean(key: str, value: Any) -> bool:
     raise _EntryError(f"{key}: {render_value(value)} is neither true nor false")
 
 
-def _parse_address(value: Any) -> AddressGlob | AddressPatterns:
+def _parse_address(value: Any) -> AddressSpec:
     if value is None:
-        return AddressGlob()
+        return AddressSpec()
     if isinstance(value, str):
         return _parse_glob(value)
     if isinstance(value, dict):
@@ -163,14 +162,14 @@ def _parse_address(value: Any) -> AddressGlob | AddressPatterns:
     raise _EntryError(f"address: {render_value(value)} is neither a string nor an object")
 
 
-def _parse_glob(text: str) -> AddressGlob:
+def _parse_glob(text: str) -> AddressSpec:
     """Parse ``[[domain:]bus:]slot[.function]``; a missing or blank part matches anything."""
     front, _, function = text.partition(".")
     parts = front.split(":")
     if len(parts) > 3:
         raise _EntryError(f"address: {text!r} has more parts than domain, bus and slot")
     domain, bus, slot = [""] * (3 - len(parts)) + parts
-    return AddressGlob(
+    return AddressSpec(
         domain=_parse_hex("address.domain", domain.strip() or _ANY, _MAX_DOMAIN, 4),
         bus=_parse_hex("address.bus", bus.strip() or _ANY, _MAX_BUS, 2),
         slot=_parse_hex("address.slot", slot.strip() or _ANY, _MAX_SLOT, 2),
@@ -178,7 +177,7 @@ def _parse_glob(text: str) -> AddressGlob:
     )
 
 
-def _parse_patterns(entry: Mapping[str, Any]) -> AddressPatterns:
+def _parse_patterns(entry: Mapping[str, Any]) -> AddressSpec:
     unknown = sorted(entry.keys() - set(_ADDRESS_PARTS))
     if unknown:
         raise _EntryError(f"address.{unknown[0]}: unknown key")
@@ -188,7 +187,7 @@ def _parse_patterns(entry: Mapping[str, Any]) -> AddressPatterns:
             patterns[part] = re.compile(entry.get(part, ".*"))
         except (re.error, TypeError) as error:
             raise _EntryError(f"address.{part}: is not a regular expression: {error}") from error
-    return AddressPatterns(**patterns)
+    return AddressSpec(**patterns)
 
 
 def _parse_alias(entry: Any) -> Alias:

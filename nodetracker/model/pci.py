@@ -142,7 +142,7 @@ def track_device(
     return TrackedDevice(**observed, status=status, claim_uuid=claim_uuid, tags=tags)
 
 
-_ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_ADDRESS = re.compile(ADDRESS_PATTERN.pattern, re.IGNORECASE)
 REMOTE_MANAGED_TAG = "remote_managed"
 
 
@@ -157,72 +157,43 @@ def split_address(address: str) -> tuple[str, str, str, str]:
     return domain, bus, slot, function
 
 
-@dataclass(frozen=True, slots=True)
-class AddressGlob:
-    """An address with optional wildcards; None = any.
+AddressPart = str | re.Pattern[str] | None
 
-    Attributes:
-        domain: lower-case hex, at least four digits.
-        bus, slot: two digits.
-        function: one digit.
+
+@dataclass(frozen=True, slots=True)
+class AddressSpec:
+    """The address of a device spec; None = any.
+
+    A part is lower-case hex with all its digits or a regular expression, which is matched
+    only at its start, as in Nova: ``1000`` also matches VMD's domain 10000, and ``1000$``
+    does not.
     """
 
-    domain: str | None = None
-    bus: str | None = None
-    slot: str | None = None
-    function: str | None = None
+    domain: AddressPart = None
+    bus: AddressPart = None
+    slot: AddressPart = None
+    function: AddressPart = None
 
     def __str__(self) -> str:
-        """Return the address with its wildcards, ``*`` for any."""
-        parts = [part or "*" for part in (self.domain, self.bus, self.slot, self.function)]
+        """Return the address as operators write it, ``*`` for any part."""
+        parts = [getattr(part, "pattern", part) or "*" for part in self._parts]
         return "*" if parts == ["*"] * 4 else "{}:{}:{}.{}".format(*parts)
 
     @property
     def is_single(self) -> bool:
         """Whether it is the full address of one function."""
-        return None not in (self.domain, self.bus, self.slot, self.function)
-
-    def matches(self, address: str) -> bool:
-        """Return whether a full address matches."""
-        wanted = (self.domain, self.bus, self.slot, self.function)
-        return all(
-            part is None or part == found
-            for part, found in zip(wanted, split_address(address), strict=True)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class AddressPatterns:
-    """A regular expression for each part, matched only at its start, as in Nova.
-
-    So ``1000`` also matches VMD's domain 10000, and ``1000$`` does not.
-    """
-
-    domain: re.Pattern[str]
-    bus: re.Pattern[str]
-    slot: re.Pattern[str]
-    function: re.Pattern[str]
-
-    def __str__(self) -> str:
-        """Return the patterns of the four parts."""
-        parts = (self.domain, self.bus, self.slot, self.function)
-        return "{}:{}:{}.{}".format(*(part.pattern for part in parts))
-
-    @property
-    def is_single(self) -> bool:
-        """Whether its parts are the full address of one function, without any pattern."""
-        parts = (self.domain, self.bus, self.slot, self.function)
-        return (
-            _ADDRESS.fullmatch("{}:{}:{}.{}".format(*(part.pattern for part in parts))) is not None
-        )
+        return _ADDRESS.fullmatch(str(self)) is not None
 
     def matches(self, address: str) -> bool:
         """Return whether every part of a full address matches."""
-        patterns = (self.domain, self.bus, self.slot, self.function)
         return all(
-            pattern.match(part)
-            for pattern, part in zip(patterns, split_address(address), strict=True)
+            part.match(found) if isinstance(part, re.Pattern) else part in (None, found)
+            for part, found in zip(self._parts, split_address(address), strict=True)
         )
+
+    @property
+    def _parts(self) -> tuple[AddressPart, ...]:
+        return self.domain, self.bus, self.slot, self.function
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +209,7 @@ class DeviceSpec:
 
     vendor_id: str | None = None
     product_id: str | None = None
-    address: AddressGlob | AddressPatterns = AddressGlob()
+    address: AddressSpec = AddressSpec()
     devname: str | None = None
     tags: Tags = field(default_factory=dict)
 

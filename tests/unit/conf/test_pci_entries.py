@@ -6,7 +6,7 @@ import pytest
 from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.pci import (
-    AddressGlob,
+    AddressSpec,
     Alias,
     AliasSpec,
     DeviceSpec,
@@ -36,17 +36,17 @@ class TestDeviceSpecs:
     @pytest.mark.parametrize(
         ("address", "glob"),
         [
-            ("0000:81:10.2", AddressGlob("0000", "81", "10", "2")),
-            ("0:5:1.0", AddressGlob("0000", "05", "01", "0")),
-            ("0000:0A:00.0", AddressGlob("0000", "0a", "00", "0")),
-            ("10000:e1:00.0", AddressGlob("10000", "e1", "00", "0")),
-            ("*:0a:00.*", AddressGlob(None, "0a", "00", None)),
-            ("81:10", AddressGlob(None, "81", "10", None)),
-            (":10.2", AddressGlob(None, None, "10", "2")),
-            ("10", AddressGlob(slot="10")),
-            (".2", AddressGlob(function="2")),
-            ("*", AddressGlob()),
-            ("", AddressGlob()),
+            ("0000:81:10.2", AddressSpec("0000", "81", "10", "2")),
+            ("0:5:1.0", AddressSpec("0000", "05", "01", "0")),
+            ("0000:0A:00.0", AddressSpec("0000", "0a", "00", "0")),
+            ("10000:e1:00.0", AddressSpec("10000", "e1", "00", "0")),
+            ("*:0a:00.*", AddressSpec(None, "0a", "00", None)),
+            ("81:10", AddressSpec(None, "81", "10", None)),
+            (":10.2", AddressSpec(None, None, "10", "2")),
+            ("10", AddressSpec(slot="10")),
+            (".2", AddressSpec(function="2")),
+            ("*", AddressSpec()),
+            ("", AddressSpec()),
         ],
     )
     def test_an_address_may_omit_parts(self, address, glob):

@@ -4,7 +4,7 @@ from oslo_config import cfg
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.model.errors import ConfigError
-from nodetracker.model.pci import AddressPatterns
+from nodetracker.model.pci import AddressSpec
 from nodetracker.model.settings import PciPolicy
 
 SPEC = r'{"vendor_id": "8086", "address": {"domain": "1000$", "bus": "8[0-9]"}, "trusted": true}'
@@ -32,7 +32,7 @@ def test_options_become_typed_values(tmp_path):
         "report_in_placement = true",
     )
     assert [spec.devname for spec in policy.specs] == [None, "eth0", None]
-    assert isinstance(policy.specs[0].address, AddressPatterns)
+    assert isinstance(policy.specs[0].address, AddressSpec)
     assert policy.specs[0].address.domain.pattern == "1000$"
     assert policy.specs[0].tags == {"trusted": "true"}
     assert list(policy.aliases) == ["nic"]

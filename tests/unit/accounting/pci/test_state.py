@@ -19,7 +19,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.pci import AddressGlob, DeviceSpec, PciDeviceType, PciStatus
+from nodetracker.model.pci import AddressSpec, DeviceSpec, PciDeviceType, PciStatus
 from tests.builders import NOW, make_guest
 from tests.unit.accounting.pci.cases import (
     ALL,
@@ -232,7 +232,7 @@ class TestSync:
         assert free_devices(devices, CLAIM) == make_devices(GPU, specs=[])
 
     def test_an_interface_matches_its_device_while_it_exists(self):
-        specs = [DeviceSpec(devname="eth0", address=AddressGlob())]
+        specs = [DeviceSpec(devname="eth0", address=AddressSpec())]
         devices = sync_devices({}, [*CARD, GPU], specs, {"eth0": PF.address})
         assert list(statuses(devices).values()) == ["available"] * 3 + ["unmanaged"]
         assert set(statuses(sync_devices(devices, CARD, specs, {})).values()) == {"unmanaged"}
@@ -256,7 +256,7 @@ class TestPools:
         specs = [
             DeviceSpec(
                 product_id="10ed",
-                address=AddressGlob(bus="80"),
+                address=AddressSpec(bus="80"),
                 tags={"physical_network": "physnet0", "traits": "CUSTOM_FAST"},
             ),
             DeviceSpec(product_id="10ed", tags={"trusted": "true"}),
