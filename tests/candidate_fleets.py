@@ -17,9 +17,8 @@ from nodetracker.model.node import NodeValues
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import Multipliers
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, Store
+from tests.builders import SINCE, ask, create, make_guest, make_values, register
 from tests.candidate_oracle import list_expected
-from tests.contract.values import SINCE, create, make_guest, make_values, register
-from tests.unit.scheduler.fakes import ask
 
 DOWN_TIME = 3600
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=DOWN_TIME, claim_timeout=600)

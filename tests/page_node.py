@@ -20,7 +20,7 @@ from nodetracker.model.service import AuditState
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey
-from tests.contract.values import create, make_values, register, update
+from tests.builders import create, make_values, register, update
 from tests.stores import SqliteStore
 
 MACHINES = Path(__file__).parent / "hosts"

@@ -17,16 +17,16 @@ from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
-from tests.builders import take_service
-from tests.contract.test_ledger import make_cell
-from tests.contract.values import (
+from tests.builders import (
     SINCE,
     create,
     key_of,
+    make_cell,
     make_device,
     make_guest,
     make_incarnation,
     make_values,
+    take_service,
 )
 
 POLICY = AdmissionPolicy(

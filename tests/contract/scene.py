@@ -30,8 +30,7 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
-from tests.builders import take_service
-from tests.contract.values import (
+from tests.builders import (
     NODE_NAMESPACE,
     create,
     delete,
@@ -40,6 +39,7 @@ from tests.contract.values import (
     make_guest,
     make_incarnation,
     make_values,
+    take_service,
     update,
 )
 

@@ -7,8 +7,7 @@ import pytest
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.ports import Store
-from tests.builders import read_history
-from tests.contract.values import create, register
+from tests.builders import create, read_history, register
 
 NEW = str(uuid.uuid4())
 

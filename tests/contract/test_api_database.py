@@ -13,8 +13,8 @@ from nodetracker.api.call import Backend
 from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
+from tests.builders import register
 from tests.contract.stores import StoreMaker
-from tests.contract.values import register
 from tests.unit.api.conftest import Api, api, backend  # noqa: F401 - fixtures, on this store
 
 POOL = {"max_pool_size": 1, "max_overflow": 0, "pool_timeout": 1}

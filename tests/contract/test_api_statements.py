@@ -17,9 +17,8 @@ from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.settings import AdmissionPolicy
 from tests.bench.api import LISTS, make_counter
 from tests.bench.large_fleet import LargeFleet
+from tests.builders import make_device, make_node
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import make_node
-from tests.contract.values import make_device
 from tests.statements import SeenStatements, count_statements
 from tests.unit.api.conftest import (
     Api,

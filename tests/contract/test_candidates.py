@@ -24,10 +24,8 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import Multipliers
 from nodetracker.ports import CandidatePolicy, Store
-from tests.builders import take_service
-from tests.contract.stores import BACKENDS, make_stores
-from tests.contract.test_ledger import ADMISSION_POLICY
-from tests.contract.values import (
+from tests.builders import (
+    ADMISSION_POLICY,
     SINCE,
     create,
     key_of,
@@ -36,8 +34,10 @@ from tests.contract.values import (
     make_values,
     measure,
     register,
+    take_service,
     update,
 )
+from tests.contract.stores import BACKENDS, make_stores
 
 POLICY = CandidatePolicy(3600)
 NAMED = CandidatePolicy(3600, order=CandidateOrder.NAMED)

@@ -7,22 +7,17 @@ import pytest
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.claims import evaluate_claim
-from nodetracker.accounting.ledger.exclusions import (
-    NearMiss,
-    count_misses,
-    evaluate_miss,
-)
+from nodetracker.accounting.ledger.exclusions import NearMiss, count_misses, evaluate_miss
 from nodetracker.accounting.ledger.transaction import assume_locked
 from nodetracker.db.exclusions import count_exclusions
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.ports import AdmissionPolicy, Store
+from tests.builders import ask, create, make_values, register
 from tests.contract.random_fleet import HOSTS, POLICY, RandomFleet
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.values import create, make_values, register
 from tests.statements import count_statements
-from tests.unit.scheduler.fakes import ask
 
 
 def read_all(store: Store) -> list[LedgerNode]:

@@ -7,24 +7,23 @@ from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.service import (
-    COMPUTE_BINARY,
-    CONDUCTOR_BINARY,
-    AuditState,
-    ServiceChange,
-)
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
-from tests.builders import admission_values, take_service
-from tests.contract.stores import StoreMaker
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node, node
-from tests.contract.values import (
+from tests.builders import (
+    ADMISSION_POLICY,
+    admission_values,
+    ask,
     create,
     key_of,
     make_guest,
     make_incarnation,
+    make_node,
     make_values,
+    node,
     register,
+    take_service,
 )
+from tests.contract.stores import StoreMaker
 
 
 def load(store: Store, *hosts: str) -> list[LedgerNode]:

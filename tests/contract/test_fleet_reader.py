@@ -15,15 +15,17 @@ from nodetracker.model.listing import Page, ServiceQuery, UsageSum
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
-from tests.builders import take_service
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
-from tests.contract.values import (
+from tests.builders import (
+    ADMISSION_POLICY,
+    ask,
     create,
     key_of,
     make_guest,
     make_incarnation,
+    make_node,
     make_values,
     register,
+    take_service,
 )
 
 MISSING = "00000000-0000-4000-8000-000000000000"

@@ -18,10 +18,9 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey
+from tests.builders import ADMISSION_POLICY, create, make_guest, make_values, register, update
+from tests.builders import make_node as make_ledger_node
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ADMISSION_POLICY
-from tests.contract.test_ledger import make_node as make_ledger_node
-from tests.contract.values import create, make_guest, make_values, register, update
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 WAIT_SECONDS = 0.4

@@ -17,15 +17,21 @@ import pytest
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.provider import RemovalQuery
-from nodetracker.model.service import (
-    COMPUTE_BINARY,
-    CONDUCTOR_BINARY,
-    AuditState,
-    ServiceChange,
-)
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, Store
-from tests.builders import read_history, take_service
+from tests.builders import (
+    create,
+    delete,
+    key_of,
+    make_device,
+    make_guest,
+    make_incarnation,
+    measure,
+    read_history,
+    take_service,
+    update,
+)
 from tests.contract.dumps import Delta, Rows, compare, render
 from tests.contract.scene import (
     ADDRESSES,
@@ -47,16 +53,6 @@ from tests.contract.scene import (
     uuid_of,
 )
 from tests.contract.stores import StoreMaker
-from tests.contract.values import (
-    create,
-    delete,
-    key_of,
-    make_device,
-    make_guest,
-    make_incarnation,
-    measure,
-    update,
-)
 from tests.goldens import check_golden
 from tests.oracle import check_usage
 

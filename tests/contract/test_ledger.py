@@ -11,7 +11,6 @@ import pytest
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.columns import pci_columns
-from nodetracker.accounting.usage import usage_columns
 from nodetracker.db.store import SqlStore
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
@@ -26,108 +25,27 @@ from nodetracker.model.errors import (
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import GuestPins, WorkloadKind
 from nodetracker.model.listing import WorkloadQuery
-from nodetracker.model.node import NodeRecord
 from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
-from nodetracker.ports import AdmissionPolicy, AgentKey, Store
-from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.values import (
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.ports import AdmissionPolicy, Store
+from tests.builders import (
+    ADMISSION_POLICY,
     SINCE,
+    ask,
+    claim,
     create,
+    make_cell,
     make_device,
     make_guest,
-    make_values,
+    make_node,
+    node,
     register,
     update,
 )
+from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.oracle import check_usage
 from tests.statements import count_statements
-
-ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
-RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
-
-
-NOTHING = Amounts()
-
-
-def make_node(
-    store: Store,
-    guests: tuple[Any, ...] = (),
-    charge: Amounts = NOTHING,
-    devices: tuple[Any, ...] = (),
-    host: str = "alpha",
-    gpus: tuple[dict[str, Any], ...] = (),
-    inventory: dict[str, Any] | None = None,
-    overhead_mb: int = 0,
-) -> AgentKey:
-    """Create a live node of 8 CPUs (ratio 1), 8 GiB, 100 GiB and 2 FPGAs."""
-    agent = register(store, host, f"agent-of-{host}")
-    (service,) = store.list_services(host)
-    store.report_state(agent, service.report_count + 1, AuditState())
-    values = make_values(
-        vcpus=8,
-        pcpus=2,
-        memory_mb=8192,
-        local_gb=100,
-        cpu_allocation_ratio=1.0,
-        ram_allocation_ratio=1.0,
-        disk_allocation_ratio=1.0,
-        reserved=RESERVED,
-        overhead={"memory_mb": overhead_mb},
-        facts={},
-        gpus=list(gpus),
-        numa_topology={"cells": [make_cell(0), make_cell(1)]},
-        inventory={"CUSTOM_FPGA": {"total": 2, "reserved": 0, "allocation_ratio": 1.0}}
-        | (inventory or {}),
-        **pci_columns(devices),
-        **usage_columns(charge, RESERVED, 8192, 100),
-    )
-    store.apply_changes(agent, [create(agent, "node-1", values, guests, devices)], 60)
-    return agent
-
-
-def make_cell(number: int) -> dict[str, Any]:
-    """Build a cell of 4 shared CPUs, one dedicated CPU and 4 GiB."""
-    first = number * 5
-    return {
-        "id": number,
-        "cpuset": list(range(first, first + 4)),
-        "pcpuset": [first + 4],
-        "memory": 4096,
-        "cpu_usage": 0,
-        "memory_usage": 0,
-        "pinned_cpus": [],
-        "siblings": [[cpu] for cpu in range(first, first + 5)],
-        "mempages": [{"size_kb": 4, "total": 4096 * 256, "used": 0, "reserved": 0}],
-        "socket": number,
-        "distances": {},
-        "networks": [f"physnet{number}"],
-    }
-
-
-def ask(workload: str | None = None, claim: str | None = None, **resources: Any) -> Any:
-    """Build a request for project p1, or for a workload whose guest may know its project."""
-    project = resources.pop("project_id", "p1" if workload is None else None)
-    numa, pci = resources.pop("numa", None), resources.pop("pci_requests", None)
-    body: dict[str, Any] = {
-        "workload": {"uuid": workload or str(uuid.uuid4()), "project_id": project},
-        "resources": resources,
-        "numa": numa,
-        "pci_requests": pci,
-    }
-    if claim is not None:
-        body["uuid"] = claim
-    return parse_claim_request(body)
-
-
-def claim(store: Store, request: Any) -> Claim:
-    return store.create_claim(request, "alpha", "node-1", ADMISSION_POLICY)
-
-
-def node(store: Store) -> NodeRecord:
-    (record,) = store.load_nodes("alpha")
-    return record
 
 
 class TestGranting:

@@ -12,8 +12,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import Store
-from tests.contract.test_ledger import RESERVED, ask, claim, make_node, node
-from tests.contract.values import create, make_guest, register
+from tests.builders import RESERVED, ask, claim, create, make_guest, make_node, node, register
 from tests.oracle import check_usage
 
 UNLIMITED = {"VCPU": None, "PCPU": None, "MEMORY_MB": None, "DISK_GB": None}

@@ -8,9 +8,8 @@ import sqlalchemy as sa
 
 from nodetracker.db.store import SqlStore
 from nodetracker.model.errors import StoreError
+from tests.builders import ask, claim, make_guest, make_node, node
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ask, claim, make_node, node
-from tests.contract.values import make_guest
 from tests.oracle import check_usage
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)

@@ -8,8 +8,7 @@ import pytest
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.ports import Store
-from tests.contract.test_ledger import ask, claim, make_node, node
-from tests.contract.values import make_guest
+from tests.builders import ask, claim, make_guest, make_node, node
 
 GUEST = make_guest(
     "web", vcpu_milli=0, memory_mb=0, disk_mb=0, pins=GuestPins((), ("0000:c1:00.0",))

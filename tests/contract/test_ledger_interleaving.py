@@ -14,9 +14,8 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY
+from tests.builders import ADMISSION_POLICY, RESERVED, ask, claim, make_guest, make_node
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ADMISSION_POLICY, RESERVED, ask, claim, make_node
-from tests.contract.values import make_guest
 from tests.oracle import check_usage
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)

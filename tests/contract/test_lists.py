@@ -27,9 +27,17 @@ from nodetracker.model.numa import CellAssignment, NumaAssignment
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
-from tests.builders import read_history
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
-from tests.contract.values import create, make_device, make_guest, register, update
+from tests.builders import (
+    ADMISSION_POLICY,
+    ask,
+    create,
+    make_device,
+    make_guest,
+    make_node,
+    read_history,
+    register,
+    update,
+)
 
 HELD = HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "held")
 DRIFT = HostWarning(WarningKind.DRIFT, "node-1", "", "differs")

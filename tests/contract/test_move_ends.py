@@ -16,10 +16,9 @@ from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, ReleaseReason
 from nodetracker.model.node import NodeRecord
 from nodetracker.ports import AgentKey, Store
+from tests.builders import ADMISSION_POLICY, create, make_node, measure, update
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ADMISSION_POLICY, make_node
 from tests.contract.test_moves import ask, ask_move, claim, find, move, node
-from tests.contract.values import create, measure, update
 from tests.statements import count_statements
 
 

@@ -36,9 +36,8 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import AdmissionPolicy, Store
+from tests.builders import ADMISSION_POLICY, make_device, make_guest, make_node, update
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.test_ledger import ADMISSION_POLICY, make_node
-from tests.contract.values import make_device, make_guest, update
 from tests.statements import count_statements
 
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)

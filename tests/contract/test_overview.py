@@ -19,10 +19,17 @@ from nodetracker.model.numa import CellAssignment
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
-from tests.builders import take_service
+from tests.builders import (
+    ask,
+    claim,
+    create,
+    make_guest,
+    make_incarnation,
+    make_node,
+    register,
+    take_service,
+)
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ask, claim, make_node
-from tests.contract.values import create, make_guest, make_incarnation, register
 from tests.statements import count_statements
 
 PINS = GuestPins((CellAssignment(0, memory_mb=512, pins={0: 4, 1: 9}),))

@@ -11,8 +11,8 @@ from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.ports import Store
+from tests.builders import ADMISSION_POLICY, ask, claim, make_node, node
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, claim, make_node, node
 
 
 def sql(store: Store) -> SqlStore:

@@ -7,9 +7,8 @@ import pytest
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import AgentKey, Store
-from tests.contract.test_ledger import ask, claim
-from tests.contract.test_ledger import make_node as make_claimable
-from tests.contract.values import create, delete, register
+from tests.builders import ask, claim, create, delete, register
+from tests.builders import make_node as make_claimable
 from tests.statements import count_statements
 
 ALL = RemovalQuery()

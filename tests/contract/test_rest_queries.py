@@ -8,8 +8,8 @@ import pytest
 
 from nodetracker.model.text import TEXT_LENGTH
 from nodetracker.ports import Store
+from tests.builders import make_node
 from tests.contract.stores import StoreMaker
-from tests.contract.test_ledger import make_node
 from tests.unit.api.conftest import Api, make_backend
 
 ODD = ("%", "_", "\\", "'; DROP TABLE claims; --", "<b>", "ß", "名", "😀", "\x7f", " ", "x" * 5000)

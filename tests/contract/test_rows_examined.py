@@ -17,8 +17,7 @@ from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState
 from nodetracker.model.listing import ClaimQuery
-from tests.contract.test_ledger import ask, claim, make_node, node
-from tests.contract.values import SINCE, make_guest
+from tests.builders import SINCE, ask, claim, make_guest, make_node, node
 
 pytestmark = pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
 

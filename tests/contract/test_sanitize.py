@@ -12,8 +12,7 @@ from nodetracker.model.pci import PciDevice
 from nodetracker.model.service import AuditState
 from nodetracker.model.settings import Policy
 from nodetracker.ports import AgentKey, Store
-from tests.builders import NOW, SOURCE, make_guest, make_snapshot
-from tests.contract.values import register
+from tests.builders import NOW, SOURCE, make_guest, make_snapshot, register
 
 UUIDS = {"n1": "11111111-1111-4111-8111-111111111111"}
 

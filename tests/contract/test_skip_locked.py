@@ -13,8 +13,8 @@ from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.errors import ClaimRefusedError, NodeBusyError
 from nodetracker.ports import Store
+from tests.builders import ADMISSION_POLICY, ask, make_node
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
 from tests.contract.test_ledger_interleaving import assert_waits
 from tests.oracle import check_usage
 from tests.statements import count_statements

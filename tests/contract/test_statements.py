@@ -24,18 +24,18 @@ from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
-from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_ledger import make_node
-from tests.contract.values import (
-    age_warnings,
+from tests.builders import (
     create,
     delete,
     make_device,
     make_guest,
+    make_node,
     measure,
     register,
     update,
 )
+from tests.contract.stores import SQL_BACKENDS
+from tests.database_clock import age_warnings
 from tests.statements import count_statements
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -28,11 +28,7 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
-from tests.builders import read_history, take_service
-from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.values import (
-    BERLIN_SUMMER,
-    age_warnings,
+from tests.builders import (
     create,
     delete,
     key_of,
@@ -41,9 +37,13 @@ from tests.contract.values import (
     make_incarnation,
     make_values,
     measure,
+    read_history,
     register,
+    take_service,
     update,
 )
+from tests.contract.stores import SQL_BACKENDS, StoreMaker
+from tests.database_clock import age_warnings
 
 DOWN_TIME = 60
 ALWAYS_DOWN = -1
@@ -97,7 +97,7 @@ class TestValues:
 
     def test_times_come_back_in_utc_with_microseconds(self, store: Store) -> None:
         agent = register(store)
-        local = datetime(2026, 6, 1, 14, 30, 0, 123457, tzinfo=BERLIN_SUMMER)
+        local = datetime(2026, 6, 1, 14, 30, 0, 123457, tzinfo=timezone(timedelta(hours=2)))
         store.apply_changes(agent, [create(agent, "n1", make_values(booted_at=local))], 60)
         booted_at = load_one(store).values.booted_at
         assert booted_at is not None

@@ -15,7 +15,7 @@ import pytest
 
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
-from tests.contract.values import create, make_guest, register
+from tests.builders import create, make_guest, register
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, Running, wait_until

@@ -23,8 +23,8 @@ from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.service import AuditState
+from tests.builders import create, make_values, register
 from tests.contract.stores import SQL_BACKENDS, make_url
-from tests.contract.values import create, make_values, register
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.storm import ADMISSION_POLICY, StormProcess
 from tests.oracle import COUNTING, check_rows

@@ -29,8 +29,7 @@ from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import ConfigError, NotFoundError, StoreError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from tests.builders import read_history
-from tests.contract.values import create, make_values, register, update
+from tests.builders import create, make_values, read_history, register, update
 from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL

@@ -26,9 +26,8 @@ from nodetracker.model.errors import FencedError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey
-from tests.contract.test_ledger import ADMISSION_POLICY, make_node
-from tests.contract.test_ledger import ask as make_request
-from tests.contract.values import create, make_guest, register, update
+from tests.builders import ADMISSION_POLICY, create, make_guest, make_node, register, update
+from tests.builders import ask as make_request
 from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.proxy import Proxy

@@ -28,17 +28,17 @@ from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
-from tests.builders import take_service
-from tests.contract.test_ledger import make_cell
-from tests.contract.values import (
+from tests.builders import (
     SINCE,
     create,
     key_of,
+    make_cell,
     make_device,
     make_guest,
     make_incarnation,
     make_values,
     register,
+    take_service,
 )
 from tests.functional.own_logs import without_messaging
 from tests.programs import Programs

@@ -23,8 +23,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import FACT_NAMES
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, AuditState
-from tests.builders import NOW
-from tests.contract.values import create, make_guest, make_values, register
+from tests.builders import NOW, create, make_guest, make_values, register
 
 _numbers = itertools.count(1)
 

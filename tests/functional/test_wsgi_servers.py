@@ -17,7 +17,7 @@ import pytest
 from nodetracker.api.auth.users import hash_password
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
-from tests.contract.values import register
+from tests.builders import register
 from tests.functional.servers.process import ServerProcess, require
 from tests.functional.servers.tls import Authority
 from tests.functional.test_api import is_listening

@@ -21,8 +21,7 @@ from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import ClaimQuery, MigrationQuery
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
-from tests.contract.test_ledger import make_node
-from tests.contract.values import register
+from tests.builders import make_node, register
 from tests.functional.servers.mariadb import MariaDB
 from tests.ha.galera import Galera
 from tests.programs import wait_until

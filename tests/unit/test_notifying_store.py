@@ -10,8 +10,7 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AdmissionPolicy
-from tests.builders import NOW, make_incarnation, take_service
-from tests.contract.values import create, key_of, make_values
+from tests.builders import NOW, create, key_of, make_incarnation, make_values, take_service
 from tests.stores import SqliteStore
 
 ADMISSION_POLICY = AdmissionPolicy(60, 600)

@@ -3,7 +3,7 @@
 import uuid
 
 from nodetracker.model.service import AuditState
-from tests.contract.values import create, make_values, register
+from tests.builders import create, make_values, register
 
 HOST, NODE = "host-1", "node-1"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

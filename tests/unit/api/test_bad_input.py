@@ -14,7 +14,7 @@ from nodetracker.api.routes import ROUTES
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
-from tests.contract.values import create, make_guest, register
+from tests.builders import create, make_guest, register
 from tests.unit.api.conftest import Api, make_backend, microversion
 
 TEXTS = (

@@ -10,7 +10,7 @@ from nodetracker.accounting.reports.claims import render_claim
 from nodetracker.api.context import Identity
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.claim import ClaimState
-from tests.contract.values import create, register
+from tests.builders import create, register
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HOST, HUGE, NODE, UNKNOWN, add_node, make_body, post
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.contract.test_ledger import make_node
-from tests.contract.values import make_device
+from tests.builders import make_device, make_node
 
 ADDRESSES = ["0000:02:00.0", "0000:81:00.1", "10000:01:00.0"]
 

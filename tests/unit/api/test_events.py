@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
-from tests.contract.values import create, delete, register
+from tests.builders import create, delete, register
 from tests.stores import SqliteStore
 
 MISSING = "00000000-0000-4000-8000-000000000000"

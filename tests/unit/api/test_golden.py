@@ -11,15 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.model.service import (
-    COMPUTE_BINARY,
-    CONDUCTOR_BINARY,
-    AuditState,
-    ServiceChange,
-)
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
+from tests.builders import ADMISSION_POLICY, ask, create, make_node, make_values, register
 from tests.contract.test_fleet_reader import add_host, add_host_without_agent
-from tests.contract.test_ledger import ADMISSION_POLICY, ask, make_node
-from tests.contract.values import create, make_values, register
 from tests.unit.api.conftest import add_service
 
 GOLDEN = Path(__file__).parents[2] / "golden/nova"

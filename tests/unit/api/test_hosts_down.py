@@ -6,7 +6,7 @@ import pytest
 
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
-from tests.contract.values import register
+from tests.builders import register
 from tests.stores import SqliteStore
 from tests.unit.api.test_events import follow
 

@@ -9,9 +9,8 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
+from tests.builders import ADMISSION_POLICY, create, key_of, make_device, make_guest, register
 from tests.contract.stores import make_stores
-from tests.contract.test_ledger import ADMISSION_POLICY
-from tests.contract.values import create, key_of, make_device, make_guest, register
 from tests.statements import count_statements
 from tests.unit.api.conftest import Api
 

@@ -5,7 +5,7 @@ import uuid
 
 from nodetracker.api.routes import list_routes
 from nodetracker.model.errors import StoreUnavailableError
-from tests.contract.test_ledger import make_node
+from tests.builders import make_node
 from tests.unit.api.conftest import Api
 
 

@@ -18,9 +18,8 @@ from nodetracker.model.service import (
     AuditState,
     ServiceChange,
 )
-from tests.builders import take_service
+from tests.builders import key_of, make_incarnation, take_service
 from tests.contract.test_fleet_reader import add_host, add_host_without_agent
-from tests.contract.values import key_of, make_incarnation
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
 

@@ -7,8 +7,7 @@ import pytest
 from nodetracker.api.agents import AgentCalls
 from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
-from tests.builders import make_guest
-from tests.contract.test_ledger import ask, claim, make_node
+from tests.builders import ask, claim, make_guest, make_node
 from tests.unit.api.conftest import Api, add_service
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from nodetracker.api.context import Identity
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
-from tests.contract.test_ledger import ask, claim, make_node
-from tests.contract.values import key_of
+from tests.builders import ask, claim, key_of, make_node
 from tests.unit.api.conftest import add_service
 
 

@@ -12,8 +12,7 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from tests.builders import NOW
-from tests.contract.test_ledger import make_node
+from tests.builders import NOW, make_node
 from tests.settings import make_api_settings
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import make_body, post

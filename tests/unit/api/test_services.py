@@ -6,15 +6,9 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.api.context import Identity
-from nodetracker.model.service import (
-    COMPUTE_BINARY,
-    CONDUCTOR_BINARY,
-    AuditState,
-    ServiceChange,
-)
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.text import render_time
-from tests.builders import take_service
-from tests.contract.values import key_of, make_incarnation
+from tests.builders import key_of, make_incarnation, take_service
 from tests.unit.api.conftest import add_service
 
 

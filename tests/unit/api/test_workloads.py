@@ -10,9 +10,7 @@ from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.guest import GuestPins, PowerState
 from nodetracker.model.numa import CellAssignment, NumaAssignment, encode_assignment
-from tests.builders import make_guest
-from tests.contract.test_ledger import ask, claim, make_node
-from tests.contract.values import key_of, update
+from tests.builders import ask, claim, key_of, make_guest, make_node, update
 from tests.unit.api.conftest import Api
 
 MISSING = "00000000-0000-4000-8000-000000000000"

@@ -10,7 +10,7 @@ from nodetracker.accounting.placement.tree import PlacedProvider
 from nodetracker.cmd.commands.placement import AdoptProvider
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import AuditState
-from tests.contract.values import create, register
+from tests.builders import create, register
 from tests.placement_model import PlacementModel
 from tests.stores import SqliteStore
 

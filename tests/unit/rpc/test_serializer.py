@@ -25,7 +25,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.ports import HostAgent, Store
 from nodetracker.rpc.interface import Interface
 from nodetracker.rpc.serializer import decode_error, encode, encode_error, make_reader
-from tests.contract.values import make_device, make_guest, make_values
+from tests.builders import make_device, make_guest, make_values
 
 BERLIN = timezone(timedelta(hours=2))
 

@@ -9,8 +9,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
-from tests.builders import NOW, later
-from tests.contract.values import create, register
+from tests.builders import NOW, create, later, register
 from tests.stores import SqliteStore
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)

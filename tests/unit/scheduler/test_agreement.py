@@ -9,8 +9,8 @@ from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from tests.contract.values import make_guest
-from tests.unit.scheduler.fakes import ADMISSION_POLICY, FakeFleet, ask
+from tests.builders import ADMISSION_POLICY, ask, make_guest
+from tests.unit.scheduler.fakes import FakeFleet
 from tests.unit.scheduler.test_selection import LOST
 
 SMALL = st.integers(0, 6)

@@ -17,8 +17,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import SchedulerSettings
-from tests.contract.values import delete
-from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
+from tests.builders import ADMISSION_POLICY, ask, delete
 
 
 @pytest.fixture

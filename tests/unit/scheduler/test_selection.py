@@ -8,9 +8,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Multipliers, SchedulerSettings
-from tests.builders import NOW
-from tests.contract.values import make_guest
-from tests.unit.scheduler.fakes import ADMISSION_POLICY, ask
+from tests.builders import ADMISSION_POLICY, NOW, ask, make_guest
 
 EVEN = Multipliers()
 LOST = {"memory": FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")}

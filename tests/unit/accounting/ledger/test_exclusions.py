@@ -16,7 +16,7 @@ from nodetracker.accounting.ledger.exclusions import (
     merge_exclusions,
     render_exclusions,
 )
-from tests.unit.scheduler.fakes import ask
+from tests.builders import ask
 
 
 def verdict(resource, requested, free, total=8, excess=None):

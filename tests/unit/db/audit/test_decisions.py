@@ -9,7 +9,7 @@ from nodetracker.db.node_decisions import LockedRow
 from nodetracker.model.errors import FencedError
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.ports import AgentKey
-from tests.contract.values import create, delete, measure, update
+from tests.builders import create, delete, measure, update
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AGENT = AgentKey("alpha", "nodetracker-compute", "agent-a", 3, "service-1")
