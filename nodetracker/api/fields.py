@@ -1,4 +1,8 @@
-"""Build the parts that schemas of queries and answers share."""
+"""Build schemas of queries and answers, mostly from types.
+
+A shape is a schema, or what a schema is made from: a type of Python or an enumeration, one of
+them ``| None``, ``[items]``, ``{str: values}`` or ``(shape, description)``.
+"""
 
 import types
 import typing
@@ -8,30 +12,29 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from nodetracker.accounting.schemas import TEXT, Schema, one_of
+from nodetracker.accounting.schemas import TEXT, Schema, one_of, record
 from nodetracker.model.text import TEXT_LENGTH
 
-ANY_TEXT: Schema = {"description": "a text", "type": "string"}
-PART_OF_NAME: Schema = {
-    "description": "a part of the name",
-    "type": "string",
-    "minLength": 1,
-    "maxLength": TEXT_LENGTH,  # no name is longer, and SQLite refuses much longer patterns
+_BY_TYPE: dict[Any, Schema] = {
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"description": "true or false", "type": "boolean"},
+    str: {"description": "a text", "type": "string"},
+    datetime: {"type": "string", "format": "date-time"},
+    list: {"type": "array"},
+    Mapping: {"type": "object"},
 }
+
 SHORT_TEXT: Schema = {
     "description": f"a text of 1 to {TEXT_LENGTH} characters",
     "type": "string",
     "minLength": 1,
     "maxLength": TEXT_LENGTH,
 }
-TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
-NODENAME: Schema = {"description": "a nodename", "type": "string"}
-TIME: Schema = {"type": "string", "format": "date-time"}
-TIME_OR_NULL: Schema = {"type": ["string", "null"], "format": "date-time"}
-INTEGER: Schema = {"type": "integer"}
-NUMBER: Schema = {"type": "number"}
-NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
-BOOLEAN: Schema = {"description": "true or false", "type": "boolean"}
+PART_OF_NAME: Schema = SHORT_TEXT | {"description": "a part of the name"}
+"""No name is longer, and SQLite refuses much longer patterns."""
+
+NODENAME = (str, "a nodename")
 
 PAGE: Schema = {
     "limit": {"description": "an integer from 1", "type": "integer", "minimum": 1},
@@ -50,80 +53,76 @@ _LINKS: Schema = {
 }
 
 
-def choice(values: tuple[str, ...]) -> Schema:
+def schema_of(shape: Any) -> Schema:
+    """Return the schema of a shape.
+
+    >>> schema_of(([float | None], "the worst first"))["items"]
+    {'type': ['number', 'null']}
+    """
+    if isinstance(shape, tuple):
+        return schema_of(shape[0]) | {"description": shape[1]}
+    if isinstance(shape, list):
+        return {"type": "array", "items": schema_of(shape[0])}
+    if isinstance(shape, dict):
+        return (
+            {"type": "object", "additionalProperties": schema_of(shape[str])}
+            if str in shape
+            else shape
+        )
+    if isinstance(shape, types.UnionType):
+        (known,) = (part for part in typing.get_args(shape) if part is not types.NoneType)
+        schema = {key: value for key, value in schema_of(known).items() if key != "description"}
+        return schema | {"type": [schema["type"], "null"]}
+    if isinstance(shape, type) and issubclass(shape, StrEnum):
+        return one_of(shape)
+    return _BY_TYPE[typing.get_origin(shape) or shape]
+
+
+def choice(values: Collection[str]) -> Schema:
     """Return the schema of one of some words."""
-    return {
-        "description": f"one of {', '.join(values)}",
-        "type": "string",
-        "enum": list(values),
-    }
+    return {"description": f"one of {', '.join(values)}", "type": "string", "enum": list(values)}
 
 
-def answer(properties: Schema) -> Schema:
-    """Return the schema of an object in an answer, which has all of its keys."""
+def parameters(shapes: Mapping[str, Any], required: Collection[str] = ()) -> Schema:
+    """Return the schema of a query or body, from the shapes of its parameters."""
+    return record({name: schema_of(shape) for name, shape in shapes.items()}, [*required])
+
+
+def answer(shapes: Mapping[str, Any]) -> Schema:
+    """Return the schema of an object in an answer, which has all of its keys, from their shapes."""
     return {
         "type": "object",
-        "required": list(properties),
+        "required": list(shapes),
         "additionalProperties": False,
-        "properties": properties,
+        "properties": {name: schema_of(shape) for name, shape in shapes.items()},
     }
 
 
-_BY_TYPE: dict[Any, Schema] = {
-    int: INTEGER,
-    float: NUMBER,
-    bool: BOOLEAN,
-    str: {"type": "string"},
-    datetime: TIME,
-    list: {"type": "array"},
-    Mapping: {"type": "object"},
-}
-
-
-def schema_of(hint: Any) -> Schema:
-    """Return the schema of a value in an answer from the type of its field."""
-    if isinstance(hint, types.UnionType):
-        (known,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
-        schema = schema_of(known)
-        return schema | {"type": [schema["type"], "null"]}
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return one_of(hint)
-    return _BY_TYPE[typing.get_origin(hint) or hint]
-
-
-def answer_of(kind: type, without: Collection[str] = (), **others: Schema) -> Schema:
+def answer_of(kind: type, without: Collection[str] = (), **others: Any) -> Schema:
     """Return the schema of a dataclass that is an object in an answer.
 
     Args:
         without: fields that the answer does not have.
-        others: keys whose schema says more than the type of the field, or that are no field.
+        others: shapes of keys of which the field's type says less, or that are no field.
     """
     hints = typing.get_type_hints(kind)
     names = [item.name for item in fields(kind) if item.name not in without]
-    known = {
-        name: ANY_TEXT if hints[name] is str else schema_of(hints[name])
-        for name in names
-        if name not in others
-    }
-    return answer({name: known.get(name) or others[name] for name in [*names, *others]})
-
-
-def list_of_answers(items: Schema) -> Schema:
-    """Return the schema of a list in an answer."""
-    return {"type": "array", "items": items}
-
-
-def hideable(schema: Schema) -> Schema:
-    """Return the schema of what is null for callers who may not see hosts."""
-    return schema | {
-        "description": "null: the caller may not see hosts",
-        "type": [schema["type"], "null"],
-    }
-
-
-HIDEABLE = hideable({"type": "string"})
+    return answer({name: hints[name] for name in names} | others)
 
 
 def answered_page(noun: str, item: Schema) -> Schema:
     """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``."""
-    return answer({noun: list_of_answers(item), "links": _LINKS})
+    return answer({noun: [item], "links": _LINKS})
+
+
+def nullable(schema: Schema, description: str) -> Schema:
+    """Return the schema of an object in an answer that may be null."""
+    return schema | {"type": [schema["type"], "null"], "description": description}
+
+
+def hideable(shape: Any) -> Schema:
+    """Return the schema of what is null for callers who may not see hosts."""
+    return nullable(schema_of(shape), "null: the caller may not see hosts")
+
+
+HIDEABLE = hideable(str)

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import CONTAINER, ZUN_BASE
-from nodetracker.api.fields import PAGE, choice
+from nodetracker.api.fields import PAGE, choice, parameters
 from nodetracker.api.lookup import next_url
 from nodetracker.model.errors import ConflictError, NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
@@ -50,11 +49,11 @@ _SORT_KEYS = {
 }  # fmt: skip
 """Key of Zun's hosts -> the order of a `FleetQuery`."""
 
-LIST_QUERY = record(
+LIST_QUERY = parameters(
     {
         **PAGE,
         "sort_key": choice(tuple(_SORT_KEYS)),
-        "sort_dir": choice(("asc", "desc")) | {"description": "asc or desc"},
+        "sort_dir": (choice(("asc", "desc")), "asc or desc"),
     }
 )
 

@@ -17,7 +17,7 @@ from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.auth.turns import FREE_FAILURES
 from nodetracker.api.auth.users import hash_password
 from nodetracker.api.call import Answer
-from nodetracker.api.fields import ANY_TEXT
+from nodetracker.api.fields import parameters
 from nodetracker.api.layers import request_id_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, list_open_paths, route
@@ -48,7 +48,7 @@ CHANGES = (
         POST=Operation(
             change,
             "nodetracker:services:update",
-            query=record({"secret": ANY_TEXT}),
+            query=parameters({"secret": str}),
             body=NAMED,
             answers={202: True},
         ),

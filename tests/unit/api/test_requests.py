@@ -10,11 +10,11 @@ import falcon.testing
 import pytest
 from oslo_config import cfg
 
-from nodetracker.accounting.schemas import integer, record
+from nodetracker.accounting.schemas import integer
 from nodetracker.api.application import build_application
 from nodetracker.api.call import Answer
 from nodetracker.api.context import Identity
-from nodetracker.api.fields import ANY_TEXT
+from nodetracker.api.fields import parameters
 from nodetracker.api.layers import proxy_layer
 from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, route
@@ -37,7 +37,7 @@ from nodetracker.model.errors import (
 )
 from tests.unit.api.conftest import Api, microversion
 
-BODY = record({"name": ANY_TEXT, "sizes": {"type": "array", "items": integer()}})
+BODY = parameters({"name": str, "sizes": [integer()]})
 
 
 def echo(call) -> Answer:
@@ -64,8 +64,8 @@ def fail_in_the_middle(call) -> Answer:
 
 FAILURE: list[Exception] = []
 ANY = {200: True}
-QUERY = record({"limit": integer(1), "deep": {"type": "boolean", "description": "a boolean"},
-                "trait": {"type": "array", "items": ANY_TEXT}, "name": ANY_TEXT})  # fmt: skip
+QUERY = parameters({"limit": integer(1), "deep": (bool, "a boolean"),
+                "trait": [str], "name": str})  # fmt: skip
 
 
 def echoing(rule: str = "r", **options) -> Operation:

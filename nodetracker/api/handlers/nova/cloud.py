@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodetracker.accounting.reports.services import COMPUTE_ZONE, state_of, zone_of
-from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import COMPUTE, NOVA_BASE, Version
-from nodetracker.api.fields import ANY_TEXT
+from nodetracker.api.fields import parameters
 from nodetracker.api.handlers.nova.services import NOVA_BINARIES, render_nova_time
 from nodetracker.api.lookup import read_service_pages
 from nodetracker.api.policies import FLEET_READER
@@ -18,7 +17,7 @@ from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.units import MILLI
 
-LIMITS_QUERY = record({"reserved": ANY_TEXT, "tenant_id": ANY_TEXT})
+LIMITS_QUERY = parameters({"reserved": str, "tenant_id": str})
 
 _MAXIMA = (
     "maxTotalInstances", "maxTotalCores", "maxTotalRAMSize", "maxTotalKeypairs", "maxServerMeta",

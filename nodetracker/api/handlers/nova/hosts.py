@@ -5,15 +5,15 @@ from dataclasses import asdict
 import falcon
 
 from nodetracker.accounting.reports.services import zone_of
-from nodetracker.accounting.schemas import Schema, record
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call, Handler
-from nodetracker.api.fields import ANY_TEXT
+from nodetracker.api.fields import parameters
 from nodetracker.fleet.reads import read_host_usage, read_items
 from nodetracker.model.errors import NotFoundError, RpcUnavailableError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 
-LIST_QUERY = record({"zone": ANY_TEXT})
+LIST_QUERY = parameters({"zone": str})
 
 _SWITCH: Schema = {
     "description": "enable or disable",
@@ -21,7 +21,12 @@ _SWITCH: Schema = {
     "enum": [form(word) for word in ("enable", "disable") for form in (str, str.title, str.upper)],
 }
 
-UPDATE = record({"status": _SWITCH, "maintenance_mode": _SWITCH}) | {
+UPDATE = parameters(
+    {
+        "status": _SWITCH,
+        "maintenance_mode": _SWITCH,
+    }
+) | {
     "description": "an object with status, maintenance_mode or both",
     "minProperties": 1,
 }

@@ -8,10 +8,9 @@ from typing import Any
 
 from nodetracker.accounting.reports.services import state_of, status_of
 from nodetracker.accounting.reports.values import render_uptime
-from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
-from nodetracker.api.fields import ANY_TEXT, BOOLEAN, PAGE
+from nodetracker.api.fields import PAGE, parameters
 from nodetracker.api.lookup import get_liveness, next_links
 from nodetracker.api.query import parse_row_id
 from nodetracker.fleet.reads import read_pages
@@ -22,11 +21,11 @@ from nodetracker.model.listing import Page, WorkloadQuery
 from nodetracker.model.service import LoadAverage, ServiceRecord
 from nodetracker.model.text import TEXT_LENGTH, parse_uuid
 
-PAGED_QUERY = record(PAGE)
+PAGED_QUERY = parameters(PAGE)
 
-SHOW_QUERY = record({"with_servers": BOOLEAN})
+SHOW_QUERY = parameters({"with_servers": bool})
 
-LIST_QUERY = record({**PAGE, "hypervisor_hostname_pattern": ANY_TEXT, "with_servers": BOOLEAN})
+LIST_QUERY = parameters({**PAGE, "hypervisor_hostname_pattern": str, "with_servers": bool})
 
 _OBJECT_CPU_INFO = Version(2, 28)
 _PAGES = Version(2, 33)

@@ -6,10 +6,10 @@ from typing import Any
 import falcon
 
 from nodetracker.accounting.reports.services import state_of, status_of, zone_of
-from nodetracker.accounting.schemas import TEXT, Schema, record
+from nodetracker.accounting.schemas import TEXT, Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
-from nodetracker.api.fields import ANY_TEXT, BOOLEAN, SHORT_TEXT
+from nodetracker.api.fields import SHORT_TEXT, parameters
 from nodetracker.api.handlers.own.services import delete
 from nodetracker.api.lookup import get_liveness, read_service_pages
 from nodetracker.api.query import parse_row_id
@@ -35,19 +35,19 @@ NOVA_BINARIES = {
 OWN_BINARIES = {nova: own for own, nova in NOVA_BINARIES.items()}
 
 
-LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT})
+LIST_QUERY = parameters({"host": str, "binary": str})
 
 _NAMED: Schema = {"host": TEXT, "binary": TEXT}
 
-NAMED = record(_NAMED, required=tuple(_NAMED))
+NAMED = parameters(_NAMED, required=tuple(_NAMED))
 
-NAMED_REASON = record(
+NAMED_REASON = parameters(
     _NAMED | {"disabled_reason": SHORT_TEXT}, required=(*_NAMED, "disabled_reason")
 )
 
-NAMED_FORCED_DOWN = record(_NAMED | {"forced_down": BOOLEAN}, required=(*_NAMED, "forced_down"))
+NAMED_FORCED_DOWN = parameters(_NAMED | {"forced_down": bool}, required=(*_NAMED, "forced_down"))
 
-UPDATE = record(
+UPDATE = parameters(
     {
         "status": {
             "description": "enabled or disabled",
@@ -55,7 +55,7 @@ UPDATE = record(
             "enum": ["enabled", "disabled"],
         },
         "disabled_reason": SHORT_TEXT,
-        "forced_down": BOOLEAN,
+        "forced_down": bool,
     }
 ) | {"description": "an object with status, forced_down or both", "minProperties": 1}
 

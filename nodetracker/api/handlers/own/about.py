@@ -1,47 +1,36 @@
 """``/v1``, ``/v1/about`` and ``/v1/session``: this API, who the caller is, and its login."""
 
-from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call, Sessions
 from nodetracker.api.context import Login
-from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
-    SHORT_TEXT,
-    TEXT_OR_NULL,
-    answer,
-    list_of_answers,
-)
+from nodetracker.api.fields import SHORT_TEXT, answer, parameters
 from nodetracker.model.errors import NotFoundError
 
 VERSION = answer(
     {
-        "name": ANY_TEXT,
-        "version": ANY_TEXT,
-        "links": list_of_answers(answer({"rel": ANY_TEXT, "href": ANY_TEXT})),
+        "name": str,
+        "version": str,
+        "links": [answer({"rel": str, "href": str})],
     }
 )
 
 ABOUT = answer(
     {
-        "version": ANY_TEXT,
-        "user": ANY_TEXT,
-        "project_id": TEXT_OR_NULL,
-        "roles": list_of_answers(ANY_TEXT),
-        "is_system": BOOLEAN,
-        "has_session": BOOLEAN | {"description": "the request is that of a browser's session"},
-        "rules": list_of_answers(ANY_TEXT)
-        | {"description": "the rules of the policy that allow this user"},
+        "version": str,
+        "user": str,
+        "project_id": str | None,
+        "roles": [str],
+        "is_system": bool,
+        "has_session": (bool, "the request is that of a browser's session"),
+        "rules": ([str], "the rules of the policy that allow this user"),
     }
 )
 
 
-LOGIN = record(
+LOGIN = parameters(
     {
         "user": SHORT_TEXT,
-        "domain": SHORT_TEXT
-        | {"description": f"{SHORT_TEXT['description']} (without one: Default)"},
-        "project": SHORT_TEXT
-        | {"description": f"{SHORT_TEXT['description']} (without one: system scope)"},
+        "domain": (SHORT_TEXT, f"{SHORT_TEXT['description']} (without one: Default)"),
+        "project": (SHORT_TEXT, f"{SHORT_TEXT['description']} (without one: system scope)"),
         "password": SHORT_TEXT
         | {"description": "a text of 1 to 4096 characters", "maxLength": 4096},
     },

@@ -6,67 +6,52 @@ from collections.abc import Iterable
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_candidate, render_excluded
-from nodetracker.accounting.schemas import TEXT, Schema, list_of, one_of, record
+from nodetracker.accounting.schemas import TEXT, list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
-    INTEGER,
-    NUMBER,
-    PAGE,
-    answer,
-    list_of_answers,
-)
+from nodetracker.api.fields import PAGE, answer, parameters
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
 from nodetracker.model.text import render_value
 
-_EXPLAIN: Schema = BOOLEAN | {"description": "true, or false (excluded is null)"}
+_EXPLAIN = (bool, "true, or false (excluded is null)")
 
-FIND_QUERY = record({"limit": PAGE["limit"], "explain": _EXPLAIN})
+FIND_QUERY = parameters({"limit": PAGE["limit"], "explain": _EXPLAIN})
 
-LIST_QUERY = record(
+LIST_QUERY = parameters(
     {
-        "resources": {
-            "description": "resource classes and amounts such as VCPU:2,MEMORY_MB:4096",
-            "type": "string",
-        },
+        "resources": (str, "resource classes and amounts such as VCPU:2,MEMORY_MB:4096"),
         "required": list_of(TEXT, "traits, separated by commas; may be repeated"),
         **FIND_QUERY["properties"],
     },
     required=["resources"],
 )
 
-_CHECKS = list_of_answers(one_of(AdmissionCheck))
+_CHECKS = [AdmissionCheck]
 
-_NEAREST: Schema = answer(
+_NEAREST = answer(
     {
-        "host": ANY_TEXT,
-        "nodename": ANY_TEXT,
+        "host": str,
+        "nodename": str,
         "checks": _CHECKS,
-        "missing": {
-            "description": "resource class -> the amount by which too little is free",
-            "type": "object",
-            "additionalProperties": NUMBER,
-        },
-        "reasons": list_of_answers(ANY_TEXT),
+        "missing": ({str: float}, "resource class -> the amount by which too little is free"),
+        "reasons": [str],
     }
 ) | {"type": ["object", "null"], "description": "the excluded node that lacks least"}
 
-_EXCLUDED: Schema = answer(
+_EXCLUDED = answer(
     {
-        "total_nodes": {"description": "nodes that the request may name", "type": "integer"},
-        "checks": list_of_answers(
+        "total_nodes": (int, "nodes that the request may name"),
+        "checks": [
             answer(
                 {
-                    "check": one_of(AdmissionCheck),
-                    "nodes": INTEGER,
-                    "is_lower_bound": BOOLEAN,
-                    "text": ANY_TEXT,
+                    "check": AdmissionCheck,
+                    "nodes": int,
+                    "is_lower_bound": bool,
+                    "text": str,
                 }
             )
-        ),
+        ],
         "nearest": _NEAREST,
     }
 ) | {
@@ -76,18 +61,18 @@ _EXCLUDED: Schema = answer(
 
 CANDIDATES = answer(
     {
-        "candidates": list_of_answers(
+        "candidates": [
             answer(
                 {
-                    "host": ANY_TEXT,
-                    "nodename": ANY_TEXT,
-                    "weight": NUMBER,
-                    "free_vcpus": NUMBER,
-                    "free_memory_mb": INTEGER,
-                    "free_disk_gb": NUMBER,
+                    "host": str,
+                    "nodename": str,
+                    "weight": float,
+                    "free_vcpus": float,
+                    "free_memory_mb": int,
+                    "free_disk_gb": float,
                 }
             )
-        ),
+        ],
         "excluded": _EXCLUDED,
     }
 )

@@ -1,5 +1,6 @@
 """``/v1/claims``."""
 
+from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import ResourceVerdict
@@ -10,25 +11,18 @@ from nodetracker.accounting.reports.claims import (
     render_claim_details,
     render_no_candidate,
 )
-from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of, record
+from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
     HIDEABLE,
-    INTEGER,
     NODENAME,
-    NUMBER,
     PAGE,
-    TEXT_OR_NULL,
-    TIME,
-    TIME_OR_NULL,
     answer,
     answer_of,
     answered_page,
     choice,
     hideable,
-    list_of_answers,
+    parameters,
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
@@ -42,90 +36,86 @@ from nodetracker.model.numa import NumaLimits
 _STATES = list_of(one_of(ClaimState), "states; may be repeated")
 _ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
 
-LIST_QUERY = record(
+LIST_QUERY = parameters(
     {
-        "host": ANY_TEXT,
+        "host": str,
         "nodename": NODENAME,
         "state": _STATES,
         "workload": UUID,
-        "project": ANY_TEXT,
+        "project": str,
         **_ORDER,
         **PAGE,
     }
 )
 
-OF_NODE_QUERY = record({"state": _STATES, **_ORDER, **PAGE})
+OF_NODE_QUERY = parameters({"state": _STATES, **_ORDER, **PAGE})
 
-CREATE_QUERY = record({"dry_run": BOOLEAN})
+CREATE_QUERY = parameters({"dry_run": bool})
 
 _CELL = answer(
     {
-        "host_cell": INTEGER,
-        "vcpus": INTEGER,
-        "memory_mb": INTEGER,
-        "page_size_kb": {"type": ["integer", "null"]},
-        "pages": INTEGER,
-        "pins": {
-            "description": "CPU of the guest -> CPU of the host",
-            "type": "object",
-            "additionalProperties": INTEGER,
-        },
-        "isolated": list_of_answers(INTEGER),
+        "host_cell": int,
+        "vcpus": int,
+        "memory_mb": int,
+        "page_size_kb": int | None,
+        "pages": int,
+        "pins": ({str: int}, "CPU of the guest -> CPU of the host"),
+        "isolated": [int],
     }
 )
 
-PLACEMENT: Schema = answer({"cells": list_of_answers(_CELL)}) | {"type": ["object", "null"]}
+PLACEMENT = answer({"cells": [_CELL]}) | {"type": ["object", "null"]}
 
 CLAIM = answer(
     {
-        "uuid": ANY_TEXT,
-        "workload_uuid": ANY_TEXT,
-        "workload_name": ANY_TEXT,
-        "kind": one_of(ClaimKind),
-        "state": one_of(ClaimState),
+        "uuid": str,
+        "workload_uuid": str,
+        "workload_name": str,
+        "kind": ClaimKind,
+        "state": ClaimState,
         "host": HIDEABLE,
         "nodename": HIDEABLE,
-        "vcpus": NUMBER,
-        "memory_mb": INTEGER,
-        "disk_gb": NUMBER,
-        "expires_at": TIME_OR_NULL,
-        "reason": ANY_TEXT,
-        "workload_kind": one_of(WorkloadKind),
-        "project_id": ANY_TEXT,
-        "pcpus": INTEGER,
-        "resources": {"type": "object", "additionalProperties": INTEGER},
+        "vcpus": float,
+        "memory_mb": int,
+        "disk_gb": float,
+        "expires_at": datetime | None,
+        "reason": str,
+        "workload_kind": WorkloadKind,
+        "project_id": str,
+        "pcpus": int,
+        "resources": {str: int},
         "numa": PLACEMENT,
-        "devices": hideable(list_of_answers(ANY_TEXT)),
-        "migration_uuid": TEXT_OR_NULL,
-        "created_at": TIME,
-        "updated_at": TIME,
+        "devices": hideable([str]),
+        "migration_uuid": str | None,
+        "created_at": datetime,
+        "updated_at": datetime,
     }
 )
 
 CLAIMS = answered_page("claims", CLAIM)
 
-_VERDICT = answer_of(ResourceVerdict, fits=BOOLEAN)
+_VERDICT = answer_of(ResourceVerdict, fits=bool)
 
 _PCI_FINDING = answer(
     {
-        "alias": ANY_TEXT,
-        "count": INTEGER,
-        "usable": INTEGER,
-        "pools": hideable(list_of_answers(ANY_TEXT)),
-        "devices": hideable(list_of_answers(ANY_TEXT)),
+        "alias": str,
+        "count": int,
+        "usable": int,
+        "pools": hideable([str]),
+        "devices": hideable([str]),
     }
 )
 
 ADMISSION = answer(
     {
-        "host": TEXT_OR_NULL,
-        "nodename": TEXT_OR_NULL,
-        "fits": BOOLEAN,
-        "reasons": list_of_answers(ANY_TEXT),
+        "host": str | None,
+        "nodename": str | None,
+        "fits": bool,
+        "reasons": [str],
         "numa": PLACEMENT,
-        "numa_reasons": list_of_answers(ANY_TEXT),
-        "resources": list_of_answers(_VERDICT),
-        "pci": list_of_answers(_PCI_FINDING),
+        "numa_reasons": [str],
+        "resources": [_VERDICT],
+        "pci": [_PCI_FINDING],
     }
 )
 

@@ -3,17 +3,15 @@
 from nodetracker.accounting.reports.description import list_resources
 from nodetracker.accounting.reports.hardware import CpuUse, render_hardware
 from nodetracker.accounting.reports.overview import render_amounts
-from nodetracker.accounting.schemas import one_of, record
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
-    ANY_TEXT,
-    INTEGER,
     PAGE,
-    TEXT_OR_NULL,
     answer,
     answer_of,
     answered_page,
-    list_of_answers,
+    nullable,
+    parameters,
+    schema_of,
 )
 from nodetracker.api.handlers.own.nodes import NODE_USE
 from nodetracker.api.handlers.own.overview import USE
@@ -24,62 +22,58 @@ from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.pci import ADDRESS_PATTERN, PciStatus, TrackedDevice
 from nodetracker.model.text import to_plain
 
-_OWNER = answer({"uuid": ANY_TEXT, "name": ANY_TEXT}) | {
-    "type": ["object", "null"],
-    "description": "the workload that has it",
-}
-_PART = {"title": ANY_TEXT, "text": ANY_TEXT, "use": NODE_USE}
-NODE_CPU = answer({"id": INTEGER, "use": one_of(CpuUse), "text": ANY_TEXT})
+_OWNER = nullable(answer({"uuid": str, "name": str}), "the workload that has it")
+_PART = {"title": str, "text": str, "use": NODE_USE}
+NODE_CPU = answer({"id": int, "use": CpuUse, "text": str})
 NODE_CELL = answer(
     {
-        "id": {"type": ["integer", "null"], "description": "null: CPUs that are in no cell"},
-        "title": ANY_TEXT,
-        "notes": ANY_TEXT,
-        "summary": ANY_TEXT | {"description": "which CPUs have each use"},
-        "cores": list_of_answers(list_of_answers(NODE_CPU)),
-        "memory": list_of_answers(answer(_PART)) | {"description": "memory and huge pages"},
-        "distances": list_of_answers({"type": ["integer", "null"]})
-        | {"description": "to each cell, in their order"},
+        "id": (int | None, "null: CPUs that are in no cell"),
+        "title": str,
+        "notes": str,
+        "summary": (str, "which CPUs have each use"),
+        "cores": [[NODE_CPU]],
+        "memory": ([answer(_PART)], "memory and huge pages"),
+        "distances": ([int | None], "to each cell, in their order"),
     }
 )
-NODE_GPU = answer({"address": ANY_TEXT, "name": ANY_TEXT, "notes": ANY_TEXT, "owner": _OWNER})
+NODE_GPU = answer({"address": str, "name": str, "notes": str, "owner": _OWNER})
 _DEVICE = {
-    **dict.fromkeys(("address", "kind", "notes"), ANY_TEXT),
-    "status": one_of(PciStatus),
+    "address": str,
+    "kind": str,
+    "notes": str,
+    "status": PciStatus,
     "owner": _OWNER,
-    "summary": ANY_TEXT | {"description": "of its functions"},
+    "summary": (str, "of its functions"),
 }
 NODE_FUNCTION = answer(_DEVICE | {"functions": {"type": "array", "maxItems": 0}})
-_DEVICES = list_of_answers(
+_DEVICES = [
     answer(
         {
-            "title": ANY_TEXT | {"description": "the NUMA cell of the devices"},
-            "devices": list_of_answers(
-                answer(_DEVICE | {"functions": list_of_answers(NODE_FUNCTION)})
-            ),
+            "title": (str, "the NUMA cell of the devices"),
+            "devices": [answer(_DEVICE | {"functions": [NODE_FUNCTION]})],
         }
     )
-)
+]
 
 DESCRIPTION = answer(
     {
-        "amounts": {"type": "object", "additionalProperties": USE},
-        "machine": list_of_answers(answer({"label": ANY_TEXT, "text": ANY_TEXT})),
-        "cells": list_of_answers(NODE_CELL),
-        "gpus": list_of_answers(NODE_GPU),
-        "devices": _DEVICES | {"description": "those for guests"},
+        "amounts": {str: USE},
+        "machine": [answer({"label": str, "text": str})],
+        "cells": [NODE_CELL],
+        "gpus": [NODE_GPU],
+        "devices": (_DEVICES, "those for guests"),
         "host_devices": _DEVICES,
     }
 )
 
-DEVICES_QUERY = record(PAGE)
+DEVICES_QUERY = parameters(PAGE)
 
 DEVICES = answered_page(
     "devices",
     answer_of(
         TrackedDevice,
-        claim_uuid=TEXT_OR_NULL | {"description": "a claim, or an unclaimed guest"},
-        tags={"type": ["object", "null"], "additionalProperties": TEXT_OR_NULL},
+        claim_uuid=(str | None, "a claim, or an unclaimed guest"),
+        tags=schema_of({str: str | None}) | {"type": ["object", "null"]},
     ),
 )
 

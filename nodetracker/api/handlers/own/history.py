@@ -1,20 +1,12 @@
 """``/v1/history``, and that of a node."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from nodetracker.accounting.reports.history import render_history_page
-from nodetracker.accounting.schemas import Schema, one_of, record
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import (
-    ANY_TEXT,
-    INTEGER,
-    NODENAME,
-    PAGE,
-    TIME,
-    answer,
-    answered_page,
-    list_of_answers,
-)
+from nodetracker.api.fields import NODENAME, PAGE, answer, answered_page, parameters
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_marker_id
 from nodetracker.model.change import ChangeKind
@@ -24,21 +16,21 @@ from nodetracker.model.listing import HistoryQuery
 _TIME: Schema = {"description": "a time in ISO 8601, UTC unless it has an offset", "type": "string"}
 _PERIOD: Schema = {"since": _TIME, "until": _TIME}
 
-LIST_QUERY = record({"host": ANY_TEXT, "nodename": NODENAME, **_PERIOD, **PAGE})
+LIST_QUERY = parameters({"host": str, "nodename": NODENAME, **_PERIOD, **PAGE})
 
-OF_NODE_QUERY = record({**_PERIOD, **PAGE})
+OF_NODE_QUERY = parameters({**_PERIOD, **PAGE})
 
 HISTORY = answered_page(
     "history",
     answer(
         {
-            "id": INTEGER,
-            "at": TIME,
-            "host": ANY_TEXT,
-            "nodename": ANY_TEXT,
-            "what": one_of(ChangeKind),
-            "diff": {"type": "object"},
-            "changes": list_of_answers(ANY_TEXT) | {"description": "the diff in words"},
+            "id": int,
+            "at": datetime,
+            "host": str,
+            "nodename": str,
+            "what": ChangeKind,
+            "diff": Mapping,
+            "changes": ([str], "the diff in words"),
         }
     ),
 )

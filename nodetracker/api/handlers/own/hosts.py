@@ -5,17 +5,8 @@ from dataclasses import asdict
 from nodetracker.accounting.reports.nodes import render_node_state
 from nodetracker.accounting.reports.services import STATUSES, render_host
 from nodetracker.accounting.reports.usages import HostUsage
-from nodetracker.accounting.schemas import record
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import (
-    ANY_TEXT,
-    PAGE,
-    answer,
-    answer_of,
-    answered_page,
-    choice,
-    list_of_answers,
-)
+from nodetracker.api.fields import PAGE, answer, answer_of, answered_page, choice, parameters
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.fleet.reads import read_host_usage
@@ -24,20 +15,17 @@ from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import POWER_ACTIONS
 
-LIST_QUERY = record({"status": choice(STATUSES), **PAGE})
+LIST_QUERY = parameters({"status": choice(STATUSES), **PAGE})
 
 HOSTS = answered_page(
-    "hosts",
-    answer(
-        {"uuid": ANY_TEXT, "host_name": ANY_TEXT, "service": ANY_TEXT, "zone": ANY_TEXT, **STATE}
-    ),
+    "hosts", answer({"uuid": str, "host_name": str, "service": str, "zone": str, **STATE})
 )
 
-HOST = answer({"host": ANY_TEXT, "resources": list_of_answers(answer_of(HostUsage))})
+HOST = answer({"host": str, "resources": [answer_of(HostUsage)]})
 
-ACTION = record({"action": choice(POWER_ACTIONS)}, required=("action",))
+ACTION = parameters({"action": choice(POWER_ACTIONS)}, required=("action",))
 
-ACTION_STARTED = answer({"host": ANY_TEXT, "action": choice(POWER_ACTIONS)})
+ACTION_STARTED = answer({"host": str, "action": choice(POWER_ACTIONS)})
 
 
 def list_hosts(call: Call) -> Answer:

@@ -5,9 +5,9 @@ from typing import Any
 from nodetracker.accounting.ledger.claims import require_amounts
 from nodetracker.accounting.ledger.migrations import move_of, require_open
 from nodetracker.accounting.reports.claims import render_migration
-from nodetracker.accounting.schemas import UUID, list_of, one_of, record
+from nodetracker.accounting.schemas import UUID, list_of, one_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, choice
+from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, choice, parameters
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.api.lookup import answer_page
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
@@ -16,16 +16,16 @@ from nodetracker.model.claim import OPEN, ClaimRequest, Migration, MigrationStat
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
 
-LIST_QUERY = record(
+LIST_QUERY = parameters(
     {
-        "host": {"description": "the host of either side", "type": "string"},
+        "host": (str, "the host of either side"),
         "status": list_of(one_of(MigrationStatus), "statuses; may be repeated"),
         "workload": UUID,
         **PAGE,
     }
 )
 
-UPDATE = record({"status": choice(OPEN)}, required=["status"])
+UPDATE = parameters({"status": choice(OPEN)}, required=["status"])
 
 MIGRATION = answer_of(
     Migration,

@@ -2,6 +2,7 @@
 
 import typing
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
@@ -23,24 +24,16 @@ from nodetracker.accounting.reports.services import (
     freshness_of,
     state_of,
 )
-from nodetracker.accounting.schemas import Schema, one_of, record
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
-    INTEGER,
-    NUMBER,
-    NUMBER_OR_NULL,
     PAGE,
     PART_OF_NAME,
-    TEXT_OR_NULL,
-    TIME_OR_NULL,
     answer,
     answer_of,
     answered_page,
     choice,
-    list_of_answers,
-    schema_of,
+    parameters,
 )
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
@@ -60,10 +53,10 @@ LIST_COLUMNS = (
 """The columns of a node in lists: all that operators compare, and none that is JSON."""
 
 
-LIST_QUERY = record(
+LIST_QUERY = parameters(
     {
-        "host": ANY_TEXT,
-        "nodename": ANY_TEXT,
+        "host": str,
+        "nodename": str,
         "name_part": PART_OF_NAME,
         "state": choice(STATES),
         "status": choice(STATUSES),
@@ -74,20 +67,22 @@ LIST_QUERY = record(
 )
 
 _HINTS = typing.get_type_hints(NodeValues)
-_COLUMNS = {name: schema_of(_HINTS[name]) for name in NODE_COLUMNS}
-_IDENTITY: Schema = {"uuid": ANY_TEXT, "host": ANY_TEXT, "hypervisor_hostname": ANY_TEXT}
+_COLUMNS = {
+    name: {"type": "string"} if _HINTS[name] is str else _HINTS[name] for name in NODE_COLUMNS
+}
+_IDENTITY: Schema = {"uuid": str, "host": str, "hypervisor_hostname": str}
 _READING: Schema = {
-    "read_at": TIME_OR_NULL | {"description": "when it was last read completely; null = never"},
-    "freshness": one_of(Freshness) | {"description": "how recent that is"},
+    "read_at": (datetime | None, "when it was last read completely; null = never"),
+    "freshness": (Freshness, "how recent that is"),
 }
 
 NODE_USE = answer(
     {
-        "total": NUMBER,
-        "reserved": NUMBER,
-        "used": NUMBER | {"description": "by claims and by guests without a claim"},
-        "free": NUMBER | {"description": "negative when more than the total is used"},
-        "limit": NUMBER | {"description": "what may be used, reserved amounts included"},
+        "total": float,
+        "reserved": float,
+        "used": (float, "by claims and by guests without a claim"),
+        "free": (float, "negative when more than the total is used"),
+        "limit": (float, "what may be used, reserved amounts included"),
     }
 )
 
@@ -98,7 +93,7 @@ NODES = answered_page(
             **_IDENTITY,
             **STATE,
             **{name: _COLUMNS[name] for name in LIST_COLUMNS},
-            "generation": INTEGER,
+            "generation": int,
             "amounts": answer(dict.fromkeys(PARTS, NODE_USE)),
             **_READING,
         }
@@ -107,58 +102,56 @@ NODES = answered_page(
 
 NODE = answer(
     {
-        "id": INTEGER,
+        "id": int,
         **_IDENTITY,
         **STATE,
-        "last_seen_up": TIME_OR_NULL,
+        "last_seen_up": datetime | None,
         **_COLUMNS,
-        "vms_running": INTEGER | {"description": "instances that run; running_vms counts all"},
-        "generation": INTEGER,
-        "epoch": INTEGER,
-        "created_at": TIME_OR_NULL,
-        "updated_at": TIME_OR_NULL,
+        "vms_running": (int, "instances that run; running_vms counts all"),
+        "generation": int,
+        "epoch": int,
+        "created_at": datetime | None,
+        "updated_at": datetime | None,
         **_READING,
     }
 )
 
 _CAUSE = answer_of(
     DriftCause,
-    workload_uuid=TEXT_OR_NULL
-    | {"description": "null: the row, which differs from the sum of all workloads"},
-    ledger=NUMBER_OR_NULL | {"description": "the larger of its claims and its guest"},
-    hypervisor=NUMBER_OR_NULL | {"description": "null: its guest is not listed"},
+    workload_uuid=(str | None, "null: the row, which differs from the sum of all workloads"),
+    ledger=(float | None, "the larger of its claims and its guest"),
+    hypervisor=(float | None, "null: its guest is not listed"),
 )
 
 DIFF = answer(
     {
-        "diff": list_of_answers(
+        "diff": [
             answer_of(
                 DriftLine,
                 without=("causes",),
-                workloads=ANY_TEXT | {"description": "the causes as text"},
-                causes=list_of_answers(_CAUSE),
+                workloads=(str, "the causes as text"),
+                causes=[_CAUSE],
             )
-        ),
-        "explanations": list_of_answers(ANY_TEXT)
-        | {"description": "a sentence for each difference, and what to do about it"},
+        ],
+        "explanations": ([str], "a sentence for each difference, and what to do about it"),
     }
 )
 
 ACTIONS = answer(
     {
-        "actions": list_of_answers(
+        "actions": [
             answer_of(
                 NodeAction,
                 method=choice(("PATCH", "POST", "DELETE")),
-                takes_reason=BOOLEAN | {"description": "the body may have disabled_reason"},
+                takes_reason=(bool, "the body may have disabled_reason"),
             )
-        )
+        ],
     }
 )
 
-AUDIT = answer_of(AuditOutcome, nodes={"type": "object", "additionalProperties": ANY_TEXT})
+AUDIT = answer_of(AuditOutcome, nodes={str: str})
 
-AUDIT_RUNNING = answer({"host": ANY_TEXT, "nodename": ANY_TEXT})
+AUDIT_RUNNING = answer({"host": str, "nodename": str})
 
 _CAPACITY_COLUMNS = (
     "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",

@@ -1,10 +1,11 @@
 """``/v1/overview``, ``/metrics`` and ``/health``: the fleet and this service as a whole."""
 
+from datetime import datetime
+
 from nodetracker.accounting.reports.overview import HealthLevel
 from nodetracker.accounting.reports.services import STATES, STATUSES, Freshness
-from nodetracker.accounting.schemas import one_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import ANY_TEXT, BOOLEAN, INTEGER, NUMBER, TIME, answer, list_of_answers
+from nodetracker.api.fields import answer
 from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.claim import ClaimState
@@ -14,80 +15,62 @@ from nodetracker.model.health import HealthState
 
 USE = answer(
     {
-        "total": NUMBER,
-        "reserved": NUMBER,
-        "claimed": NUMBER,
-        "unclaimed": NUMBER,
-        "free": {"description": "negative when more than the total is used", "type": "number"},
-        "limit": {
-            "description": "what may be used with the allocation ratio, reserved amounts included",
-            "type": "number",
-        },
+        "total": float,
+        "reserved": float,
+        "claimed": float,
+        "unclaimed": float,
+        "free": (float, "negative when more than the total is used"),
+        "limit": (float, "what may be used with the allocation ratio, reserved amounts included"),
     }
 )
 _AMOUNTS = answer(dict.fromkeys(PARTS, USE))
-_GUESTS = answer({kind.value: INTEGER for kind in WorkloadKind})
+_GUESTS = answer({kind.value: int for kind in WorkloadKind})
 
 _NODE = answer(
     {
-        "uuid": ANY_TEXT,
-        "host": ANY_TEXT,
-        "nodename": ANY_TEXT,
+        "uuid": str,
+        "host": str,
+        "nodename": str,
         "state": {"type": "string", "enum": list(STATES)},
         "status": {"type": "string", "enum": list(STATUSES)},
-        "maintenance": BOOLEAN,
-        "freshness": one_of(Freshness),
+        "maintenance": bool,
+        "freshness": Freshness,
         "amounts": _AMOUNTS,
         "guests": _GUESTS,
-        "warnings": {"description": "unresolved warnings about the node", "type": "integer"},
+        "warnings": (int, "unresolved warnings about the node"),
     }
 )
 
 _FINDING = answer(
     {
-        "level": one_of(HealthLevel),
-        "text": ANY_TEXT,
-        "path": {
-            "description": "of the view of the page that lists what it is about, or empty",
-            "type": "string",
-        },
-        "filters": {
-            "description": "by which that view lists its nodes",
-            "type": "object",
-            "additionalProperties": ANY_TEXT,
-        },
+        "level": HealthLevel,
+        "text": str,
+        "path": (str, "of the view of the page that lists what it is about, or empty"),
+        "filters": ({str: str}, "by which that view lists its nodes"),
     }
 )
 
 OVERVIEW = answer(
     {
-        "now": TIME,
+        "now": datetime,
         "health": answer(
             {
-                "level": one_of(HealthLevel),
-                "text": ANY_TEXT,
-                "problems": list_of_answers(_FINDING) | {"description": "the worst first"},
-                "notes": list_of_answers(_FINDING)
-                | {"description": "nodes that administrators disabled or maintain"},
+                "level": HealthLevel,
+                "text": str,
+                "problems": ([_FINDING], "the worst first"),
+                "notes": ([_FINDING], "nodes that administrators disabled or maintain"),
             }
         ),
-        "summary": {"description": "what the fleet has, in words", "type": "string"},
+        "summary": (str, "what the fleet has, in words"),
         "totals": _AMOUNTS,
-        "states": answer(dict.fromkeys(STATES, INTEGER)),
-        "statuses": answer(dict.fromkeys(STATUSES, INTEGER)),
-        "freshness": answer({kind.value: INTEGER for kind in Freshness}),
-        "claims": answer({state.value: INTEGER for state in ClaimState}),
+        "states": answer(dict.fromkeys(STATES, int)),
+        "statuses": answer(dict.fromkeys(STATUSES, int)),
+        "freshness": answer({kind.value: int for kind in Freshness}),
+        "claims": answer({state.value: int for state in ClaimState}),
         "guests": _GUESTS,
-        "warnings": {
-            "description": "unresolved warnings by kind, of nodes and of whole hosts",
-            "type": "object",
-            "additionalProperties": INTEGER,
-        },
-        "nodes": list_of_answers(_NODE),
-        "truncated": {
-            "description": "there are more nodes than [api] overview_max_nodes",
-            "type": "boolean",
-        },
+        "warnings": ({str: int}, "unresolved warnings by kind, of nodes and of whole hosts"),
+        "nodes": [_NODE],
+        "truncated": (bool, "there are more nodes than [api] overview_max_nodes"),
     }
 )
 

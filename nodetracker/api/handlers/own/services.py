@@ -1,21 +1,17 @@
 """``/v1/services``."""
 
+from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.reports.services import STATES, STATUSES, render_service
-from nodetracker.accounting.schemas import Schema, record
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
-    INTEGER,
-    NUMBER_OR_NULL,
     PAGE,
     SHORT_TEXT,
-    TEXT_OR_NULL,
-    TIME_OR_NULL,
     answer,
     answered_page,
+    parameters,
 )
 from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.api.query import parse_path_uuid
@@ -25,21 +21,21 @@ from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceChange, ServiceRecord
 from nodetracker.model.text import render_time
 
-LIST_QUERY = record({"host": ANY_TEXT, "binary": ANY_TEXT, **PAGE})
+LIST_QUERY = parameters({"host": str, "binary": str, **PAGE})
 
-UPDATE = record(
+UPDATE = parameters(
     {
-        "disabled": BOOLEAN,
+        "disabled": bool,
         "disabled_reason": SHORT_TEXT,
-        "maintenance": BOOLEAN,
-        "forced_down": BOOLEAN,
+        "maintenance": bool,
+        "forced_down": bool,
     }
 ) | {"description": "an object with what is to change", "minProperties": 1}
 
 _DISABLING: Schema = {
-    "disabled_reason": TEXT_OR_NULL,
-    "disabled_at": TIME_OR_NULL | {"description": "null: enabled, or unknown"},
-    "disabled_by": TEXT_OR_NULL | {"description": "the user; null: enabled, or unknown"},
+    "disabled_reason": str | None,
+    "disabled_at": (datetime | None, "null: enabled, or unknown"),
+    "disabled_by": (str | None, "the user; null: enabled, or unknown"),
 }
 """Why, since when and by whom a service is disabled."""
 
@@ -47,26 +43,26 @@ STATE: Schema = {
     "state": {"enum": list(STATES)},
     "status": {"enum": list(STATUSES)},
     **_DISABLING,
-    "maintenance": BOOLEAN,
-    "forced_down": BOOLEAN,
+    "maintenance": bool,
+    "forced_down": bool,
 }
 """What the service of a node's host decides."""
 
 SERVICE = answer(
     {
-        "id": ANY_TEXT,
-        "binary": ANY_TEXT,
-        "host": ANY_TEXT,
+        "id": str,
+        "binary": str,
+        "host": str,
         "status": STATE["status"],
         "state": STATE["state"],
-        "updated_at": TIME_OR_NULL,
+        "updated_at": datetime | None,
         **_DISABLING,
-        "epoch": INTEGER,
-        "clock_skew_seconds": NUMBER_OR_NULL,
-        "maintenance": BOOLEAN,
-        "forced_down": BOOLEAN,
-        "last_seen_up": TIME_OR_NULL,
-        "version": ANY_TEXT,
+        "epoch": int,
+        "clock_skew_seconds": float | None,
+        "maintenance": bool,
+        "forced_down": bool,
+        "last_seen_up": datetime | None,
+        "version": str,
     }
 )
 

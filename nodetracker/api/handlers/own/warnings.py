@@ -17,19 +17,9 @@ from nodetracker.accounting.reports.warnings import (
     merge_hosts_down,
     render_warning,
 )
-from nodetracker.accounting.schemas import Schema, one_of, record
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
-    INTEGER,
-    NODENAME,
-    PAGE,
-    TIME,
-    TIME_OR_NULL,
-    answer,
-    answered_page,
-)
+from nodetracker.api.fields import NODENAME, PAGE, answer, answered_page, parameters
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_marker_id
 from nodetracker.fleet.reads import read_items
@@ -37,29 +27,29 @@ from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
 
 _FILTERS: Schema = {
-    "kind": one_of(WarningKind),
-    "all": BOOLEAN | {"description": "true (resolved warnings, too) or false"},
+    "kind": WarningKind,
+    "all": (bool, "true (resolved warnings, too) or false"),
 }
 
-LIST_QUERY = record({"host": ANY_TEXT, "nodename": NODENAME, **_FILTERS, **PAGE})
+LIST_QUERY = parameters({"host": str, "nodename": NODENAME, **_FILTERS, **PAGE})
 
-OF_NODE_QUERY = record({**_FILTERS, **PAGE})
+OF_NODE_QUERY = parameters({**_FILTERS, **PAGE})
 
 WARNINGS = answered_page(
     "warnings",
     answer(
         {
-            "id": {"description": "null until it is stored", "type": ["integer", "null"]},
-            "host": ANY_TEXT,
-            "kind": one_of(WarningKind),
-            "nodename": ANY_TEXT,
-            "item": ANY_TEXT,
-            "message": ANY_TEXT,
-            "first_seen": TIME,
-            "last_seen": TIME,
-            "count": INTEGER,
-            "resolved_at": TIME_OR_NULL,
-            "earlier": INTEGER | {"description": "how often it was raised and resolved before"},
+            "id": (int | None, "null until it is stored"),
+            "host": str,
+            "kind": WarningKind,
+            "nodename": str,
+            "item": str,
+            "message": str,
+            "first_seen": datetime,
+            "last_seen": datetime,
+            "count": int,
+            "resolved_at": datetime | None,
+            "earlier": (int, "how often it was raised and resolved before"),
         }
     ),
 )

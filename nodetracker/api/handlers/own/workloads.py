@@ -1,26 +1,22 @@
 """``/v1/workloads``, those of a node, and ``/v1/usages``, their sums by project."""
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.reports.usages import describe_usages
 from nodetracker.accounting.reports.workloads import describe_workload, render_workload
-from nodetracker.accounting.schemas import Schema, one_of, record
+from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
-    ANY_TEXT,
-    BOOLEAN,
     HIDEABLE,
-    INTEGER,
     NODENAME,
-    NUMBER,
     PAGE,
     PART_OF_NAME,
-    TEXT_OR_NULL,
-    TIME_OR_NULL,
     answer,
     answered_page,
     hideable,
-    list_of_answers,
+    parameters,
 )
 from nodetracker.api.handlers.own.claims import PLACEMENT
 from nodetracker.api.lookup import answer_page, get_node
@@ -31,39 +27,39 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
 from nodetracker.model.numa import encode_assignment
 
-LIST_QUERY = record(
+LIST_QUERY = parameters(
     {
-        "host": ANY_TEXT,
+        "host": str,
         "nodename": NODENAME,
         "name_part": PART_OF_NAME,
-        "project": ANY_TEXT,
-        "claimed": BOOLEAN,
+        "project": str,
+        "claimed": bool,
         **PAGE,
     }
 )
 
-OF_NODE_QUERY = record(PAGE)
+OF_NODE_QUERY = parameters(PAGE)
 
 _IDENTITY: Schema = {
-    "uuid": ANY_TEXT,
-    "kind": one_of(WorkloadKind),
-    "name": ANY_TEXT,
-    "project_id": ANY_TEXT,
+    "uuid": str,
+    "kind": WorkloadKind,
+    "name": str,
+    "project_id": str,
 }
 
 _PLACE: Schema = {
     "node_uuid": HIDEABLE,
     "host": HIDEABLE,
     "nodename": HIDEABLE,
-    "claimed": BOOLEAN,
-    "claim_uuid": TEXT_OR_NULL,
+    "claimed": bool,
+    "claim_uuid": str | None,
     "claim_state": {"enum": [*(state.value for state in ACTIVE_STATES), None]},
-    "vcpus": NUMBER,
-    "pcpus": INTEGER,
-    "memory_mb": INTEGER,
-    "disk_gb": NUMBER,
-    "power_state": TEXT_OR_NULL,
-    "missing_since": TIME_OR_NULL,
+    "vcpus": float,
+    "pcpus": int,
+    "memory_mb": int,
+    "disk_gb": float,
+    "power_state": str | None,
+    "missing_since": datetime | None,
 }
 
 WORKLOADS = answered_page("workloads", answer({**_IDENTITY, **_PLACE}))
@@ -75,31 +71,29 @@ WORKLOADS_OF_NODE = answered_page("workloads", answer({**_IDENTITY, **_PLACE, "n
 WORKLOAD = answer(
     {
         **_IDENTITY,
-        "places": list_of_answers(answer({**_PLACE, "details": hideable({"type": "object"})})),
+        "places": [answer({**_PLACE, "details": hideable(Mapping)})],
     }
 )
 
 
-USAGES_QUERY = record({"host": ANY_TEXT, "project": ANY_TEXT, **PAGE, "marker": ANY_TEXT})
+USAGES_QUERY = parameters({"host": str, "project": str, **PAGE, "marker": str})
 """The marker is a project, which may be unknown: an empty text."""
 
 _AMOUNTS: Schema = {
-    "workloads": INTEGER,
-    "vcpus": NUMBER,
-    "pcpus": INTEGER,
-    "memory_mb": INTEGER,
-    "disk_gb": NUMBER,
+    "workloads": int,
+    "vcpus": float,
+    "pcpus": int,
+    "memory_mb": int,
+    "disk_gb": float,
 }
 
 USAGES = answered_page(
     "usages",
     answer(
         {
-            "project_id": ANY_TEXT,
+            "project_id": str,
             **_AMOUNTS,
-            "parts": list_of_answers(
-                answer({"kind": one_of(WorkloadKind), "claimed": BOOLEAN, **_AMOUNTS})
-            ),
+            "parts": [answer({"kind": WorkloadKind, "claimed": bool, **_AMOUNTS})],
         }
     ),
 )
