@@ -33,7 +33,7 @@ _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 
 
 class AllowAll:
-    """An `Authorizer` that allows everything."""
+    """A `PolicyAuthorizer` that allows everything."""
 
     def is_allowed(self, context, rule, target=None) -> bool:
         return True

@@ -18,6 +18,7 @@ from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
 from nodetracker.api.query import decode_url_text
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
+from nodetracker.metrics.api import StoreErrorCounter
 from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ def build_application(
         layers: around it, the outermost first, e.g. authentication.
     """
     public_url = backend.settings.public_url
-    app = falcon.App(media_type=falcon.MEDIA_JSON, middleware=[_Guard()])
+    app = falcon.App(
+        media_type=falcon.MEDIA_JSON, middleware=[_Guard(backend.counters.store_errors)]
+    )
     app.resp_options.secure_cookies_by_default = True
     for kind in (falcon.HTTPError, Exception):
         app.add_error_handler(kind, _handle_error)
@@ -61,6 +64,9 @@ def _list_paths(path: str) -> list[str]:
 
 class _Guard:
     """Falcon's middleware for all requests: text, methods, and how answers are sent."""
+
+    def __init__(self, store_errors: StoreErrorCounter) -> None:
+        self._store_errors = store_errors
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         """Reject paths that are not text; several slashes are one, and at the end none.
@@ -97,6 +103,7 @@ class _Guard:
         finish(request, response)
         error: StoreError | None = getattr(response.context, _STORE_ERROR, None)
         if error is not None:
+            self._store_errors.add(error)
             is_outage = isinstance(error, StoreUnavailableError | SchemaError)
             level = logging.DEBUG if is_outage else logging.WARNING
             LOG.log(level, "%s: %s", name_request(request), error)

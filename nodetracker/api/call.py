@@ -10,14 +10,13 @@ from nodetracker.api.context import Login, RequestContext
 from nodetracker.api.encoding import EncodedBody
 from nodetracker.api.family import Version
 from nodetracker.api.fleet_cache import FleetCache
+from nodetracker.api.policies import HOST_RULE, PolicyAuthorizer
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.api import ApiCounters, ApiMetrics
 from nodetracker.model.errors import ForbiddenError, NotFoundError
 from nodetracker.model.health import Health
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
-
-HOST_RULE = "nodetracker:host_attributes:show"
 
 _HOST_FIELDS = frozenset(
     {
@@ -26,22 +25,6 @@ _HOST_FIELDS = frozenset(
     }
 )  # fmt: skip
 _HOST_FILTERS = ("host", "nodename")
-
-
-class Authorizer(Protocol):
-    """Decides what an identity may do."""
-
-    def is_allowed(
-        self, context: RequestContext, rule: str, target: Mapping[str, Any] | None = None
-    ) -> bool:
-        """Return whether a rule allows the request.
-
-        Args:
-            target: attributes of the object, such as its ``project_id``.
-        """
-
-    def list_allowed(self, context: RequestContext) -> list[str]:
-        """Return the names of all rules that allow the identity, sorted."""
 
 
 class Sessions(Protocol):
@@ -81,7 +64,7 @@ class Backend:
     policy: AdmissionPolicy
     scheduler: Scheduler
     fleet: FleetCache
-    authorizer: Authorizer
+    authorizer: PolicyAuthorizer
     delete_queues: Callable[[str, str], None]
     counters: ApiCounters
     metrics: ApiMetrics

@@ -4,10 +4,9 @@ Everything that all handlers have in common happens here, in this order:
 credentials, microversion, rule, query, body.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import quote
@@ -27,7 +26,6 @@ from nodetracker.api.route import Operation, Route
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, StoreError
 
 LOG = logging.getLogger(__name__)
-
 
 _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
 _STRICT_NOVA_QUERY = Version(2, 75)
@@ -51,52 +49,44 @@ class Endpoint:
         return self.route.allowed
 
     def respond(self, request: falcon.Request, response: falcon.Response, **params: str) -> None:
-        """Carry out a request."""
+        """Carry out a request; a change is logged, whatever its outcome."""
         context = read_context(request.env)
         operations = self.route.methods["GET" if request.method == "HEAD" else request.method]
-
-        def answer() -> Answer:
+        may_change = operations[0].may_change(request.method)
+        status: int | None = None
+        try:
+            if may_change or request.method not in SAFE_METHODS:
+                self._reject_foreign_page(request)
             operation, version = _select_operation(operations, request, response, context)
-            url = _read_url(request, self._backend)
-            call = Call(self._backend, context, url, version, params)
-            with self._noted_store_errors():
-                found = self._carry_out(operation, call, request)
-            if found.stream is None:
-                return found
-            return replace(found, stream=self._cut_off(found.stream, request))
-
-        if not operations[0].may_change(request.method):
-            if request.method not in SAFE_METHODS:
-                self._reject_foreign_page(request)
-            _write(response, answer())
-        else:
-            with logged_change(request, context, operations[0].rule) as change:
-                self._reject_foreign_page(request)
-                found = answer()
-                change.status = found.status
-            _write(response, found)
-            if found.session_token is not None:
-                url = _read_url(request, self._backend)
-                _set_session_cookie(response, found.session_token, url)
+            call = Call(self._backend, context, self._read_url(request), version, params)
+            answer = self._carry_out(operation, call, request)
+            status = answer.status
+        except Exception as error:
+            status = explain(error).status.value
+            raise
+        finally:
+            if may_change:
+                _log_change(request, context, operations[0].rule, status)
+        if answer.stream is not None:
+            answer = replace(answer, stream=self._cut_off(answer.stream, request))
+        _write(response, answer)
+        if answer.session_token is not None:
+            _set_session_cookie(response, answer.session_token, call.url)
 
     def _reject_foreign_page(self, request: falcon.Request) -> None:
         settings = self._backend.settings
         if is_foreign_page(request.env, settings.public_url):
             raise ForbiddenError("A page of another site may not change anything.")
         is_link = request.method in SAFE_METHODS and not settings.insecure_power_actions
-        if is_link and not _read_url(request, self._backend).is_secure:
+        if is_link and not self._read_url(request).is_secure:
             raise ForbiddenError(
                 "Without TLS, power actions by GET need [api] allow_insecure_power_actions; "
                 "POST /v1/hosts/HOST/actions does not."
             )
 
-    @contextlib.contextmanager
-    def _noted_store_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError as error:
-            self._backend.counters.store_errors.add(error)
-            raise
+    def _read_url(self, request: falcon.Request) -> RequestUrl:
+        prefix = self._backend.settings.public_url or request.prefix
+        return RequestUrl(prefix.rstrip("/"), request.path, split_query(request.query_string))
 
     def _cut_off(self, parts: Iterator[bytes], request: falcon.Request) -> Iterator[bytes]:
         """Yield the parts of an answer, whose status is sent before its rows are read.
@@ -127,13 +117,11 @@ class Endpoint:
             check(body, operation.body)
         _check_precondition(request, operation)
         checked = replace(call, params=_own(call.params), query=query, body=body)
-        changes_fleet = operation.changes(request.method, query) and not operation.is_open
-        if not changes_fleet:
-            return operation.handler(checked)
         try:
             return operation.handler(checked)
         finally:  # one that failed may have changed something, too
-            self._backend.fleet.note_change(call.user_id)
+            if operation.changes(request.method, query) and not operation.is_open:
+                self._backend.fleet.invalidate(call.user_id)
 
 
 def name_request(request: falcon.Request) -> str:
@@ -141,41 +129,22 @@ def name_request(request: falcon.Request) -> str:
     return f"{request.env.get(REQUEST_ID, '')} {request.method} {quote(request.path)}"
 
 
-@dataclass(slots=True)
-class Change:
-    """A change that is being carried out.
-
-    Attributes:
-        status: of its answer, None until it is known.
-    """
-
-    status: int | None = None
-
-
-@contextlib.contextmanager
-def logged_change(
-    request: falcon.Request, context: RequestContext, rule: str | None
-) -> Iterator[Change]:
-    """Log one line at the end of a change, which has no token, password or body."""
-    change = Change()
-    try:
-        yield change
-    except Exception as error:
-        change.status = explain(error).status.value
-        raise
-    finally:
-        identity = context.identity
-        LOG.info(
-            "Change %s: user %s, project %s, rule %s, target %s %s from %s: %s",
-            context.request_id or "-",
-            "-" if identity is None else identity.user_id,
-            "-" if identity is None or identity.project_id is None else identity.project_id,
-            rule,
-            request.method,
-            quote(request.path),  # without its query, and one line
-            context.address,
-            change.status,
-        )
+def _log_change(
+    request: falcon.Request, context: RequestContext, rule: str | None, status: int | None
+) -> None:
+    """Log a change in one line, which has no token, password or body."""
+    identity = context.identity
+    LOG.info(
+        "Change %s: user %s, project %s, rule %s, target %s %s from %s: %s",
+        context.request_id or "-",
+        "-" if identity is None else identity.user_id,
+        "-" if identity is None or identity.project_id is None else identity.project_id,
+        rule,
+        request.method,
+        quote(request.path),  # without its query, and one line
+        context.address,
+        status,
+    )
 
 
 def _select_operation(
@@ -225,11 +194,6 @@ def _negotiate(
     version = microversions.negotiate(headers)
     response.set_headers(microversions.render_headers(version))
     return version
-
-
-def _read_url(request: falcon.Request, backend: Backend) -> RequestUrl:
-    prefix = backend.settings.public_url or request.prefix
-    return RequestUrl(prefix.rstrip("/"), request.path, split_query(request.query_string))
 
 
 def _is_strict(request: falcon.Request, version: Version) -> bool:

@@ -78,7 +78,7 @@ class FleetCache:
         """Return the kept overview, or make one.
 
         Args:
-            user: who asks, by the name that `note_change` gets; None = nobody who changes
+            user: who asks, by the name that `invalidate` gets; None = nobody who changes
                 anything.
 
         Raises:
@@ -104,7 +104,7 @@ class FleetCache:
         self._end(making, None, kept, self._seconds() - started_at)
         return kept
 
-    def note_change(self, user: str) -> None:
+    def invalidate(self, user: str) -> None:
         """Make the next overview soon, as a user may have made a change."""
         with self._ended:
             self._changes += 1

@@ -6,13 +6,25 @@ Rules of Nova's and Zun's resources have Nova's and Zun's names.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oslo_policy.policy import DocumentedRuleDefault, Enforcer, InvalidDefinitionError, RuleDefault
 
 from nodetracker.api.context import Identity, RequestContext
 from nodetracker.model.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+
+_ALL_SYSTEM = "all"
+_OWN_PROJECT = ("user_id", "project_id")
+
+RELOAD_SECONDS = 1.0
+"""How long rules and decisions are kept before the policy files are checked for changes.
+
+The library checks them for each decision, which takes most of the time of a request that
+is answered by 304 (seen with 6.0).
+"""
 
 _ADMIN = "rule:admin"
 _FLEET_READER = "rule:fleet_reader"
@@ -24,6 +36,9 @@ _ANYBODY = "@"
 
 FLEET_READER = "fleet_reader"
 """The rule of those to whom no list is cut to a project."""
+
+HOST_RULE = "nodetracker:host_attributes:show"
+"""The rule of those who see on which hosts something is."""
 
 _BASE = (
     RuleDefault("admin", "role:admin", "Administrators."),
@@ -41,184 +56,122 @@ _BASE = (
 )
 
 
-def _rule(name: str, check: str, description: str, *operations: str) -> DocumentedRuleDefault:
-    pairs = [operation.split(" ") for operation in operations]
-    documented: list[Any] = [{"method": method, "path": path} for method, path in pairs]
-    return DocumentedRuleDefault(name, check, description, documented)
-
-
-def _hypervisors(verb: str, description: str, path: str) -> DocumentedRuleDefault:
-    name = f"os_compute_api:os-hypervisors:{verb}"
-    return _rule(name, _FLEET_READER, description, f"GET /v2.1/os-hypervisors{path}")
-
-
-def _services(verb: str, check: str, description: str, *operations: str) -> DocumentedRuleDefault:
-    return _rule(f"os_compute_api:os-services:{verb}", check, description, *operations)
-
-
-def _hosts(verb: str, check: str, description: str, operation: str) -> DocumentedRuleDefault:
-    return _rule(f"os_compute_api:os-hosts:{verb}", check, description, operation)
-
-
-_NOVA = (
-    _hypervisors("list", "List hypervisors.", ""),
-    _hypervisors("list-detail", "List hypervisors with details.", "/detail"),
-    _hypervisors("statistics", "Sum all hypervisors.", "/statistics"),
-    _hypervisors("show", "Show a hypervisor.", "/{id}"),
-    _hypervisors("uptime", "Show a hypervisor's uptime.", "/{id}/uptime"),
-    _hypervisors("search", "Search hypervisors by a part of their names.", "/{id}/search"),
-    _hypervisors("servers", "List the guests of hypervisors by name.", "/{id}/servers"),
-    _services("list", _FLEET_READER, "List services.", "GET /v2.1/os-services"),
-    _services(
-        "update",
+_RULES: Mapping[str, tuple[str, str]] = {
+    "os_compute_api:os-hypervisors:list": (_FLEET_READER, "List hypervisors."),
+    "os_compute_api:os-hypervisors:list-detail": (_FLEET_READER, "List hypervisors with details."),
+    "os_compute_api:os-hypervisors:statistics": (_FLEET_READER, "Sum all hypervisors."),
+    "os_compute_api:os-hypervisors:show": (_FLEET_READER, "Show a hypervisor."),
+    "os_compute_api:os-hypervisors:uptime": (_FLEET_READER, "Show a hypervisor's uptime."),
+    "os_compute_api:os-hypervisors:search": (
+        _FLEET_READER,
+        "Search hypervisors by a part of their names.",
+    ),
+    "os_compute_api:os-hypervisors:servers": (
+        _FLEET_READER,
+        "List the guests of hypervisors by name.",
+    ),
+    "os_compute_api:os-services:list": (_FLEET_READER, "List services."),
+    "os_compute_api:os-services:update": (
         _ADMIN,
         "Enable or disable a service, or force it down.",
-        "PUT /v2.1/os-services/{id}",
-        "PUT /v2.1/os-services/enable",
-        "PUT /v2.1/os-services/disable",
-        "PUT /v2.1/os-services/disable-log-reason",
-        "PUT /v2.1/os-services/force-down",
     ),
-    _services("delete", _ADMIN, "Delete a service.", "DELETE /v2.1/os-services/{id}"),
-    _hosts("list", _FLEET_READER, "List hosts.", "GET /v2.1/os-hosts"),
-    _hosts("show", _FLEET_READER, "Show a host by project.", "GET /v2.1/os-hosts/{host}"),
-    _hosts("update", _ADMIN, "Change a host's state.", "PUT /v2.1/os-hosts/{host}"),
-    _hosts("reboot", _ADMIN, "Reboot a host.", "GET /v2.1/os-hosts/{host}/reboot"),
-    _hosts("shutdown", _ADMIN, "Shut down a host.", "GET /v2.1/os-hosts/{host}/shutdown"),
-    _hosts("start", _ADMIN, "Start up a host.", "GET /v2.1/os-hosts/{host}/startup"),
-    _rule(
-        "os_compute_api:os-aggregates:index",
-        _FLEET_READER,
-        "List host aggregates.",
-        "GET /v2.1/os-aggregates",
-    ),
-    _rule(
-        "os_compute_api:os-availability-zone:list",
-        _FLEET_READER,
-        "List availability zones.",
-        "GET /v2.1/os-availability-zone",
-    ),
-    _rule(
-        "os_compute_api:os-availability-zone:detail",
+    "os_compute_api:os-services:delete": (_ADMIN, "Delete a service."),
+    "os_compute_api:os-hosts:list": (_FLEET_READER, "List hosts."),
+    "os_compute_api:os-hosts:show": (_FLEET_READER, "Show a host by project."),
+    "os_compute_api:os-hosts:update": (_ADMIN, "Change a host's state."),
+    "os_compute_api:os-hosts:reboot": (_ADMIN, "Reboot a host."),
+    "os_compute_api:os-hosts:shutdown": (_ADMIN, "Shut down a host."),
+    "os_compute_api:os-hosts:start": (_ADMIN, "Start up a host."),
+    "os_compute_api:os-aggregates:index": (_FLEET_READER, "List host aggregates."),
+    "os_compute_api:os-availability-zone:list": (_FLEET_READER, "List availability zones."),
+    "os_compute_api:os-availability-zone:detail": (
         _FLEET_READER,
         "List availability zones with their hosts.",
-        "GET /v2.1/os-availability-zone/detail",
     ),
-    _rule(
-        "os_compute_api:limits",
-        _ANYBODY,
-        "Show the usage of the user's own project.",
-        "GET /v2.1/limits",
-    ),
-)
-
-_ZUN = (
-    _rule("host:get_all", _FLEET_READER, "List hosts.", "GET /container/v1/hosts"),
-    _rule("host:get", _FLEET_READER, "Show a host.", "GET /container/v1/hosts/{id}"),
-)
-
-
-def _own(noun: str, verb: str, check: str, description: str, *operations: str) -> RuleDefault:
-    documented = [operation.replace(" ", " /v1/", 1) for operation in operations]
-    return _rule(f"nodetracker:{noun}:{verb}", check, description, *documented)
-
-
-_OWN = (
-    _own("about", "show", _ANYBODY, "Show the version and the user.", "GET about"),
-    _own("overview", "show", _FLEET_READER, "Show the whole fleet.", "GET overview"),
-    _rule(
-        "nodetracker:metrics:show",
+    "os_compute_api:limits": (_ANYBODY, "Show the usage of the user's own project."),
+    "host:get_all": (_FLEET_READER, "List hosts."),
+    "host:get": (_FLEET_READER, "Show a host."),
+    "nodetracker:about:show": (_ANYBODY, "Show the version and the user."),
+    "nodetracker:overview:show": (_FLEET_READER, "Show the whole fleet."),
+    "nodetracker:metrics:show": (
         _FLEET_READER,
         "Show the fleet's metrics, unless [api] open_metrics is set.",
-        "GET /metrics",
     ),
-    _rule(
-        "nodetracker:health:show",
+    "nodetracker:health:show": (
         _FLEET_READER,
         "Show the texts of problems in the service's health, which is open without them.",
-        "GET /health",
     ),
-    _own("nodes", "list", _FLEET_READER, "List nodes.", "GET nodes"),
-    _own(
-        "nodes",
-        "show",
-        _FLEET_READER,
-        "Show a node and what belongs to it.",
-        "GET nodes/{uuid}",
-        "GET nodes/{uuid}/workloads",
-        "GET nodes/{uuid}/claims",
-        "GET nodes/{uuid}/devices",
-        "GET nodes/{uuid}/actions",
-        "GET nodes/{uuid}/description",
-        "GET nodes/{uuid}/diff",
-        "GET nodes/{uuid}/history",
-        "GET nodes/{uuid}/warnings",
-    ),
-    _own(
-        "nodes", "delete", _ADMIN, "Delete the node of a host that is down.", "DELETE nodes/{uuid}"
-    ),
-    _own("nodes", "audit", _ADMIN, "Audit a node.", "POST nodes/{uuid}/audit"),
-    _own("hosts", "list", _FLEET_READER, "List hosts.", "GET hosts"),
-    _own("hosts", "show", _FLEET_READER, "Show a host by project.", "GET hosts/{host}"),
-    _own("hosts", "action", _ADMIN, "Power a host on or off.", "POST hosts/{host}/actions"),
-    _own("services", "list", _FLEET_READER, "List services.", "GET services"),
-    _own("services", "show", _FLEET_READER, "Show a service.", "GET services/{uuid}"),
-    _own("services", "update", _ADMIN, "Change a service's state.", "PATCH services/{uuid}"),
-    _own("services", "delete", _ADMIN, "Delete a service.", "DELETE services/{uuid}"),
-    _own("workloads", "list", _PROJECT_READER, "List workloads.", "GET workloads"),
-    _own("workloads", "show", _PROJECT_READER, "Show a workload.", "GET workloads/{uuid}"),
-    _own(
-        "host_attributes",
-        "show",
+    "nodetracker:nodes:list": (_FLEET_READER, "List nodes."),
+    "nodetracker:nodes:show": (_FLEET_READER, "Show a node and what belongs to it."),
+    "nodetracker:nodes:delete": (_ADMIN, "Delete the node of a host that is down."),
+    "nodetracker:nodes:audit": (_ADMIN, "Audit a node."),
+    "nodetracker:hosts:list": (_FLEET_READER, "List hosts."),
+    "nodetracker:hosts:show": (_FLEET_READER, "Show a host by project."),
+    "nodetracker:hosts:action": (_ADMIN, "Power a host on or off."),
+    "nodetracker:services:list": (_FLEET_READER, "List services."),
+    "nodetracker:services:show": (_FLEET_READER, "Show a service."),
+    "nodetracker:services:update": (_ADMIN, "Change a service's state."),
+    "nodetracker:services:delete": (_ADMIN, "Delete a service."),
+    "nodetracker:workloads:list": (_PROJECT_READER, "List workloads."),
+    "nodetracker:workloads:show": (_PROJECT_READER, "Show a workload."),
+    HOST_RULE: (
         _PLACER,
         "Show on which hosts and nodes workloads, claims and migrations are, with their NUMA "
         "cells, CPUs, PCI addresses and the driver's details, and list them by host.",
-        "GET workloads",
-        "GET workloads/{uuid}",
-        "GET usages",
-        "GET claims",
-        "GET claims/{uuid}",
-        "GET migrations",
-        "GET migrations/{uuid}",
     ),
-    _own("usages", "list", _PROJECT_READER, "Sum what projects use.", "GET usages"),
-    _own("claims", "list", _CLAIM_READER, "List claims.", "GET claims"),
-    _own("claims", "show", _CLAIM_READER, "Show a claim.", "GET claims/{uuid}"),
-    _own("claims", "create", _SERVICE, "Create a claim, or try to.", "POST claims"),
-    _own("claims", "limits", _SERVICE, "Widen the limits of a claim.", "POST claims"),
-    _own("claims", "abort", _SERVICE, "Abort a claim.", "DELETE claims/{uuid}"),
-    _own("claims", "confirm", _SERVICE, "Confirm a claim.", "POST claims/{uuid}/confirm"),
-    _own("claims", "renew", _SERVICE, "Renew a claim.", "POST claims/{uuid}/renew"),
-    _own("migrations", "list", _PLACER, "List migrations.", "GET migrations"),
-    _own("migrations", "show", _PLACER, "Show a migration.", "GET migrations/{uuid}"),
-    _own("migrations", "create", _SERVICE, "Create a migration.", "POST migrations"),
-    _own("migrations", "update", _SERVICE, "Set a migration's status.", "PATCH migrations/{uuid}"),
-    _own(
-        "migrations", "confirm", _SERVICE, "Confirm a migration.", "POST migrations/{uuid}/confirm"
+    "nodetracker:usages:list": (_PROJECT_READER, "Sum what projects use."),
+    "nodetracker:claims:list": (_CLAIM_READER, "List claims."),
+    "nodetracker:claims:show": (_CLAIM_READER, "Show a claim."),
+    "nodetracker:claims:create": (_SERVICE, "Create a claim, or try to."),
+    "nodetracker:claims:limits": (_SERVICE, "Widen the limits of a claim."),
+    "nodetracker:claims:abort": (_SERVICE, "Abort a claim."),
+    "nodetracker:claims:confirm": (_SERVICE, "Confirm a claim."),
+    "nodetracker:claims:renew": (_SERVICE, "Renew a claim."),
+    "nodetracker:migrations:list": (_PLACER, "List migrations."),
+    "nodetracker:migrations:show": (_PLACER, "Show a migration."),
+    "nodetracker:migrations:create": (_SERVICE, "Create a migration."),
+    "nodetracker:migrations:update": (_SERVICE, "Set a migration's status."),
+    "nodetracker:migrations:confirm": (_SERVICE, "Confirm a migration."),
+    "nodetracker:migrations:revert": (_SERVICE, "Revert a migration."),
+    "nodetracker:candidates:list": (_PLACER, "List candidates."),
+    "nodetracker:history:list": (_FLEET_READER, "List changes of nodes."),
+    "nodetracker:warnings:list": (_FLEET_READER, "List warnings."),
+}
+"""Rule -> who may do it by default, and what."""
+
+_FURTHER_OPERATIONS = {
+    "nodetracker:health:show": ("GET /health",),
+    "nodetracker:claims:limits": ("POST /v1/claims",),
+    HOST_RULE: tuple(
+        f"GET /v1/{path}"
+        for path in (
+            "workloads", "workloads/{uuid}", "usages", "claims", "claims/{uuid}", "migrations",
+            "migrations/{uuid}",
+        )
     ),
-    _own("migrations", "revert", _SERVICE, "Revert a migration.", "POST migrations/{uuid}/revert"),
-    _own("candidates", "list", _PLACER, "List candidates.", "GET candidates", "POST candidates"),
-    _own("history", "list", _FLEET_READER, "List changes of nodes.", "GET history"),
-    _own("warnings", "list", _FLEET_READER, "List warnings.", "GET warnings"),
-)
+}  # fmt: skip
+"""Rule -> operations of other rules that it decides as well."""
 
 
 def list_rules() -> tuple[RuleDefault, ...]:
     """Return all rules with their defaults, in the order of the sample file."""
-    return (*_BASE, *_NOVA, *_ZUN, *_OWN)
+    return (*_BASE, *(RuleDefault(name, *rule) for name, rule in _RULES.items()))
 
 
-LOG = logging.getLogger(__name__)
+def document_rules(operations: Mapping[str, Sequence[str]]) -> tuple[RuleDefault, ...]:
+    """Return all rules with the operations that they decide, for the sample file.
 
-_ALL_SYSTEM = "all"
-_OWN_PROJECT = ("user_id", "project_id")
-
-RELOAD_SECONDS = 1.0
-"""How long rules and decisions are kept before the policy files are checked for changes.
-
-The library checks them for each decision, which takes most of the time of a request that
-is answered by 304 (seen with 6.0).
-"""
+    Args:
+        operations: rule -> operations such as ``GET /v1/nodes``.
+    """
+    documented = []
+    for name, (check, description) in _RULES.items():
+        found = (*operations.get(name, ()), *_FURTHER_OPERATIONS.get(name, ()))
+        pairs: list[Any] = [
+            dict(zip(("method", "path"), each.split(" "), strict=True)) for each in found
+        ]
+        documented.append(DocumentedRuleDefault(name, check, description, pairs))
+    return (*_BASE, *documented)
 
 
 class PolicyAuthorizer:

@@ -13,24 +13,10 @@ from nodetracker.model.text import parse_uuid
 MAX_ID = 2**63 - 1
 """The largest integer that a database compares."""
 
-
 _INTEGER = re.compile(r"-?[0-9]+")
 _MAX_DIGITS = 18
 _ALIASES = {"node": "nodename"}
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def find_bad_text(text: str) -> str | None:
-    r"""Return what is wrong with a text; None if databases accept it.
-
-    >>> find_bad_text("a\0")
-    'contains a NUL character'
-    """
-    if "\0" in text:
-        return "contains a NUL character"
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        return "not valid UTF-8"
-    return None
 
 
 def decode_url_text(name: str, raw: str) -> str:
@@ -57,9 +43,10 @@ def check_text(name: str, text: str) -> None:
     Raises:
         RequestError: it has characters that databases refuse.
     """
-    problem = find_bad_text(text)
-    if problem is not None:
-        raise RequestError(name, problem)
+    if "\0" in text:
+        raise RequestError(name, "contains a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise RequestError(name, "not valid UTF-8")
 
 
 def check_document(value: object) -> None:

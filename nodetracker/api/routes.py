@@ -4,7 +4,7 @@ Query and body are checked and the rule is enforced before the handler is called
 see `endpoint`. A route is found by its path, whatever its place in the table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodetracker.accounting.schemas import CLAIM_REQUEST, Schema
@@ -28,6 +28,7 @@ from nodetracker.api.handlers.own import (
     workloads,
 )
 from nodetracker.api.openapi import build_document
+from nodetracker.api.policies import document_rules
 from nodetracker.api.route import NO_QUERY, Operation, Route, route
 
 _LAST_OF_HOSTS = "2.42"
@@ -355,3 +356,12 @@ def list_routes(open_metrics: bool = False) -> tuple[Route, ...]:
 
 
 ROUTES = list_routes()
+
+
+def list_policies() -> Sequence[Any]:
+    """Return the policy rules with the operations of this table, for oslo.policy's generators."""
+    operations: dict[str, list[str]] = {}
+    for found in ROUTES:
+        for method, ranges in found.methods.items():
+            operations.setdefault(ranges[0].rule or "", []).append(f"{method} {found.path}")
+    return document_rules(operations)

@@ -116,7 +116,7 @@ def _measure_size(store: SqlStore, url: str, directory: Path, nodes: int) -> Siz
     cache.get()
     seconds = []
     for _ in range(REPEATS):
-        cache.note_change("bench")
+        cache.invalidate("bench")
         with count_statements(store) as seen:
             seconds.append(_time(partial(cache.get, "bench")))
     with count_statements(store) as unchanged:

@@ -159,7 +159,7 @@ class TestFit:
 
 
 class DenyChanges(AllowAll):
-    """An `Authorizer` that allows no changes."""
+    """A `PolicyAuthorizer` that allows no changes."""
 
     def is_allowed(self, context, rule, target=None) -> bool:
         return rule not in super().list_allowed(context)

@@ -68,12 +68,12 @@ def test_it_needs_its_rule(api):
 def test_a_steady_fleet_is_304_also_when_it_is_read_again(api, store, backend):
     make_node(store)
     first = api.request("GET", PATH)
-    backend.fleet.note_change("alice")
+    backend.fleet.invalidate("alice")
     headers = {"If-None-Match": first.headers["ETag"]}
     again = api.request("GET", PATH, headers=headers)
     assert (again.status_code, again.content) == (304, b"")
     store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
-    backend.fleet.note_change("alice")
+    backend.fleet.invalidate("alice")
     assert api.request("GET", PATH, headers=headers).status_code == 200
 
 
@@ -160,7 +160,7 @@ def test_who_changed_something_does_not_get_one_that_was_started_before(cache, r
     with ThreadPoolExecutor(2) as pool:
         maker = pool.submit(cache.get)
         assert rows.reading.wait(30)
-        cache.note_change("alice")
+        cache.invalidate("alice")
         waiter = pool.submit(cache.get, "alice")
         rows.go_on.set()
         old = maker.result()
@@ -172,7 +172,7 @@ def test_who_changed_something_does_not_get_one_that_was_started_before(cache, r
 
 def test_nobody_else_waits_for_a_change(cache, rows):
     first = cache.get("bob")
-    cache.note_change("alice")
+    cache.invalidate("alice")
     rows.go_on.clear()
     rows.reading.clear()
     with ThreadPoolExecutor(1) as pool:
@@ -188,7 +188,7 @@ def test_nobody_else_waits_for_a_change(cache, rows):
 def test_a_change_is_seen_by_others_before_the_kept_one_is_out_of_date(cache, rows):
     rows.takes = 1.0
     first = cache.get()
-    cache.note_change("alice")
+    cache.invalidate("alice")
     rows.seconds += 0.9
     assert cache.get("bob") is first
     rows.seconds += 0.1
@@ -200,7 +200,7 @@ def test_steady_changes_leave_half_of_the_time_to_other_requests(cache, rows):
     rows.takes = 1.0
     cache.get()
     for _ in range(100):
-        cache.note_change("alice")
+        cache.invalidate("alice")
         cache.get("bob")
         rows.seconds += 0.1
     assert rows.count <= 11  # of a second each, in 10 s besides them
@@ -208,7 +208,7 @@ def test_steady_changes_leave_half_of_the_time_to_other_requests(cache, rows):
 
 def test_after_an_error_a_change_is_still_waited_for(cache, rows):
     cache.get()
-    cache.note_change("alice")
+    cache.invalidate("alice")
     rows.error = StoreUnavailableError("away")
     with pytest.raises(StoreUnavailableError):
         cache.get("alice")
