@@ -1,4 +1,4 @@
-"""Make a node's row follow from its claims, guests and devices: computed anew, or by one claim.
+"""Make a node's row follow from its claims, guests and devices: computed again, or by one claim.
 
 Each function that adds or removes a claim returns the changed node; `diff_node` returns
 what has to be written.
