@@ -29,7 +29,7 @@ from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableEr
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import DatabaseClock
-from tests.conductor_host import open_sqlite
+from tests.stores import SqliteStore
 
 AGENT = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 TOKEN = "a join token"
@@ -42,8 +42,8 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
 
 
 @pytest.fixture
-def store(tmp_path):
-    return open_sqlite(tmp_path / "db.sqlite")
+def store():
+    return SqliteStore()
 
 
 @pytest.fixture
