@@ -39,7 +39,10 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     # Each worker may hold a connection, and the heartbeat must never wait for one.
     rows = build_sql_store(conf, pool={"max_pool_size": settings.threads + 1})
     store: Store = rows
-    notifier = Broker(conf).make_notifier(f"conductor:{host}")
+    broker = Broker(conf)
+    if broker.is_configured:
+        broker.connect()  # an invalid value ends the start
+    notifier = broker.make_notifier(f"conductor:{host}")
     if notifier is not None:
         store = notifying_store(store, notifier)
     clock = DatabaseClock()

@@ -48,7 +48,7 @@ TIMES = {
 def pair(backend: str) -> Iterable[tuple[tuple[str, str], str]]:
     """Return the paths and texts to combine: all, but over conductors each once.
 
-    A conductor compares nothing itself, and each call waits for the broker.
+    A conductor compares nothing itself.
     """
     if backend == "conductor":
         return zip(itertools.cycle(NAMES), ODD, strict=False)

@@ -11,10 +11,12 @@ import psutil
 
 from tests.bench.fleet.worker import config_file
 from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.process import find_free_port
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import BIN
 
 AGENTS_A_PROCESS = 50
+MAX_AGENTS = 10_000
 MIB = 1024 * 1024
 _STATEMENTS = ("Com_select", "Com_insert", "Com_update", "Com_delete")
 _COUNTERS = (
@@ -28,7 +30,7 @@ class Mode(StrEnum):
 
     DATABASE = "database"  # directly, without a broker
     BROKER = "broker"  # directly, and served over a broker, with notifications
-    CONDUCTORS = "conductors"  # over a broker
+    CONDUCTORS = "conductors"  # over HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,16 @@ class Deployment:
         self._database = MariaDB()
         self._database.execute("SET GLOBAL max_connections = 4000")
         self._connection = self._database.create_database("ntfleet")
-        self._broker = None if mode is Mode.DATABASE else RabbitMQ()
+        self._broker = RabbitMQ() if mode is Mode.BROKER else None
+        count = conductors if mode is Mode.CONDUCTORS else 0
+        self._ports = [find_free_port() for _ in range(count)]
         self._configure("db", is_conductor=True)
         self._run("nodetracker-manage", "db", "db", "sync").wait()
-        for number in range(conductors if mode is Mode.CONDUCTORS else 0):
-            self._configure(f"conductor-{number}", is_conductor=True)
+        if self._ports:
+            command = ("agent", "token", "create", "--uses", str(MAX_AGENTS))
+            self._run("nodetracker-manage", "db", *command, output=self._token).wait()
+        for number, port in enumerate(self._ports):
+            self._configure(f"conductor-{number}", is_conductor=True, port=port)
             self._conductors.append(self._run("nodetracker-conductor", f"conductor-{number}"))
 
     def __enter__(self) -> Self:
@@ -180,15 +187,23 @@ class Deployment:
             return 0
         return float(self._broker.evaluate(_COUNTERS))
 
-    def _configure(self, name: str, is_conductor: bool = False) -> None:
+    @property
+    def _token(self) -> Path:
+        return self._directory / "token"
+
+    def _configure(self, name: str, is_conductor: bool = False, port: int | None = None) -> None:
         lines = [f"[DEFAULT]\nhost = {name}\nstate_path = {self._directory}/{name}"]
         if self._broker is not None:
             lines.append(f"transport_url = {self._broker.url}")
         if self._mode is Mode.CONDUCTORS and not is_conductor:
-            lines.append("[conductor]\nuse_local = false")
+            endpoints = ", ".join(f"http://127.0.0.1:{port}" for port in self._ports)
+            lines.append(f"[conductor]\nuse_local = false\nendpoint = {endpoints}")
+            lines.append(f"join_token_file = {self._token}")
         else:
             lines.append(f"[database]\nconnection = {self._connection}\nmax_pool_size = 1")
-        if self._mode is not Mode.DATABASE:
+        if port is not None:
+            lines.append(f"[conductor]\nport = {port}")
+        if self._broker is not None:
             lines.append("[oslo_messaging_notifications]\ndriver = messagingv2")
         inventory = self._directory / f"{name}.yaml"
         lines.append("[compute]\ncompute_driver = fake")
@@ -209,12 +224,14 @@ class Deployment:
             f"    disk_gb: 4096\n    guests: {guests or '[]'}\n"
         )
 
-    def _run(self, program: str, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    def _run(
+        self, program: str, name: str, *arguments: str, output: Path | None = None
+    ) -> "subprocess.Popen[bytes]":
         path = config_file(self._directory, name)
         return subprocess.Popen(
             [BIN / program, f"--config-file={path}", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if output is None else output.open("w"),
             stderr=(self._directory / f"{name}.log").open("w"),
         )
 
