@@ -19,6 +19,7 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.conf.plugins import load_monitor, load_plugin
+from nodetracker.fleet.notifying_store import AuditNotifier, notifying_store
 from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_load_average
@@ -27,7 +28,6 @@ from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import Incarnation
 from nodetracker.model.settings import AgentSettings
-from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AuditObserver, CallServer, Driver, DriverCapability, Store
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer

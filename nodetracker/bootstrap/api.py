@@ -49,17 +49,17 @@ from nodetracker.bootstrap.values import (
 )
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conf.api import PROXY_GROUP, PROXY_HEADERS
+from nodetracker.fleet.announcements import LedgerAnnouncer, announcing_store
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.notifying_store import notifying_store
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.fleet.watch import Watcher
-from nodetracker.ledger_announcements import LedgerAnnouncer, announcing_store
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
-from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.notify import NotificationSender

@@ -17,10 +17,10 @@ from nodetracker.conductor.endpoint import MAX_BODY_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import is_loopback
 from nodetracker.conductor.service import AgentWatch, ConductorService
 from nodetracker.fleet.membership import Membership
+from nodetracker.fleet.notifying_store import notifying_store
 from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.settings import ServerSettings
-from nodetracker.notifying_store import notifying_store
 from nodetracker.ports import Store
 from nodetracker.process.clock import DatabaseClock
 

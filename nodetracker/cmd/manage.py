@@ -120,7 +120,7 @@ class ManageApp(App):
         self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
         if self.notifier is None:
             return store
-        from nodetracker.notifying_store import notifying_store
+        from nodetracker.fleet.notifying_store import notifying_store
 
         return notifying_store(store, self.notifier)
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.conductor.client import CONDUCTOR, ConductorStore, open_conductor_store
+from nodetracker.fleet.notifying_store import NotifyingStore
 from nodetracker.model.errors import (
     NotFoundError,
     RpcEndingError,
@@ -15,7 +16,6 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import AgentKey, AuditState
-from nodetracker.notifying_store import NotifyingStore
 from nodetracker.ports import HostAgent, Store
 from nodetracker.ports.delegated_store import DelegatedStore
 from nodetracker.ports.fleet import DelegatedFleetReader

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from nodetracker.ledger_announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
+from nodetracker.fleet.announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, RpcUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
@@ -13,7 +13,7 @@ from tests.builders import make_incarnation, take_service
 from tests.programs import wait_until
 from tests.stores import SqliteStore
 from tests.threads import no_threads
-from tests.unit.test_notifying_store import ADMISSION_POLICY, add_alpha, ask
+from tests.unit.fleet.test_notifying_store import ADMISSION_POLICY, add_alpha, ask
 
 
 class RecordingListener:

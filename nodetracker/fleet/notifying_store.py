@@ -21,12 +21,7 @@ from nodetracker.model.claim import Claim, ClaimRequest, Migration, MigrationSta
 from nodetracker.model.errors import ClaimRefusedError, StoreError
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceChange, ServiceRecord
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
-from nodetracker.ports import (
-    AdmissionPolicy,
-    AgentKey,
-    Notifier,
-    Store,
-)
+from nodetracker.ports import AdmissionPolicy, AgentKey, Notifier, Store
 from nodetracker.ports.delegated_store import DelegatedStore
 
 LOG = logging.getLogger(__name__)

@@ -3,12 +3,12 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.fleet.notifying_store import AuditNotifier, notifying_store
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
-from nodetracker.notifying_store import AuditNotifier, notifying_store
 from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, create, key_of, make_incarnation, make_values, take_service
 from tests.stores import SqliteStore
