@@ -68,7 +68,7 @@ def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "revision"), [("y\n", "0008"), ("YES\n", "0008"), ("n\n", "0013"), ("", "0013")]
+    ("answer", "revision"), [("y\n", "0008"), ("YES\n", "0008"), ("n\n", "0014"), ("", "0014")]
 )
 def test_a_downgrade_asks_on_a_terminal(tmp_path, monkeypatch, answer, revision):
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path / 'n.sqlite'}"))
