@@ -94,6 +94,24 @@ def _own_query(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> 
     return {"query": replace(query, host=caller.host)}
 
 
+def _known_claims(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """The claims of the host, and one of a workload whose uuid the caller knows.
+
+    An agent asks by it whether a consumer in placement is of nobody's.
+    """
+    query = arguments["query"]
+    if query.host is None and query.workload_uuid is not None and query.limit == 1:
+        return arguments
+    return _own_query(authorizer, caller, arguments)
+
+
+def _known_migrations(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """The migrations of the host, and one whose uuid the caller knows, as `_known_claims`."""
+    if arguments.get("host") is None and arguments.get("uuid") is not None:
+        return arguments
+    return _narrowed(authorizer, caller, arguments)
+
+
 def _own_devices(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     _check_nodes(authorizer, caller, [arguments["query"].node_id])
     return arguments
@@ -208,7 +226,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "renew_claim": _own_renewal,
         "abort_claim": _own_claim,
         "list_claims": _narrowed,
-        "list_migrations": _narrowed,
+        "list_migrations": _known_migrations,
         "create_migration": _no_move,
         "confirm_migration": _no_move,
         "revert_migration": _no_move,
@@ -216,7 +234,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         # Lists of its host.
         "list_fleet": _own_query,
         "list_workloads": _own_query,
-        "list_claim_page": _own_query,
+        "list_claim_page": _known_claims,
         "list_migration_page": _own_query,
         "list_history_page": _own_query,
         "list_warning_page": _own_query,

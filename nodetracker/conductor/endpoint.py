@@ -45,6 +45,8 @@ REFUSAL_SECONDS = 60.0
 """How often the refusals of one caller are logged."""
 
 _MAX_REFUSALS = 1000
+_IS_DUE = "nodetracker.is_due"
+"""Key of the environment: whether the caller is to renew its credential."""
 _CHANGES = frozenset(
     {"register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim"}
 )
@@ -99,6 +101,7 @@ class AgentEndpoint:
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""
         status, answer = "200 OK", {}
+        environ[_IS_DUE] = False
         address = environ.get("REMOTE_ADDR", "")
         path = environ.get("PATH_INFO", "")
         try:
@@ -117,6 +120,8 @@ class AgentEndpoint:
             text = f"{self._name} failed ({path}): {type(error).__name__}; see its log"
             answer = {"error": encode_error(RpcError(text))}
         now = self._clock.read()
+        if environ[_IS_DUE]:
+            answer["renew"] = True
         if now is not None:
             answer["now"] = now.isoformat()
         return _send(environ, start, status, answer)
@@ -150,6 +155,7 @@ class AgentEndpoint:
             raise AuthenticationError("no credential; join by a token first")
         found = self._credentials.find_credential(hash_secret(secret.strip()), address)
         self._called_at[found.host] = self._monotonic()
+        environ[_IS_DUE] = found.is_due
         return Caller(found.host, found.agent_id)
 
     def _join(self, body: Mapping[str, Any], address: str) -> Any:

@@ -29,6 +29,7 @@ from nodetracker.model.errors import (
     ConfigError,
     ForbiddenError,
     IdentityError,
+    NodetrackerError,
     RequestError,
     RpcError,
     RpcUnavailableError,
@@ -204,6 +205,7 @@ class HttpCaller:
         self._idle: list[tuple[int, http.client.HTTPConnection]] = []
         self._secret: str | None = None
         self._refusal: tuple[float, str] | None = None
+        self._is_due = False
 
     @property
     def clock(self) -> DatabaseClock:
@@ -224,6 +226,12 @@ class HttpCaller:
             expires_at = now + timedelta(seconds=timeout_seconds)
             body["expires_at"] = expires_at.isoformat()
         plain = self._call(f"/store/{method.name}", body, timeout_seconds)
+        if self._is_due:
+            self._is_due = False
+            try:
+                self.renew(timeout_seconds)
+            except NodetrackerError as error:  # the next answer asks for it again
+                LOG.warning("The credential of this host was not renewed: %s", error)
         try:
             return method.read_result(plain, "")
         except RequestError as error:
@@ -422,6 +430,8 @@ class HttpCaller:
                 f"{endpoint} answered {response.status} {response.reason}, which is not a "
                 "conductor's answer"
             )
+        if answer.get("renew"):
+            self._is_due = True
         if answer.get("now"):
             self.clock.set(datetime.fromisoformat(answer["now"]))
         if "error" in answer:

@@ -163,6 +163,14 @@ def test_a_call_without_a_host_is_refused(authorizer, method):
         authorizer.authorize(CALLER, method, {})
 
 
+def test_whether_a_consumer_in_placement_is_known_may_be_asked(authorizer):
+    asked = {"query": ClaimQuery(workload_uuid="u", limit=1)}
+    assert authorizer.authorize(CALLER, "list_claim_page", asked) == asked
+    assert authorizer.authorize(CALLER, "list_migrations", {"uuid": "u"}) == {"uuid": "u"}
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, "list_migrations", {"uuid": "u", "host": OTHER})
+
+
 def test_an_agent_finds_itself_under_another_name(authorizer):
     asked = {"binary": COMPUTE_BINARY, "agent_id": "agent-1"}
     assert authorizer.authorize(CALLER, "list_services", asked) == asked

@@ -8,9 +8,10 @@ import socketserver
 import stat
 import threading
 import wsgiref.simple_server
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.client import open_conductor_store
@@ -24,7 +25,8 @@ from nodetracker.conductor.http_caller import (
     parse_endpoint,
     read_credential,
 )
-from nodetracker.model.credential import hash_secret
+from nodetracker.db.schema import tables
+from nodetracker.model.credential import RENEWAL_AGE, hash_secret
 from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
 from nodetracker.ports import AdmissionPolicy
@@ -190,6 +192,22 @@ class TestCalls:
         assert read_credential(state) != before
         open_conductor_store(caller).now()
         open_conductor_store(call(token=None)).now()
+
+    def test_a_credential_of_a_month_is_renewed_by_the_next_call(self, call, token, store, state):
+        caller = call()
+        open_conductor_store(caller).now()
+        before = read_credential(state)
+        with store.engine.begin() as connection:
+            connection.execute(
+                sa.update(tables.agent_credentials).values(
+                    issued_at=datetime.now(UTC) - RENEWAL_AGE - timedelta(days=1)
+                )
+            )
+        open_conductor_store(caller).now()
+        assert read_credential(state) != before
+        open_conductor_store(caller).now()
+        (known,) = store.list_credentials()
+        assert not known.is_due
 
     def test_a_process_reads_a_credential_that_another_one_renewed(self, call, token, store):
         first, second = call(), call()
