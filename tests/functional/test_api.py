@@ -270,7 +270,7 @@ def test_a_wsgi_server_may_fork_after_the_import(api):
 
 OTHERS = """
 import sys
-import nodetracker.cmd.compute, nodetracker.cmd.conductor
+import nodetracker.cmd.compute
 from nodetracker.cmd.manage import main
 assert main(["service", "list"]) == 0
 print(*sys.modules)
