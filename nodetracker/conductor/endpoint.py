@@ -16,7 +16,7 @@ from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from nodetracker.conductor.authorization import Authorizer, Caller
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
 from nodetracker.model.credential import hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
@@ -37,7 +37,6 @@ from nodetracker.rpc.serializer import encode, encode_error
 
 LOG = logging.getLogger(__name__)
 
-COMPRESSED_FROM_BYTES = 4096
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Of a body once it is decompressed; an audit's 100 changes with 1,000 guests each take 40 MiB."""
 
@@ -84,19 +83,20 @@ class AgentEndpoint:
         self._clock = clock
         self._monotonic = monotonic
         self._refused_at: dict[tuple[str, str], float] = {}
-        self._called_at: dict[str, float] = {}
+        self._called_at: float | None = None
+        self._hosts: set[str] = set()
         self.is_stopping = False
 
     @property
     def called_hosts(self) -> int:
         """Number of hosts whose agents have called this conductor."""
-        return len(self._called_at)
+        return len(self._hosts)
 
     @property
     def silent_seconds(self) -> float | None:
         """Seconds since the last call of any agent, None before the first."""
-        latest = max(self._called_at.values(), default=None)
-        return None if latest is None else self._monotonic() - latest
+        called_at = self._called_at
+        return None if called_at is None else self._monotonic() - called_at
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""
@@ -154,7 +154,8 @@ class AgentEndpoint:
         if scheme.lower() != "bearer" or not secret:
             raise AuthenticationError("no credential; join by a token first")
         found = self._credentials.find_credential(hash_secret(secret.strip()), address)
-        self._called_at[found.host] = self._monotonic()
+        self._called_at = self._monotonic()
+        self._hosts.add(found.host)
         environ[_IS_DUE] = found.is_due
         return Caller(found.host, found.agent_id)
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nodetracker.conductor.endpoint import COMPRESSED_FROM_BYTES
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
 from nodetracker.model.credential import hash_secret, make_secret
 from nodetracker.model.errors import (
     AuthenticationError,

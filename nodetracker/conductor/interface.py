@@ -3,6 +3,9 @@
 from nodetracker.ports import Store
 from nodetracker.rpc.interface import Interface
 
+COMPRESSED_FROM_BYTES = 4096
+"""Bodies and answers of at least as many bytes are compressed."""
+
 CONDUCTOR = Interface(
     Store,
     topic="conductor",

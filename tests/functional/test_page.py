@@ -304,7 +304,6 @@ def test_with_passwords_the_browser_asks(browser, tmp_path):
 
 @pytest.mark.parametrize("is_tls", [True, False], ids=["TLS", "plain"])
 def test_a_session_of_keystone_is_a_cookie_until_it_is_logged_out(browser, tmp_path, is_tls):
-    pytest.importorskip("keystonemiddleware")
     port = find_free_port()
     api = f"[api]\nport = {port}\nauth_strategy = keystone\n"
     if is_tls:

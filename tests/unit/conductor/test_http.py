@@ -25,6 +25,7 @@ from nodetracker.conductor.http_caller import (
     parse_endpoint,
     read_credential,
 )
+from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, hash_secret
 from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError
@@ -221,6 +222,25 @@ class TestCalls:
         opened = open_conductor_store(call())
         uuids = [f"{number:036d}" for number in range(2000)]
         assert opened.list_expired_claims("h1", uuids) == []
+
+
+def test_an_endpoint_knows_how_many_hosts_called_and_when_the_last_did(store, token):
+    seconds = [10.0]
+    authorizer = Authorizer(store, AdmissionPolicy(60, 600), 60)
+    endpoint = AgentEndpoint("c1", store, authorizer, DatabaseClock(), lambda: seconds[0])
+    assert (endpoint.called_hosts, endpoint.silent_seconds) == (0, None)
+    for host in ("h1", "h2"):
+        store.join_agent(hash_secret(TOKEN), host, host, hash_secret(host), "")
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/store/now",
+            "HTTP_AUTHORIZATION": f"Bearer {host}",
+            "wsgi.input": io.BytesIO(json.dumps({"version": CONDUCTOR.version}).encode()),
+        }
+        (answer,) = endpoint(environ, lambda status, headers: None)
+        assert "value" in json.loads(answer)
+        seconds[0] += 5
+    assert (endpoint.called_hosts, endpoint.silent_seconds) == (2, 5.0)
 
 
 class TestConductors:
