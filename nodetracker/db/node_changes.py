@@ -299,19 +299,24 @@ class NodeWriter:
         """Write the claims that the audit reconciled, with one statement."""
         reconciled = [
             {f"p_{name}": value for name, value in codec.encode_claim_state(claim).items()}
-            | {"p_uuid": claim.uuid}
-            for change, _ in decision.updates
+            | {"p_uuid": claim.uuid, "p_node": row.id}
+            for change, row in decision.updates
             for claim in node_decisions.stamp_claims(change, self._now)
         ]
         if reconciled:
+            columns = tables.claims.c
             statement = (
                 sa.update(tables.claims)
-                .where(tables.claims.c.uuid == sa.bindparam("p_uuid"))
+                .where(
+                    columns.uuid == sa.bindparam("p_uuid"),
+                    # A conductor's agents may name any claim.
+                    columns.compute_node_id == sa.bindparam("p_node"),
+                )
                 .values(
                     {
                         name.removeprefix("p_"): sa.bindparam(name)
                         for name in reconciled[0]
-                        if name != "p_uuid"
+                        if name not in ("p_uuid", "p_node")
                     }
                 )
             )
