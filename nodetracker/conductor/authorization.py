@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nodetracker.model.change import NodeChange
+from nodetracker.model.claim import Migration
 from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey
@@ -120,6 +121,10 @@ def _own_devices(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
 def _own_registration(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     _check_host(caller, arguments["host"])
     _check_agent(caller, arguments["binary"], arguments["incarnation"].agent_id)
+    before = arguments.get("expected")  # which the store takes over
+    if before is not None:
+        _check_host(caller, before.host)
+        _check_binary(before.binary)
     return arguments
 
 
@@ -131,12 +136,14 @@ def _own_agent(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> 
 
 
 def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """Changes of own nodes; the store checks their rows, claims and moves under the lock."""
+    """Changes of own nodes; the store writes rows and claims of the agent's own nodes alone."""
     _own_agent(authorizer, caller, arguments)
     changes: Sequence[NodeChange] = arguments["changes"]
     for change in changes:
         _check_host(caller, change.host)
     for change in changes:
+        for move in change.moves:
+            _check_move(authorizer, caller, move.migration)
         if change.record is None:
             query = FleetQuery(uuid=change.uuid, limit=1)
             for found in authorizer.store.list_fleet(query).items:
@@ -184,14 +191,26 @@ def _check_host(caller: Caller, host: str | None) -> None:
 
 
 def _check_agent(caller: Caller, binary: str, agent_id: str) -> None:
-    if binary != COMPUTE_BINARY:
-        raise ForbiddenError(f"the credential is that of an agent, not of {binary}")
+    _check_binary(binary)
     if agent_id != caller.agent_id:
         raise ForbiddenError(
             f"the credential of host {caller.host} is that of agent {caller.agent_id}, and this is "
             f"agent {agent_id}: if this machine is to have the name, join it by a token for "
             f"host {caller.host} (nodetracker-manage agent token create --host {caller.host})"
         )
+
+
+def _check_binary(binary: str) -> None:
+    if binary != COMPUTE_BINARY:
+        raise ForbiddenError(f"the credential is that of an agent, not of {binary}")
+
+
+def _check_move(authorizer: Authorizer, caller: Caller, sent: Migration) -> None:
+    """Check that a migration is one of the caller's host, with the claims that it has."""
+    found = authorizer.store.list_migrations(caller.host, sent.uuid)
+    claims = (sent.source_claim, sent.dest_claim)
+    if [(stored.source_claim, stored.dest_claim) for stored in found] != [claims]:
+        raise ForbiddenError(f"migration {sent.uuid} is not one of host {caller.host}")
 
 
 def _check_nodes(authorizer: Authorizer, caller: Caller, node_ids: Sequence[int]) -> None:

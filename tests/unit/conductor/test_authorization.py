@@ -1,12 +1,14 @@
 """What the credential of a host lets its holder call: every method, own host and another's."""
 
 import dataclasses
+from datetime import UTC, datetime
 
 import pytest
 
 from nodetracker.conductor.authorization import RULES, Authorizer, Caller
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.claim import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import (
@@ -26,10 +28,12 @@ from nodetracker.model.service import (
     AgentKey,
     AuditState,
     Incarnation,
+    ServiceRecord,
 )
 from nodetracker.ports import AdmissionPolicy
 
 OWN, OTHER = "h1", "h2"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CALLER = Caller(OWN, "agent-1")
 POLICY = AdmissionPolicy(60, 600)
 
@@ -48,6 +52,10 @@ class Rows:
 
     def list_claims(self, uuid):
         return [Found(uuid)]
+
+    def list_migrations(self, host, uuid):
+        # One between both hosts, and one that does not concern the caller's.
+        return [make_move(uuid).migration] if (host, uuid) == (OWN, OWN) else []
 
     def list_nodes(self, host):
         return [Found(host, id=1 if host == OWN else 2)]
@@ -206,6 +214,48 @@ def test_nodes_of_other_hosts_are_not_created_or_taken(authorizer, written):
     asked = arguments("apply_changes", OWN) | {"changes": [written]}
     with pytest.raises(ForbiddenError):
         authorizer.authorize(CALLER, "apply_changes", asked)
+
+
+@pytest.mark.parametrize("changed", [{"host": OTHER}, {"binary": CONDUCTOR_BINARY}])
+def test_the_row_that_a_registration_takes_over_is_the_own_hosts(authorizer, changed):
+    row = ServiceRecord(
+        "uuid",
+        OWN,
+        COMPUTE_BINARY,
+        "compute",
+        "1",
+        Incarnation("agent-2", "", 0, 0, 0, 10),
+        1,
+        1,
+        NOW,
+    )
+    asked = arguments("register_agent", OWN)
+    authorizer.authorize(CALLER, "register_agent", asked | {"expected": row})
+    other = dataclasses.replace(row, **changed)
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, "register_agent", asked | {"expected": other})
+
+
+def make_move(uuid, source_claim="source"):
+    migration = Migration(
+        uuid=uuid, workload_uuid="w", migration_type=MigrationType.MIGRATION,
+        status=MigrationStatus.ERROR, source_host=OWN, source_node="n", dest_host=OTHER,
+        dest_node="n", source_claim=source_claim, dest_claim="dest", created_at=NOW, updated_at=NOW,
+    )  # fmt: skip
+    return Move(migration, True, True)
+
+
+@pytest.mark.parametrize("move", [make_move(OTHER), make_move(OWN, source_claim="another")])
+def test_only_moves_of_the_own_host_are_set_to_error(authorizer, move):
+    written = dataclasses.replace(change(OWN, OWN), moves=(make_move(OWN),))
+    authorizer.authorize(
+        CALLER, "apply_changes", arguments("apply_changes", OWN) | {"changes": [written]}
+    )
+    written = dataclasses.replace(written, moves=(move,))
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(
+            CALLER, "apply_changes", arguments("apply_changes", OWN) | {"changes": [written]}
+        )
 
 
 def test_an_unknown_method_is_not_served(authorizer):
