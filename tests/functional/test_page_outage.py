@@ -28,7 +28,7 @@ def test_old_rows_remain_until_the_database_is_back(browser, server, tmp_path):
     service = Service(tmp_path, url)
     with service.run(), open_tab(browser, "about:blank") as tab:
         page, banner = tab.page, tab.page.get_by_role("alert")
-        page.clock.install()
+        page.clock.install(time="2026-01-31T00:04:05Z")  # the hour has two digits, too
         page.goto(f"http://127.0.0.1:{service.port}/ui/")
         node = page.locator("td a").get_by_text("n1")
         node.wait_for()

@@ -20,4 +20,4 @@ export function age(seconds) {
 }
 
 // Return a Date, or a time of the API, in the browser's zone and with its name: "2026-01-31 12:00:00 CET".
-export const time = (value) => new Date(value).toLocaleString("sv", { timeZoneName: "short" });
+export const time = (value) => new Date(value).toLocaleString("sv", { dateStyle: "short", timeStyle: "long" });
