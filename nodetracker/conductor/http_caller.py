@@ -227,10 +227,9 @@ class HttpCaller:
         plain = self._call(f"/store/{method.name}", body, timeout_seconds)
         if self._is_due:
             self._is_due = False
-            try:
-                self.renew(timeout_seconds)
-            except NodetrackerError as error:  # the next answer asks for it again
-                LOG.warning("The credential of this host was not renewed: %s", error)
+            problem = self._try_renewal(timeout_seconds)
+            if problem is not None:  # the next answer asks for it again
+                LOG.warning("The credential of this host was not renewed: %s", problem)
         try:
             return method.read_result(plain, "")
         except RequestError as error:
@@ -238,6 +237,14 @@ class HttpCaller:
                 f"a conductor answered what this version cannot read (call {method.name!r}): "
                 f"{error}"
             ) from None
+
+    def _try_renewal(self, timeout_seconds: float) -> str | None:
+        """Renew the credential; return why that failed, None if it did not."""
+        try:
+            self.renew(timeout_seconds)
+        except NodetrackerError as error:
+            return str(error)
+        return None
 
     def renew(self, timeout_seconds: float) -> None:
         """Replace the credential of this host by a new one.
@@ -286,7 +293,7 @@ class HttpCaller:
             else:
                 self._secret = secret
                 return value
-            secret = self._join(deadline, problem)
+            secret = self._join(deadline, secret, problem)
         raise RpcUnavailableError("the credential of this host is refused")
 
     def _refuse_while_refused(self) -> None:
@@ -300,8 +307,17 @@ class HttpCaller:
     def _read_secret(self) -> str | None:
         return read_credential(self._identity.state_path)
 
-    def _join(self, deadline: float, problem: str = "this host has no credential") -> str:
+    def _join(
+        self,
+        deadline: float,
+        refused: str | None = None,
+        problem: str = "this host has no credential",
+    ) -> str:
         """Exchange the join token for a credential, and return that.
+
+        Args:
+            refused: the credential until now. Another that was joined with while this call
+                waited is returned as it is: a token of one use is used up by then.
 
         Raises:
             RpcUnavailableError: there is no token, or it is refused.
@@ -315,6 +331,9 @@ class HttpCaller:
         if token is None:
             raise self._refused(f"conductors refuse this host: {problem}; {cure}")
         with self._joining:
+            current = self._read_secret()
+            if current is not None and current != refused:
+                return current
             secret = make_next(identity.state_path)
             body = {
                 "token": token,

@@ -8,6 +8,7 @@ import socketserver
 import stat
 import threading
 import wsgiref.simple_server
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -67,7 +68,7 @@ def serving(application):
         "127.0.0.1", 0, adapt, Server, wsgiref.simple_server.WSGIRequestHandler
     )
     server.RequestHandlerClass.log_message = lambda *values: None
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield server.server_port
@@ -132,6 +133,14 @@ class TestJoining:
         opened = open_conductor_store(call(token=None))
         with pytest.raises(StoreUnavailableError, match="agent token create --host h1"):
             opened.now()
+
+    def test_calls_at_the_same_time_join_once(self, call, store):
+        for name, host in (("first", None), ("second", "h1")):
+            store.create_join_token(hash_secret(name), host, 1, timedelta(days=1), "admin")
+            opened = open_conductor_store(call(token=name))
+            with ThreadPoolExecutor(3) as pool:
+                assert None not in pool.map(lambda _, opened=opened: opened.now(), range(3))
+            store.revoke_credential("h1")
 
     def test_a_host_that_was_refused_asks_again_after_a_while_only(self, call, endpoint):
         caller = call()
