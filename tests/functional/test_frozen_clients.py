@@ -202,7 +202,7 @@ def frozen(clients: list[tuple[Action, Client]], monkeypatch: pytest.MonkeyPatch
             patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", 2)
             for act, client in clients:
                 calls.append(pool.submit(act, client.store, client.place))
-                assert client.proxy.frozen.wait(30)
+                assert client.proxy.frozen.wait(60)
         try:
             yield
         finally:
@@ -280,7 +280,7 @@ def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
         with monkeypatch.context() as patch:
             patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", 2)
             call = pool.submit(lock_and_read)
-            assert client.proxy.frozen.wait(30)
+            assert client.proxy.frozen.wait(60)
         started = time.monotonic()
         follow(store, place)
         assert time.monotonic() - started < 45

@@ -21,7 +21,8 @@ from tests.functional.servers.process import add_options
 
 _SCHEMA_CHANGES = ("CREATE", "ALTER", "DROP")
 _CHANGES = (*_SCHEMA_CHANGES, "INSERT", "UPDATE", "DELETE")
-_REVISIONS = [f"{number:04}" for number in range(1, 14)]
+_SCRIPTS = Path(revisions.__file__).parent / "versions"
+_REVISIONS = sorted(path.stem.partition("_")[0] for path in _SCRIPTS.glob("0*.py"))
 _numbers = itertools.count(1)
 
 MakeUrl = Callable[[], str]
