@@ -6,14 +6,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.liveness import has_ended
-from nodetracker.db import checks, codec, history, provider_removals
+from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat
+from nodetracker.db import codec, history, provider_removals
 from nodetracker.db.claims import list_active_uuids
 from nodetracker.db.connection.dialect import read_time, utc_now
-from nodetracker.db.nodes import delete_rows, lock_nodes
+from nodetracker.db.nodes import check_unclaimed, delete_rows, lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, removed_diff
-from nodetracker.model.errors import NotFoundError
+from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST
 
@@ -37,12 +37,12 @@ def delete_service(
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
     service = codec.decode_service(row)
-    checks.check_deletion(service, row["now"], service_down_time)
+    _check_deletion(service, row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(is_service))
     if binary != COMPUTE_BINARY:
         return  # the host's nodes belong to its agent
     nodes = lock_nodes(connection, host)
-    checks.check_unclaimed(f"host {host}", list_active_uuids(connection, list(nodes)))
+    check_unclaimed(f"host {host}", list_active_uuids(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
     history.insert(
@@ -57,6 +57,19 @@ def delete_service(
     )
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
     connection.execute(sa.delete(tables.agent_credentials).where(_credentials.host == host))
+
+
+def _check_deletion(service: ServiceRecord, now: datetime, service_down_time: int) -> None:
+    """Check that a service is no longer alive.
+
+    Raises:
+        RefusedError: it is alive.
+    """
+    if has_recent_heartbeat(service, now, service_down_time):
+        raise RefusedError(
+            f"{service.binary} on host {service.host} is alive (last heartbeat within "
+            f"{service_down_time} s); stop it first"
+        )
 
 
 def rename_host(
@@ -76,12 +89,56 @@ def rename_host(
         .order_by(_nodes.id)
         .with_for_update()
     ).all()
-    found = checks.check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
-    checks.check_expected(expected, found)
+    found = _check_rename(old, new, services, [(row[1], row[2]) for row in nodes])
+    _check_expected(expected, found)
     epoch = max([row.epoch for row in nodes] + ([found.epoch] if found else [])) + 1
     _rename_rows(connection, old, new, binary, epoch, found is not None and has_ended(found))
     _log_rename(connection, old, new, nodes, found)
     return len(nodes)
+
+
+def _check_rename(
+    old: str, new: str, services: Sequence[ServiceRecord], nodes: Sequence[tuple[str, str]]
+) -> ServiceRecord | None:
+    """Check that a host can be renamed; return its services row.
+
+    Args:
+        services: of both names.
+        nodes: host and nodename of every row of both names.
+
+    Raises:
+        NotFoundError: nothing is stored under the old name.
+        RefusedError: something is stored under the new name.
+    """
+    if old == new:
+        raise RefusedError(f"host {old} already has that name")
+    if any(service.host == new for service in services) or any(host == new for host, _ in nodes):
+        raise RefusedError(f"host {new} already exists; delete its service and nodes first")
+    nodenames = {nodename for host, nodename in nodes if host == old}
+    found = [service for service in services if service.host == old]
+    if not found and not nodenames:
+        raise NotFoundError(f"no such host: {old}")
+    if {old, new} <= nodenames:
+        raise RefusedError(f"host {old} has nodes {old} and {new}, which would both be {new}")
+    return found[0] if found else None
+
+
+def _check_expected(expected: ServiceRecord | None, found: ServiceRecord | None) -> None:
+    """Compare a services row with the one that the caller's decision was based on.
+
+    Raises:
+        ConflictError: the row has changed.
+    """
+    if _version(expected) != _version(found):
+        row = found or expected
+        assert row is not None
+        raise ConflictError(f"host {row.host} was taken over or reported its state meanwhile")
+
+
+def _version(service: ServiceRecord | None) -> tuple[str, int, int] | None:
+    if service is None:
+        return None
+    return service.incarnation.agent_id, service.epoch, service.report_count
 
 
 def _rename_rows(
@@ -138,13 +195,21 @@ def _log_rename(
                     new,
                     new if row.hypervisor_hostname == old else row.hypervisor_hostname,
                     ChangeKind.UPDATE,
-                    checks.renamed_diff(old, new, row.hypervisor_hostname),
+                    _renamed_diff(old, new, row.hypervisor_hostname),
                 )
                 for row in nodes
             ),
             *([] if service is None else [_removed_line(now, service, new)]),
         ],
     )
+
+
+def _renamed_diff(old: str, new: str, nodename: str) -> dict[str, Any]:
+    """Return the history entry of a node whose host is renamed."""
+    diff: dict[str, Any] = {"host": [old, new]}
+    if nodename == old:
+        diff["hypervisor_hostname"] = [old, new]
+    return diff
 
 
 def _removed_line(now: datetime, service: ServiceRecord, new: str | None = None) -> dict[str, Any]:

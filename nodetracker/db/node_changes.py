@@ -13,8 +13,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.candidates import NodeLimits, limits_of
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import checks, codec, history, node_decisions
-from nodetracker.db.checks import Holder
+from nodetracker.db import codec, history, node_decisions
 from nodetracker.db.claims import list_active_claims
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
@@ -22,7 +21,7 @@ from nodetracker.db.ledger.claims import bump_generation
 from nodetracker.db.node_decisions import Decision, Located, LockedRow
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
-from nodetracker.db.services import lock_service, select_service
+from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.ports import AgentKey, ApplyResult
@@ -92,10 +91,7 @@ def _lock(
             .with_for_update()
         ):
             if now is None:
-                holder = None
-                if row.agent_id is not None:
-                    holder = Holder(row.agent_id, row.agent_epoch, row.service_uuid)
-                checks.check_agent(agent, holder)
+                check_agent(agent, row.agent_id, row.agent_epoch, row.service_uuid)
                 now = row.now
             rows.append(LockedRow(*row[:8]))
     if now is None:  # all rows are gone: nothing to write, but the agent may be fenced

@@ -5,19 +5,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, codec, history, migrations, provider_removals
+from nodetracker.db import codec, history, migrations, provider_removals
 from nodetracker.db.claims import list_active_uuids, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.paging import equals_id
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Move, ReleaseReason
-from nodetracker.model.errors import NotFoundError
+from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery, Page
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AdminState
+from nodetracker.model.text import count_noun
 from nodetracker.model.warning import REPORT_LIFETIME
 
 _nodes = tables.compute_nodes.c
@@ -30,6 +31,8 @@ _IS_EXPIRED = sa.and_(
 )
 CHILDREN = (tables.guests, tables.pci_devices)
 """Tables whose rows only their node's agent writes."""
+
+_MAX_NAMED_CLAIMS = 10
 
 # Above this number of ids it is cheaper to read all of the host's rows.
 _MAX_IDS = 1000
@@ -196,9 +199,26 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"no such node: {nodename} on host {host}")
-    checks.check_unclaimed(f"node {nodename}", list_active_uuids(connection, [row.id]))
+    check_unclaimed(f"node {nodename}", list_active_uuids(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
+
+
+def check_unclaimed(what: str, claims: Sequence[str]) -> None:
+    """Check that a host or node that is to be deleted holds no claims.
+
+    Args:
+        what: the host or node, for the message.
+        claims: uuids of its active claims.
+
+    Raises:
+        RefusedError: it holds claims.
+    """
+    if claims:
+        more = len(claims) - _MAX_NAMED_CLAIMS
+        names = ", ".join(claims[:_MAX_NAMED_CLAIMS]) + (f" and {more} more" if more > 0 else "")
+        held = count_noun(len(claims), "claim")
+        raise RefusedError(f"{what} holds {held}; to be moved or aborted first: {names}")
 
 
 def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str, uuid: str) -> None:
@@ -212,7 +232,7 @@ def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str,
         .order_by(_nodes.id)
         .with_for_update()
     ).all()
-    checks.check_adoption(host, nodename, before, uuid, [(row[1], row[2], row[3]) for row in rows])
+    _check_adoption(host, nodename, before, uuid, [(row[1], row[2], row[3]) for row in rows])
     connection.execute(
         sa.update(tables.compute_nodes)
         .where(is_node)
@@ -222,6 +242,32 @@ def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str,
     diff = {"uuid": [before, uuid]}
     line = history.line(rows[0].now, node_id, host, nodename, ChangeKind.UPDATE, diff)
     history.insert(connection, [line])
+
+
+def _check_adoption(
+    host: str, nodename: str, before: str, uuid: str, nodes: Sequence[tuple[str, str, str]]
+) -> None:
+    """Check that a node may get another uuid.
+
+    Args:
+        before: its uuid as its caller knows it.
+        nodes: uuid, host and nodename of the node and of any that has the new uuid.
+
+    Raises:
+        NotFoundError: no such node.
+        ConflictError: the node has another uuid by now.
+        RefusedError: another node has the new uuid.
+    """
+    found = {(row[1], row[2]): row[0] for row in nodes}
+    if (host, nodename) not in found:
+        raise NotFoundError(f"no such node: {nodename} on host {host}")
+    for place, other in found.items():
+        if other == uuid and place != (host, nodename):
+            raise RefusedError(f"node {place[1]} of host {place[0]} has the uuid {uuid}")
+    if found[host, nodename] != before:
+        raise ConflictError(
+            f"node {nodename} of host {host} has the uuid {found[host, nodename]} by now"
+        )
 
 
 def delete_rows(

@@ -7,8 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import checks, codec
-from nodetracker.db.checks import Holder
+from nodetracker.db import codec
 from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
 from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.paging import Listing, equals_id, select_page
@@ -217,9 +216,29 @@ def check_held(agent: AgentKey, row: Any) -> datetime:
     Raises:
         FencedError: the row is missing or another agent's.
     """
-    checks.check_agent(agent, None if row is None else Holder(row.agent_id, row.epoch, row.uuid))
+    check_agent(agent, *((None, None, None) if row is None else row[:3]))
     now: datetime = row.now
     return now
+
+
+def check_agent(
+    agent: AgentKey, agent_id: str | None, epoch: int | None, service_uuid: str | None
+) -> None:
+    """Check that the services row is still this agent's.
+
+    Args:
+        agent_id, epoch, service_uuid: as stored in the row, None when it does not exist.
+
+    Raises:
+        FencedError: the row is missing or another agent's.
+    """
+    if agent_id is None:
+        raise FencedError(f"the services row of {agent.binary} on host {agent.host} was deleted")
+    if (agent_id, epoch, service_uuid) != (agent.agent_id, agent.epoch, agent.service_uuid):
+        raise FencedError(
+            f"host {agent.host} belongs to agent {agent_id}, epoch {epoch}; "
+            f"this is agent {agent.agent_id}, epoch {agent.epoch}"
+        )
 
 
 def set_service(
