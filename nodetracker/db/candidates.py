@@ -50,7 +50,6 @@ from nodetracker.model.candidate import (
     Scale,
 )
 from nodetracker.model.claim import ClaimRequest
-from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
@@ -135,7 +134,7 @@ def build_search(
     is_available = accepts_claims(policy.service_down_time)
     source = best.join(tables.compute_nodes, _nodes.id == best.c.id).outerjoin(
         tables.services,
-        sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY),
+        tables.HAS_SERVICE,
     )
     return (
         sa.select(

@@ -6,23 +6,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.paging import Listing, equals_id, select_page
+from nodetracker.db.paging import Listing, equals_id, matches, select_page
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES, OPEN, Claim, ClaimState, SplitBrain
+from nodetracker.model.claim import Claim, ClaimState, SplitBrain
 from nodetracker.model.guest import PowerState
 from nodetracker.model.listing import ClaimQuery, Page
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
-
-
 _guests = tables.guests.c
 _migrations = tables.migrations.c
 
 _other = tables.claims.alias("other_claims")
 _place = tables.compute_nodes.alias("other_nodes")
-_ACTIVE = [state.value for state in ACTIVE_STATES]
-_OPEN = _migrations.status.in_([status.value for status in OPEN])
 
 
 def list_claims(
@@ -32,34 +28,21 @@ def list_claims(
     uuid: str | None = None,
 ) -> list[Claim]:
     """See `Store.list_claims`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if host is not None:
-        conditions.append(_nodes.host == host)
-    if state is not None:
-        conditions.append(_claims.state == state.value)
-    if uuid is not None:
-        conditions.append(_claims.uuid == uuid)
-    return select_claims(connection, *conditions)
+    wanted = ((_nodes.host, host), (_claims.state, state), (_claims.uuid, uuid))
+    return select_claims(connection, *matches(*wanted))
 
 
 def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]:
     """Read one page; if released claims of a host are listed, after a statement for its nodes."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if query.uuid is not None:
-        conditions.append(_claims.uuid == query.uuid)
-    if query.node_id is not None:
-        conditions.append(equals_id(_claims.compute_node_id, query.node_id))
-    if query.workload_uuid is not None:
-        conditions.append(_claims.workload_uuid == query.workload_uuid)
-    if query.project_id is not None:
-        conditions.append(_claims.project_id == query.project_id)
-    names: list[sa.ColumnElement[bool]] = []
-    if query.host is not None:
-        names.append(_nodes.host == query.host)
-    if query.nodename is not None:
-        names.append(_nodes.hypervisor_hostname == query.nodename)
+    conditions = matches(
+        (_claims.uuid, query.uuid),
+        (_claims.compute_node_id, query.node_id),
+        (_claims.workload_uuid, query.workload_uuid),
+        (_claims.project_id, query.project_id),
+    )
+    names = matches((_nodes.host, query.host), (_nodes.hypervisor_hostname, query.nodename))
     with_node = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
-    filtered: sa.FromClause = tables.claims
+    filtered = None
     ids = _find_nodes(connection, query, names)
     if ids is None:
         alternatives = [_claims.state == state.value for state in dict.fromkeys(query.states)]
@@ -80,17 +63,6 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
         is_descending=query.is_descending,
     )
     return select_page(connection, query, listing, _decode)
-
-
-def list_active_uuids(connection: sa.Connection, ids: Sequence[int]) -> list[str]:
-    """Return the uuids of the active claims on nodes, oldest first."""
-    return list(
-        connection.execute(
-            sa.select(_claims.uuid)
-            .where(_claims.compute_node_id.in_(ids), _claims.state != ClaimState.RELEASED.value)
-            .order_by(_claims.created_at, _claims.id)
-        ).scalars()
-    )
 
 
 def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Claim]:
@@ -115,7 +87,7 @@ def _decode(row: sa.RowMapping) -> Claim:
     return codec.decode_claim(row, row["host"], row["hypervisor_hostname"])
 
 
-_MOST_NODES = 100
+_MAX_NODES = 100
 """Of one list that are searched one by one; SQLite has at most 500 parts of a union."""
 
 
@@ -130,8 +102,8 @@ def _find_nodes(
         return None
     if not names:
         return None if query.node_id is None else [query.node_id]
-    ids = connection.scalars(sa.select(_nodes.id).where(*names).limit(_MOST_NODES + 1)).all()
-    return ids if len(ids) <= _MOST_NODES else None
+    ids = connection.scalars(sa.select(_nodes.id).where(*names).limit(_MAX_NODES + 1)).all()
+    return ids if len(ids) <= _MAX_NODES else None
 
 
 def _has_state(states: Sequence[ClaimState]) -> "sa.ColumnElement[bool]":
@@ -159,18 +131,18 @@ def _select_claimed(host: str) -> "sa.Select[Any]":
     both = [_claims.uuid, _other.c.uuid]
     is_tied = sa.exists().where(
         _migrations.workload_uuid == _claims.workload_uuid,
-        _OPEN,
+        tables.IS_OPEN,
         _migrations.source_claim.in_(both),
         _migrations.dest_claim.in_(both),
     )
-    here = sa.and_(_claims.compute_node_id == _nodes.id, _claims.state.in_(_ACTIVE))
+    here = sa.and_(_claims.compute_node_id == _nodes.id, tables.IS_ACTIVE)
     return _select(host, tables.claims, here, _claims.workload_uuid, is_claimed=True).where(
         ~is_tied
     )
 
 
 def _select_running(host: str) -> "sa.Select[Any]":
-    is_moving = sa.exists().where(_migrations.workload_uuid == _guests.uuid, _OPEN)
+    is_moving = sa.exists().where(_migrations.workload_uuid == _guests.uuid, tables.IS_OPEN)
     here = sa.and_(
         _guests.compute_node_id == _nodes.id,
         _guests.power_state == PowerState.RUNNING.value,
@@ -203,7 +175,7 @@ def _select(
             sa.and_(
                 _other.c.workload_uuid == workload_uuid,
                 _other.c.compute_node_id != _nodes.id,
-                _other.c.state.in_(_ACTIVE),
+                _other.c.state.in_(tables.ACTIVE),
             ),
         )
         .join(_place, _place.c.id == _other.c.compute_node_id)

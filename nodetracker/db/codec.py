@@ -5,9 +5,10 @@ It uses no database library.
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
@@ -17,7 +18,6 @@ from nodetracker.model.claim import (
     Migration,
     MigrationStatus,
     MigrationType,
-    Move,
     Workload,
 )
 from nodetracker.model.fact import FactEntry, FactState, sanitize_json
@@ -30,10 +30,8 @@ from nodetracker.model.service import (
     AuditState,
     Incarnation,
     ServiceAvailability,
-    ServiceChange,
     ServiceRecord,
 )
-from nodetracker.model.text import sanitize_text
 
 
 def _plain(value: object) -> object:
@@ -64,7 +62,10 @@ def parse_json(text: str) -> Any:
     return json.loads(text)
 
 
-Row = Mapping[Any, Any]  # of a database library or a dict, by column name
+Row = Mapping[Any, Any]
+"""Of a database library or a dict, by column name."""
+
+T = TypeVar("T")
 
 JSON_COLUMNS = frozenset(
     {
@@ -73,11 +74,35 @@ JSON_COLUMNS = frozenset(
         "gpus", "facts", "metrics", "ratio_origins", "mdev_types",
     }
 )  # fmt: skip
-GUEST_COLUMNS = tuple(item.name for item in dataclasses.fields(Guest))
-AVAILABILITY_COLUMNS = tuple(item.name for item in dataclasses.fields(ServiceAvailability))
-DEVICE_COLUMNS = tuple(item.name for item in dataclasses.fields(TrackedDevice))
-MIGRATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Migration))
-WORKLOAD_COLUMNS = tuple(item.name for item in dataclasses.fields(WorkloadRow))
+
+
+def _names_of(kind: Any, *omitted: str) -> tuple[str, ...]:
+    return tuple(item.name for item in dataclasses.fields(kind) if item.name not in omitted)
+
+
+GUEST_COLUMNS = _names_of(Guest)
+AVAILABILITY_COLUMNS = _names_of(ServiceAvailability)
+DEVICE_COLUMNS = _names_of(TrackedDevice)
+MIGRATION_COLUMNS = _names_of(Migration)
+WORKLOAD_COLUMNS = _names_of(WorkloadRow)
+INCARNATION_COLUMNS = _names_of(Incarnation)
+CLAIM_STATE_COLUMNS = ("state", "reason", "expires_at", "updated_at")
+"""Those of ``claims`` that can change."""
+_CLAIM_COLUMNS = ("uuid", "kind", "migration_uuid", "request_hash", "created_at")
+_AMOUNTS = _names_of(Amounts)
+_WORKLOAD = {
+    "uuid": "workload_uuid",
+    "kind": "workload_kind",
+    "name": "workload_name",
+    "project_id": "project_id",
+    "user_id": "user_id",
+}
+"""Field of a workload -> column of ``claims``."""
+_SERVICE_COLUMNS = _names_of(ServiceRecord, "incarnation")
+_OPTIONAL_AUDIT_STATE = (
+    "load_average", "audit_interval_seconds", "reports_devices", "has_driver_uuids",
+    "schema_revision",
+)  # fmt: skip
 
 
 def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> dict[str, Any]:
@@ -90,12 +115,7 @@ def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> 
     return row
 
 
-def decode_values(row: Row) -> NodeValues:
-    """Build the values of a row; other columns are ignored."""
-    return decode_some_values(row, NODE_COLUMNS)
-
-
-def decode_some_values(row: Row, columns: Iterable[str]) -> NodeValues:
+def decode_values(row: Row, columns: Iterable[str] = NODE_COLUMNS) -> NodeValues:
     """Build values from some columns of a row; the others are a new row's."""
     fields = {name: row[name] for name in columns}
     if "facts" in fields:
@@ -138,54 +158,41 @@ def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
     )
 
 
-def decode_node(
-    row: Row,
-    guests: Mapping[str, Guest],
-    devices: Mapping[str, TrackedDevice],
-    claims: Mapping[str, Claim],
-    moves: tuple[Move, ...] = (),
-) -> NodeRecord:
-    """Build a record from a ``compute_nodes`` row and its child rows."""
+def decode_node(row: Row, columns: Iterable[str] = NODE_COLUMNS, **children: Any) -> NodeRecord:
+    """Build a record from a ``compute_nodes`` row.
+
+    Args:
+        columns: those of its values that the row has.
+        children: `NodeRecord`'s guests, devices, claims and moves, if they were read.
+    """
+    generation = row["generation"]
     return NodeRecord(
         id=row["id"],
         uuid=row["uuid"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
-        generation=row["generation"],
+        generation=generation,
         epoch=row["epoch"],
-        values=decode_values(row),
-        guests=guests,
-        devices=devices,
-        claims=claims,
-        moves=moves,
+        values=decode_values(row, columns),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
-        has_stale_limits=row["limits_generation"] != row["generation"],
+        has_stale_limits=row.get("limits_generation", generation) != generation,
+        **children,
     )
 
 
 def encode_guest(guest: Guest) -> dict[str, Any]:
     """Return the columns of a ``guests`` row, except the node's id."""
-    row = {name: getattr(guest, name) for name in GUEST_COLUMNS}
-    return row | {
-        "kind": guest.kind.value,
-        "power_state": guest.power_state.value,
-        "pins": None if guest.pins == GuestPins() else encode_pins(guest.pins),
-    }
+    pins = guest.pins
+    bound = {"cells": encode_cells(pins.cells), "devices": list(pins.devices)}
+    return _encode(guest, GUEST_COLUMNS) | {"pins": None if pins == GuestPins() else bound}
 
 
 def decode_guest(row: Row) -> Guest:
     """Build the guest of a ``guests`` row."""
-    fields = {name: row[name] for name in GUEST_COLUMNS}
-    fields["kind"] = WorkloadKind(fields["kind"])
-    fields["power_state"] = PowerState(fields["power_state"])
-    fields["pins"] = decode_pins(fields["pins"])
-    return Guest(**fields)
-
-
-def encode_pins(pins: GuestPins) -> dict[str, Any]:
-    """Return the column ``pins`` of a guest that is bound to cells or devices."""
-    return {"cells": encode_cells(pins.cells), "devices": list(pins.devices)}
+    return _decode(
+        Guest, row, GUEST_COLUMNS, kind=WorkloadKind, power_state=PowerState, pins=decode_pins
+    )
 
 
 def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
@@ -198,161 +205,81 @@ def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
 def encode_claim(claim: Claim) -> dict[str, Any]:
     """Return the columns of a ``claims`` row, except the node's id."""
     return {
-        "uuid": claim.uuid,
-        "workload_uuid": claim.workload.uuid,
-        "workload_kind": claim.workload.kind.value,
-        "workload_name": claim.workload.name,
-        "project_id": claim.workload.project_id,
-        "user_id": claim.workload.user_id,
-        "kind": claim.kind.value,
-        "migration_uuid": claim.migration_uuid,
-        "vcpu_milli": claim.amounts.vcpu_milli,
-        "pcpus": claim.amounts.pcpus,
-        "memory_mb": claim.amounts.memory_mb,
-        "disk_mb": claim.amounts.disk_mb,
-        "resources": dict(claim.amounts.resources),
-        "request_hash": claim.request_hash,
+        **_encode(claim, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS)),
+        **{_WORKLOAD[name]: value for name, value in _encode(claim.workload, _WORKLOAD).items()},
+        **_encode(claim.amounts, _AMOUNTS),
         "numa": None if claim.numa is None else encode_assignment(claim.numa),
         "devices": list(claim.devices) or None,
-        "created_at": claim.created_at,
-    } | encode_claim_state(claim)
+    }
 
 
 def encode_claim_state(claim: Claim) -> dict[str, Any]:
     """Return the columns of a ``claims`` row that can change."""
-    return {
-        "state": claim.state.value,
-        "reason": claim.reason,
-        "expires_at": claim.expires_at,
-        "updated_at": claim.updated_at,
-    }
+    return _encode(claim, CLAIM_STATE_COLUMNS)
 
 
 def decode_claim(row: Row, host: str, nodename: str) -> Claim:
     """Build the claim of a ``claims`` row of a node."""
+    workload = {name: row[column] for name, column in _WORKLOAD.items()}
     return Claim(
-        uuid=row["uuid"],
         node_id=row["compute_node_id"],
         host=host,
         nodename=nodename,
-        workload=Workload(
-            row["workload_uuid"],
-            WorkloadKind(row["workload_kind"]),
-            row["workload_name"],
-            row["project_id"],
-            row["user_id"],
-        ),
-        kind=ClaimKind(row["kind"]),
-        state=ClaimState(row["state"]),
-        amounts=Amounts(
-            row["vcpu_milli"], row["pcpus"], row["memory_mb"], row["disk_mb"], row["resources"]
-        ),
-        request_hash=row["request_hash"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        expires_at=row["expires_at"],
-        reason=row["reason"],
-        migration_uuid=row["migration_uuid"],
+        workload=_decode(Workload, workload, _WORKLOAD, kind=WorkloadKind),
+        amounts=_decode(Amounts, row, _AMOUNTS),
         numa=None if row["numa"] is None else decode_assignment(row["numa"]),
         devices=tuple(row["devices"] or ()),
+        **_convert(row, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS), kind=ClaimKind, state=ClaimState),
     )
 
 
 def decode_workload(row: Row) -> WorkloadRow:
     """Build a workload of a row with the columns of `WorkloadRow`, details and NUMA optional."""
-    fields = {name: row[name] for name in WORKLOAD_COLUMNS if name in row}
-    fields["kind"] = WorkloadKind(fields["kind"])
-    if fields["claim_state"] is not None:
-        fields["claim_state"] = ClaimState(fields["claim_state"])
-    if fields["power_state"] is not None:
-        fields["power_state"] = PowerState(fields["power_state"])
-    fields["details"] = fields.get("details") or {}
-    fields["numa"] = decode_pins(fields.get("numa")).assignment  # both have cells
-    return WorkloadRow(**fields)
+    optional = {"details": row.get("details") or {}, "numa": row.get("numa")}
+    return _decode(
+        WorkloadRow,
+        {**row, **optional},
+        WORKLOAD_COLUMNS,
+        kind=WorkloadKind,
+        claim_state=lambda value: value and ClaimState(value),
+        power_state=lambda value: value and PowerState(value),
+        numa=lambda value: decode_pins(value).assignment,  # both have cells
+    )
 
 
 def encode_migration(migration: Migration) -> dict[str, Any]:
     """Return the columns of a ``migrations`` row."""
-    row = {name: getattr(migration, name) for name in MIGRATION_COLUMNS}
-    return row | {
-        "migration_type": migration.migration_type.value,
-        "status": migration.status.value,
-    }
+    return _encode(migration, MIGRATION_COLUMNS)
 
 
 def decode_migration(row: Row) -> Migration:
     """Build the migration of a ``migrations`` row."""
-    fields = {name: row[name] for name in MIGRATION_COLUMNS}
-    fields["migration_type"] = MigrationType(fields["migration_type"])
-    fields["status"] = MigrationStatus(fields["status"])
-    return Migration(**fields)
+    return _decode(
+        Migration, row, MIGRATION_COLUMNS, migration_type=MigrationType, status=MigrationStatus
+    )
 
 
 def encode_device(device: TrackedDevice) -> dict[str, Any]:
     """Return the columns of a ``pci_devices`` row, except the node's id."""
-    row = {name: getattr(device, name) for name in DEVICE_COLUMNS}
-    return row | {
-        "dev_type": device.dev_type.value,
-        "status": device.status.value,
-        "tags": None if device.tags is None else dict(device.tags),
-    }
+    return _encode(device, DEVICE_COLUMNS)
 
 
 def decode_device(row: Row) -> TrackedDevice:
     """Build the device of a ``pci_devices`` row."""
-    fields = {name: row[name] for name in DEVICE_COLUMNS}
-    fields["dev_type"] = PciDeviceType(fields["dev_type"])
-    fields["status"] = PciStatus(fields["status"])
-    return TrackedDevice(**fields)
-
-
-NOT_DISABLED: Mapping[str, None] = {"disabled_at": None, "disabled_by": None}
-"""The columns of a row that is enabled."""
-
-_INCARNATION_COLUMNS = tuple(item.name for item in dataclasses.fields(Incarnation))
-_SERVICE_COLUMNS = tuple(
-    item.name for item in dataclasses.fields(ServiceRecord) if item.name != "incarnation"
-)
-
-
-def encode_incarnation(incarnation: Incarnation) -> dict[str, Any]:
-    """Return the columns of a ``services`` row that identify one run of an agent."""
-    return {name: getattr(incarnation, name) for name in _INCARNATION_COLUMNS}
+    return _decode(TrackedDevice, row, DEVICE_COLUMNS, dev_type=PciDeviceType, status=PciStatus)
 
 
 def decode_service(row: Row) -> ServiceRecord:
     """Build the record of a ``services`` row."""
-    incarnation = Incarnation(**{name: row[name] for name in _INCARNATION_COLUMNS})
-    return ServiceRecord(incarnation=incarnation, **{name: row[name] for name in _SERVICE_COLUMNS})
+    incarnation = _decode(Incarnation, row, INCARNATION_COLUMNS)
+    return ServiceRecord(incarnation=incarnation, **_convert(row, _SERVICE_COLUMNS))
 
 
-def encode_service_change(change: ServiceChange) -> dict[str, Any]:
-    """Return the columns that an administrator's change sets in any row.
-
-    Of a service that the change disables, see `encode_disabling` for the rest.
-    """
-    columns: dict[str, Any] = {}
-    if change.disabled is not None:
-        if not change.disabled:
-            columns |= NOT_DISABLED
-        columns["disabled"] = change.disabled
-        columns["disabled_reason"] = change.disabled_reason if change.disabled else None
-    if change.forced_down is not None:
-        columns["forced_down"] = change.forced_down
-    if change.maintenance is not None:
-        columns["maintenance"] = change.maintenance
-    return columns
-
-
-def encode_disabling(disabled_by: str | None, now: Any) -> dict[str, Any]:
-    """Return the columns of a row that say since when and by whom it is disabled.
-
-    Args:
-        disabled_by: name of a user, of any length.
-        now: the time, or an expression of it.
-    """
-    name = None if disabled_by is None else sanitize_text(disabled_by)
-    return {"disabled_at": now, "disabled_by": name}
+def decode_availability(row: Row, prefix: str) -> ServiceAvailability | None:
+    """Build a service's availability of columns with a prefix; None without a service."""
+    if row[f"{prefix}created_at"] is None:
+        return None
+    return ServiceAvailability(*(row[prefix + name] for name in AVAILABILITY_COLUMNS))
 
 
 def encode_audit_state(state: AuditState) -> dict[str, Any]:
@@ -360,17 +287,31 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
 
     What is unknown is left out, as a conductor's heartbeats have no machine.
     """
-    stored = {"age_seconds": state.age_seconds, "nodes": sanitize_json(state.nodes)}
-    if state.by_conductor:
-        stored["by_conductor"] = True
-    if state.load_average is not None:
-        stored["load_average"] = list(state.load_average)
-    if state.audit_interval_seconds is not None:
-        stored["audit_interval_seconds"] = state.audit_interval_seconds
-    if state.reports_devices is not None:
-        stored["reports_devices"] = state.reports_devices
-    if state.has_driver_uuids is not None:
-        stored["has_driver_uuids"] = state.has_driver_uuids
-    if state.schema_revision is not None:
-        stored["schema_revision"] = state.schema_revision
-    return stored
+    known = _encode(state, _OPTIONAL_AUDIT_STATE) | {"by_conductor": state.by_conductor or None}
+    return {
+        "age_seconds": state.age_seconds,
+        "nodes": sanitize_json(state.nodes),
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _encode(item: object, columns: Iterable[str]) -> dict[str, Any]:
+    """Return an object's attributes by the names of their columns, enums as their values."""
+    values = ((name, getattr(item, name)) for name in columns)
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values}
+
+
+def _decode(
+    kind: type[T], row: Row, columns: Iterable[str], /, **decoders: Callable[[Any], Any]
+) -> T:
+    """Build an object of the columns that are named as its fields."""
+    return kind(**_convert(row, columns, **decoders))
+
+
+def _convert(
+    row: Row, columns: Iterable[str], /, **decoders: Callable[[Any], Any]
+) -> dict[str, Any]:
+    fields = {name: row[name] for name in columns}
+    for name, decode in decoders.items():
+        fields[name] = decode(fields[name])
+    return fields

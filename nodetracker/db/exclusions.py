@@ -43,9 +43,8 @@ from nodetracker.db.screens import (
     double,
 )
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
-from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 from nodetracker.ports import AdmissionPolicy
 
@@ -224,9 +223,8 @@ def find_failures(request: ClaimRequest, policy: AdmissionPolicy) -> Failures:
     if any(item.alias not in policy.aliases for item in request.pci_requests):
         sized[AdmissionCheck.PCI] = sa.true()
     is_tracked = _nodes.admission_flags.bitwise_and(UNTRACKED) == 0
-    is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
     return Failures(
-        claimed.join(tables.compute_nodes.outerjoin(tables.services, is_service)),
+        claimed.join(tables.WITH_SERVICE),
         _fails_service(policy.service_down_time)
         | {check: sa.and_(is_tracked, condition) for check, condition in sized.items()},
         {AMOUNT_CHECKS[name]: lack / requested for name, (lack, requested) in missing.items()},
@@ -330,7 +328,7 @@ class ClaimedClasses:
                 ),
             )
             .where(
-                _claims.state.in_([state.value for state in ACTIVE_STATES]),
+                tables.IS_ACTIVE,
                 sa.or_(sa.false(), *(has_text(text, render_json(name)) for name in self._labels)),
             )
             .group_by(_claims.compute_node_id)

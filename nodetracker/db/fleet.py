@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from nodetracker.db import codec, services
 from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import read_time, utc_now
-from nodetracker.db.paging import Listing, equals_id, select_page
+from nodetracker.db.paging import Listing, matches, select_page
 from nodetracker.db.schema import tables
 from nodetracker.db.services import is_live
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import (
     OVERVIEW_COLUMNS,
     FleetNode,
@@ -28,9 +28,8 @@ from nodetracker.model.fleet import (
 )
 from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.listing import Page
-from nodetracker.model.node import ADMISSION_COLUMNS, NodeRecord
+from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WarningKind
 
@@ -41,9 +40,6 @@ _services = tables.services.c
 _guests = tables.guests.c
 _claims = tables.claims.c
 _warnings = tables.warnings.c
-_JOINED = tables.compute_nodes.outerjoin(
-    tables.services, sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
-)
 _ROW = (
     _nodes.id,
     _nodes.uuid,
@@ -67,7 +63,7 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
     name = "hypervisor_hostname" if query.order == "nodename" else query.order
     listing = Listing(
         table=tables.compute_nodes,
-        joined=_JOINED,
+        joined=tables.WITH_SERVICE,
         columns=(
             *_ROW,
             *(_nodes[name] for name in query.columns),
@@ -75,7 +71,7 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
             *([_count_siblings()] if query.counts_siblings else []),
         ),
         conditions=_list_conditions(query),
-        filtered=_JOINED,
+        filtered=tables.WITH_SERVICE,
         order=None if name == "id" else _nodes[name],
         is_descending=query.is_descending,
     )
@@ -89,7 +85,7 @@ def sum_fleet(connection: sa.Connection) -> FleetSums:
             sa.func.count().label("count"),
             *(sa.func.coalesce(sa.func.sum(_nodes[name]), 0).label(name) for name in _SUMMED),
         )
-        .select_from(_JOINED)
+        .select_from(tables.WITH_SERVICE)
         .where(_services.disabled == sa.false())
     ).one()
     return FleetSums(**{name: int(value) for name, value in row._mapping.items()})
@@ -102,16 +98,12 @@ def _count_siblings() -> "sa.Label[int]":
 
 
 def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
-    found: list[sa.ColumnElement[bool]] = []
-    if query.id is not None:
-        found.append(equals_id(_nodes.id, query.id))
-    for column, value in (
+    found = matches(
+        (_nodes.id, query.id),
         (_nodes.uuid, query.uuid),
         (_nodes.host, query.host),
         (_nodes.hypervisor_hostname, query.nodename),
-    ):
-        if value is not None:
-            found.append(column == value)
+    )
     if query.name_part is not None:
         found.append(_nodes.hypervisor_hostname.icontains(query.name_part, autoescape=True))
     if query.is_disabled is not None:
@@ -136,18 +128,7 @@ def _decode(
     if row[_SERVICE + "id"] is not None:
         own = {name: row[label] for label, name in service_labels.items()}
         service = codec.decode_service({_AUDIT: {}, **own})
-    node = NodeRecord(
-        id=row["id"],
-        uuid=row["uuid"],
-        host=row["host"],
-        nodename=row["hypervisor_hostname"],
-        generation=row["generation"],
-        epoch=row["epoch"],
-        values=codec.decode_some_values(row, columns),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-    )
-    return FleetNode(node, service, row.get(_HOST_NODES))
+    return FleetNode(codec.decode_node(row, columns), service, row.get(_HOST_NODES))
 
 
 def read_overview(connection: sa.Connection) -> OverviewRows:
@@ -251,7 +232,6 @@ def _parts_for(request: ClaimRequest) -> "_Parts":
 
 def _select_nodes() -> "sa.Select[Any]":
     """Select nodes in id order with the availability of their services and the time."""
-    is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
     return (
         sa.select(
             utc_now().label("now"),
@@ -261,7 +241,7 @@ def _select_nodes() -> "sa.Select[Any]":
             *(_nodes[name] for name in ADMISSION_COLUMNS),
             *(_services[name].label(_SERVICE + name) for name in codec.AVAILABILITY_COLUMNS),
         )
-        .select_from(tables.compute_nodes.outerjoin(tables.services, is_service))
+        .select_from(tables.WITH_SERVICE)
         .order_by(_nodes.id)
     )
 
@@ -289,8 +269,8 @@ def _load_nodes(
             host=row["host"],
             nodename=row["hypervisor_hostname"],
             now=row["now"],
-            service=_decode_availability(row),
-            values=codec.decode_some_values(row, ADMISSION_COLUMNS),
+            service=codec.decode_availability(row, _SERVICE),
+            values=codec.decode_values(row, ADMISSION_COLUMNS),
             claims=tuple(claims.get(node_id, ())),
             unclaimed=unclaimed.get(node_id, {}),
             devices=devices.get(node_id, {}),
@@ -326,8 +306,7 @@ def _load_claims(
 ) -> dict[int, list[Claim]]:
     """Return the active claims of nodes, oldest first, by node."""
     claims: dict[int, list[Claim]] = {}
-    is_active = _claims.state.in_([state.value for state in ACTIVE_STATES])
-    rows = _select_children(connection, tables.claims, nodes, is_active, condition)
+    rows = _select_children(connection, tables.claims, nodes, tables.IS_ACTIVE, condition)
     for row in sorted(rows, key=lambda row: (row["created_at"], row["id"])):
         node = nodes[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
@@ -344,8 +323,3 @@ def _select_children(
     """Read the rows of a table that belong to nodes."""
     query = sa.select(table).where(table.c.compute_node_id.in_(node_ids), *conditions)
     return connection.execute(query).mappings()
-
-
-def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
-    columns = {name: row[_SERVICE + name] for name in codec.AVAILABILITY_COLUMNS}
-    return ServiceAvailability(**columns) if columns["created_at"] is not None else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.paging import Listing, select_page
+from nodetracker.db.paging import Listing, delete_part, matches, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, HistoryEntry
 from nodetracker.model.listing import HistoryQuery, Page
@@ -41,21 +41,14 @@ def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
 
 def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[HistoryEntry]:
     """See `Store.list_history_page`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if query.host is not None:
-        conditions.append(_history.host == query.host)
-    if query.nodename is not None:
-        conditions.append(_history.nodename == query.nodename)
+    conditions = matches((_history.host, query.host), (_history.nodename, query.nodename))
     if query.since is not None:
         conditions.append(_history.at >= query.since)
     if query.until is not None:
         conditions.append(_history.at <= query.until)
     listing = Listing(
         table=tables.history,
-        joined=tables.history,
-        columns=tuple(_history),
         conditions=conditions,
-        filtered=tables.history,
         order=_history.at,
         is_descending=True,
     )
@@ -70,6 +63,4 @@ def _decode(row: sa.RowMapping) -> HistoryEntry:
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` older rows and return how many."""
-    oldest = sa.select(_history.id).where(_history.at < before).limit(limit)
-    ids = list(connection.scalars(oldest))
-    return connection.execute(sa.delete(tables.history).where(_history.id.in_(ids))).rowcount
+    return delete_part(connection, tables.history, _history.at < before, limit)

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.paging import Listing, select_page
+from nodetracker.db.paging import Listing, delete_part, matches, select_page
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
 from nodetracker.model.listing import Page, WarningQuery
@@ -200,20 +200,14 @@ def list_warnings(connection: sa.Connection, host: str | None = None) -> list[Wa
 def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[WarningRecord]:
     """See `Store.list_warning_page`."""
     kinds = query.kinds or tuple(WarningKind)  # a later version may have stored others
-    conditions: list[sa.ColumnElement[bool]] = [_warnings.kind.in_([kind.value for kind in kinds])]
-    if query.host is not None:
-        conditions.append(_warnings.host == query.host)
-    if query.nodename is not None:
-        conditions.append(_warnings.nodename == query.nodename)
+    conditions = matches((_warnings.host, query.host), (_warnings.nodename, query.nodename))
+    conditions.append(_warnings.kind.in_([kind.value for kind in kinds]))
     if query.is_resolved is not None:
         is_unresolved = _warnings.resolved_at.is_(None)
         conditions.append(~is_unresolved if query.is_resolved else is_unresolved)
     listing = Listing(
         table=tables.warnings,
-        joined=tables.warnings,
-        columns=tuple(_warnings),
         conditions=conditions,
-        filtered=tables.warnings,
     )
     return select_page(connection, query, listing, _decode)
 
@@ -233,7 +227,4 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` warnings that were resolved earlier, and return how many."""
-    is_old = _warnings.resolved_at < before
-    ids = list(connection.scalars(sa.select(_warnings.id).where(is_old).limit(limit)))
-    resolved = sa.delete(tables.warnings).where(_warnings.id.in_(ids), is_old)
-    return connection.execute(resolved).rowcount
+    return delete_part(connection, tables.warnings, _warnings.resolved_at < before, limit)

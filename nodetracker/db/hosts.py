@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat
 from nodetracker.db import codec, history, provider_removals
-from nodetracker.db.claims import list_active_uuids
+from nodetracker.db.claims import list_active_claims
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.nodes import check_unclaimed, delete_rows, lock_nodes
 from nodetracker.db.schema import tables
@@ -42,7 +42,7 @@ def delete_service(
     if binary != COMPUTE_BINARY:
         return  # the host's nodes belong to its agent
     nodes = lock_nodes(connection, host)
-    check_unclaimed(f"host {host}", list_active_uuids(connection, list(nodes)))
+    check_unclaimed(f"host {host}", list_active_claims(connection, list(nodes)))
     if nodes:
         delete_rows(connection, list(nodes))
     history.insert(

@@ -6,14 +6,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.paging import Listing, select_page
+from nodetracker.db.paging import Listing, matches, select_page
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import ACTIVE_STATES, OPEN, Migration, MigrationStatus, Move
+from nodetracker.model.claim import Migration, MigrationStatus, Move
 from nodetracker.model.listing import MigrationQuery, Page
 
 _migrations = tables.migrations.c
-_ACTIVE = [state.value for state in ACTIVE_STATES]
-IS_OPEN = _migrations.status.in_([status.value for status in OPEN])
 source_claim = tables.claims.alias("source_claims")
 dest_claim = tables.claims.alias("dest_claims")
 _source_node = tables.compute_nodes.alias("source_nodes")
@@ -88,25 +86,19 @@ def list_migrations(
     status: MigrationStatus | None = None,
 ) -> list[Migration]:
     """See `Store.list_migrations`."""
-    conditions: list[sa.ColumnElement[bool]] = []
+    conditions = matches((_migrations.uuid, uuid), (_migrations.status, status))
     if host is not None:
         conditions.append(is_on_host(host))
-    if uuid is not None:
-        conditions.append(_migrations.uuid == uuid)
-    if status is not None:
-        conditions.append(_migrations.status == status.value)
     return list_where(connection, *conditions)
 
 
 def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Page[Migration]:
     """See `Store.list_migration_page`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if query.uuid is not None:
-        conditions.append(_migrations.uuid == query.uuid)
+    conditions = matches(
+        (_migrations.uuid, query.uuid), (_migrations.workload_uuid, query.workload_uuid)
+    )
     if query.host is not None:
         conditions.append(is_on_host(query.host))
-    if query.workload_uuid is not None:
-        conditions.append(_migrations.workload_uuid == query.workload_uuid)
     if query.statuses:
         conditions.append(_migrations.status.in_([status.value for status in query.statuses]))
     listing = Listing(
@@ -114,7 +106,7 @@ def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Pag
         joined=WITH_NODES,
         columns=COLUMNS,
         conditions=conditions,
-        filtered=tables.migrations if query.host is None else WITH_NODES,
+        filtered=None if query.host is None else WITH_NODES,
     )
     return select_page(connection, query, listing, codec.decode_migration)
 
@@ -127,7 +119,7 @@ def load_moves(
     Args:
         workload_uuids: only of these workloads; None = of all.
     """
-    conditions = [IS_OPEN]
+    conditions = [tables.IS_OPEN]
     if workload_uuids is not None:
         conditions.append(_migrations.workload_uuid.in_(workload_uuids))
     found: dict[int, tuple[Move, ...]] = {}
@@ -142,8 +134,8 @@ def load_moves(
     for row in rows:
         move = Move(
             codec.decode_migration(row),
-            row["source_state"] in _ACTIVE,
-            row["dest_state"] in _ACTIVE,
+            row["source_state"] in tables.ACTIVE,
+            row["dest_state"] in tables.ACTIVE,
         )
         for node_id in {row["source_node_id"], row["dest_node_id"]} - {None}:
             found[node_id] = (*found.get(node_id, ()), move)

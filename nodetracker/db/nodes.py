@@ -6,12 +6,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec, history, migrations, provider_removals
-from nodetracker.db.claims import list_active_uuids, select_claims
+from nodetracker.db.claims import list_active_claims, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
-from nodetracker.db.paging import equals_id
+from nodetracker.db.paging import equals_id, matches
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Move, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery, Page
@@ -107,10 +107,10 @@ def load_nodes(
     return [
         codec.decode_node(
             row,
-            guests.get(node_id, {}),
-            devices.get(node_id, {}),
-            claims.get(node_id, {}),
-            moves.get(node_id, ()),
+            guests=guests.get(node_id, {}),
+            devices=devices.get(node_id, {}),
+            claims=claims.get(node_id, {}),
+            moves=moves.get(node_id, ()),
         )
         for node_id, row in sorted(found.items(), key=lambda item: item[1]["hypervisor_hostname"])
     ]
@@ -136,10 +136,10 @@ def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.Compound
     is_moved = _migrations.workload_uuid == _claims.workload_uuid
     claims = sa.select(tables.claims)
     return sa.union_all(
-        claims.where(here, _claims.state.in_([state.value for state in ACTIVE_STATES])),
+        claims.where(here, tables.IS_ACTIVE),
         claims.where(here, _IS_EXPIRED, _claims.updated_at > now - REPORT_LIFETIME),
         claims.join(tables.guests, is_guest).where(here, _IS_EXPIRED, _guests.claim_uuid.is_(None)),
-        claims.join(tables.migrations, is_moved).where(here, _IS_EXPIRED, migrations.IS_OPEN),
+        claims.join(tables.migrations, is_moved).where(here, _IS_EXPIRED, tables.IS_OPEN),
     )
 
 
@@ -170,12 +170,9 @@ def list_nodes(
     connection: sa.Connection, host: str | None = None, nodename: str | None = None
 ) -> list[NodeRecord]:
     """See `Store.list_nodes`."""
-    query = sa.select(tables.compute_nodes)
-    if host is not None:
-        query = query.where(_nodes.host == host)
-    if nodename is not None:
-        query = query.where(_nodes.hypervisor_hostname == nodename)
-    records = [codec.decode_node(row, {}, {}, {}) for row in connection.execute(query).mappings()]
+    wanted = matches((_nodes.host, host), (_nodes.hypervisor_hostname, nodename))
+    query = sa.select(tables.compute_nodes).where(*wanted)
+    records = [codec.decode_node(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.nodename))
 
 
@@ -199,24 +196,25 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     ).one_or_none()
     if row is None:
         raise NotFoundError(f"no such node: {nodename} on host {host}")
-    check_unclaimed(f"node {nodename}", list_active_uuids(connection, [row.id]))
+    check_unclaimed(f"node {nodename}", list_active_claims(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
 
 
-def check_unclaimed(what: str, claims: Sequence[str]) -> None:
+def check_unclaimed(what: str, claims: Sequence[Claim]) -> None:
     """Check that a host or node that is to be deleted holds no claims.
 
     Args:
         what: the host or node, for the message.
-        claims: uuids of its active claims.
+        claims: its active ones.
 
     Raises:
         RefusedError: it holds claims.
     """
     if claims:
         more = len(claims) - _MAX_NAMED_CLAIMS
-        names = ", ".join(claims[:_MAX_NAMED_CLAIMS]) + (f" and {more} more" if more > 0 else "")
+        names = ", ".join(claim.uuid for claim in claims[:_MAX_NAMED_CLAIMS])
+        names += f" and {more} more" if more > 0 else ""
         held = count_noun(len(claims), "claim")
         raise RefusedError(f"{what} holds {held}; to be moved or aborted first: {names}")
 

@@ -1,7 +1,11 @@
-"""Read pages of tables by their keys: one statement a page, however many rows exist."""
+"""Read pages of tables by their keys: one statement a page, however many rows exist.
+
+What is old is deleted by parts, too.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -22,10 +26,10 @@ class Listing:
 
     Attributes:
         table: has the columns ``id`` and, if `PageQuery.after` may be a uuid, ``uuid``.
+        conditions: which rows belong to the list.
+        columns: the columns to read, each with its own label; None = the table's.
         joined: the table with those tables joined to it that the columns
             refer to; it has one row for each of the table's.
-        columns: the columns to read, each with its own label.
-        conditions: which rows belong to the list.
         filtered: the table with those tables joined to it that the conditions
             refer to. Only these, as an optimizer may start with any of them.
         alternatives: further conditions; each row fulfils one of them at most. Each is
@@ -35,10 +39,10 @@ class Listing:
     """
 
     table: sa.Table
-    joined: sa.FromClause
-    columns: Sequence["sa.ColumnElement[Any]"]
     conditions: Sequence["sa.ColumnElement[bool]"]
-    filtered: sa.FromClause
+    columns: Sequence["sa.ColumnElement[Any]"] | None = None
+    joined: sa.FromClause | None = None
+    filtered: sa.FromClause | None = None
     alternatives: Sequence["sa.ColumnElement[bool]"] = ()
     order: "sa.Column[Any] | None" = None
     is_descending: bool = False
@@ -59,10 +63,12 @@ def select_page(
     Raises:
         RequestError: `query.after` does not exist.
     """
-    keys = _keys_of(listing.table, listing)
+    table = listing.table
+    keys = _keys_of(table, listing)
     marker = _find_marker(query, listing)
-    columns = [listing.table.c.id] if listing.order is None else [listing.table.c.id, listing.order]
-    found = sa.select(*columns).select_from(listing.filtered).where(*listing.conditions)
+    columns = [table.c.id] if listing.order is None else [table.c.id, listing.order]
+    filtered = table if listing.filtered is None else listing.filtered
+    found = sa.select(*columns).select_from(filtered).where(*listing.conditions)
     if query.after is not None:
         found = found.where(_is_beyond(keys, _edges_of(query, listing, marker), listing))
     # One more than the page has: whether there are further ones.
@@ -76,11 +82,11 @@ def select_page(
     page = found.subquery("page")
     exists = sa.literal(1) if marker is None else sa.exists(marker.select)
     head = sa.select(utc_now().label("page_now"), exists.label("page_marker")).subquery("head")
-    source = head.outerjoin(page, sa.true()).outerjoin(
-        listing.joined, listing.table.c.id == page.c.id
-    )
+    joined = table if listing.joined is None else listing.joined
+    source = head.outerjoin(page, sa.true()).outerjoin(joined, table.c.id == page.c.id)
+    read = tuple(table.c) if listing.columns is None else listing.columns
     statement = (
-        sa.select(*head.c, page.c.id.label("page_id"), *listing.columns)
+        sa.select(*head.c, page.c.id.label("page_id"), *read)
         .select_from(source)
         .order_by(*_sort(_keys_of(page, listing), listing))
     )
@@ -99,6 +105,17 @@ def select_page(
 def equals_id(column: "sa.ColumnElement[int]", value: int) -> "sa.ColumnElement[bool]":
     """Return the condition that an id has a value, which may be any integer."""
     return column == value if 0 <= value <= MAX_ID else sa.false()
+
+
+def matches(*wanted: "tuple[sa.ColumnElement[Any], Any]") -> "list[sa.ColumnElement[bool]]":
+    """Return the conditions that columns have the values that are not None, ids any integer."""
+    given = ((column, value) for column, value in wanted if value is not None)
+    return [
+        equals_id(column, value)
+        if type(value) is int
+        else column == (value.value if isinstance(value, Enum) else value)
+        for column, value in given
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +177,11 @@ def _is_beyond(
     if len(keys) == 1:
         return beyond[0]
     return sa.or_(beyond[0], sa.and_(keys[0] == edges[0], beyond[1]))
+
+
+def delete_part(
+    connection: sa.Connection, table: sa.Table, condition: "sa.ColumnElement[bool]", limit: int
+) -> int:
+    """Delete at most `limit` rows that meet a condition, and return how many."""
+    ids = list(connection.scalars(sa.select(table.c.id).where(condition).limit(limit)))
+    return connection.execute(sa.delete(table).where(table.c.id.in_(ids), condition)).rowcount

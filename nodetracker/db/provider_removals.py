@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import read_time, utc_now
+from nodetracker.db.paging import delete_part, matches
 from nodetracker.db.schema import tables
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
@@ -53,9 +54,8 @@ def record_deletion(connection: sa.Connection, node_ids: Sequence[int]) -> bool:
 
 def list_removals(connection: sa.Connection, host: str | None = None) -> list[ProviderRemoval]:
     """See `Store.list_provider_removals`."""
-    query = sa.select(tables.provider_removals).order_by(_removals.id)
-    if host is not None:
-        query = query.where(_removals.host == host)
+    found = sa.select(tables.provider_removals).where(*matches((_removals.host, host)))
+    query = found.order_by(_removals.id)
     return [_decode(row) for row in connection.execute(query).mappings()]
 
 
@@ -125,9 +125,7 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     Where placement is not reported to, nobody attempts them.
     """
     is_unused = sa.and_(_removals.created_at < before, _removals.attempts == 0)
-    ids = list(connection.scalars(sa.select(_removals.id).where(is_unused).limit(limit)))
-    unused = sa.delete(tables.provider_removals).where(_removals.id.in_(ids), is_unused)
-    return connection.execute(unused).rowcount
+    return delete_part(connection, tables.provider_removals, is_unused, limit)
 
 
 def _is_attempted(provider_uuid: str) -> "sa.ColumnElement[bool]":
@@ -137,9 +135,8 @@ def _is_attempted(provider_uuid: str) -> "sa.ColumnElement[bool]":
 
 def _is_due(query: RemovalQuery) -> "sa.ColumnElement[bool]":
     is_free = sa.or_(_removals.lease_until.is_(None), _removals.lease_until <= utc_now())
-    conditions = [sa.or_(is_free, _removals.error.is_not(None)) if query.is_urgent else is_free]
-    if query.host is not None:
-        conditions.append(_removals.host == query.host)
+    conditions = matches((_removals.host, query.host))
+    conditions.append(sa.or_(is_free, _removals.error.is_not(None)) if query.is_urgent else is_free)
     if query.is_unserved:
         served = sa.select(_services.host).where(_services.binary == COMPUTE_BINARY)
         conditions.append(_removals.host.not_in(served))

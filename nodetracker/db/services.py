@@ -1,5 +1,6 @@
 """Read and write ``services``: the agent that holds a host, its heartbeats, who is up."""
 
+import dataclasses
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
 from nodetracker.db.nodes import lock_nodes
-from nodetracker.db.paging import Listing, equals_id, select_page
+from nodetracker.db.paging import Listing, matches, select_page
 from nodetracker.db.schema import tables
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.fleet import LivenessFilter
@@ -24,6 +25,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
+from nodetracker.model.text import sanitize_text
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
@@ -34,6 +36,10 @@ def select_service() -> "sa.Select[Any]":
     return sa.select(tables.services)
 
 
+_NOT_DISABLED = {"disabled_at": None, "disabled_by": None}
+"""The columns of a row that is enabled."""
+
+
 def list_services(
     connection: sa.Connection,
     host: str | None = None,
@@ -41,13 +47,8 @@ def list_services(
     agent_id: str | None = None,
 ) -> list[ServiceRecord]:
     """See `Store.list_services`."""
-    query = select_service()
-    if agent_id is not None:
-        query = query.where(_services.agent_id == agent_id)
-    if host is not None:
-        query = query.where(_services.host == host)
-    if binary is not None:
-        query = query.where(_services.binary == binary)
+    wanted = ((_services.agent_id, agent_id), (_services.host, host), (_services.binary, binary))
+    query = select_service().where(*matches(*wanted))
     records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
 
@@ -56,11 +57,10 @@ def list_outage_services(
     connection: sa.Connection, service_down_time: int, host: str | None = None
 ) -> list[ServiceRecord]:
     """See `Store.list_outage_services`."""
-    is_agent = _services.binary == COMPUTE_BINARY
-    wanted = is_live(LivenessFilter(False, service_down_time))
-    if host is not None:
-        wanted = sa.and_(wanted, _services.host == host)
-    query = sa.select(tables.services).where(sa.or_(sa.not_(is_agent), wanted))
+    is_other = _services.binary != COMPUTE_BINARY
+    is_down = is_live(LivenessFilter(False, service_down_time))
+    wanted = sa.and_(is_down, *matches((_services.host, host)))
+    query = select_service().where(sa.or_(is_other, wanted))
     records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
 
@@ -81,34 +81,25 @@ def is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
 
 def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[ServiceRecord]:
     """See `Store.list_service_page`."""
-    conditions = [
-        column == value
-        for column, value in (
-            (_services.uuid, query.uuid),
-            (_services.host, query.host),
-            (_services.binary, query.binary),
-            (_services.disabled, query.is_disabled),
-        )
-        if value is not None
-    ]
-    if query.id is not None:
-        conditions.append(equals_id(_services.id, query.id))
+    conditions = matches(
+        (_services.id, query.id),
+        (_services.uuid, query.uuid),
+        (_services.host, query.host),
+        (_services.binary, query.binary),
+        (_services.disabled, query.is_disabled),
+    )
     listing = Listing(
         table=tables.services,
-        joined=tables.services,
-        columns=tuple(_services),
         conditions=conditions,
-        filtered=tables.services,
     )
     return select_page(connection, query, listing, codec.decode_service)
 
 
 def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord:
     """See `Store.find_service`."""
-    is_service = (
-        equals_id(_services.id, service) if isinstance(service, int) else _services.uuid == service
-    )
-    row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
+    column = _services.id if isinstance(service, int) else _services.uuid
+    found = select_service().where(*matches((column, service)))
+    row = connection.execute(found).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"no such service: {service}")
     return codec.decode_service(row)
@@ -131,7 +122,7 @@ def register_agent(
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
     epoch = max(node_epoch, 0 if expected is None else expected.epoch, held_epoch) + 1
-    columns = codec.encode_incarnation(incarnation) | {
+    columns = dataclasses.asdict(incarnation) | {
         "topic": topic,
         "version": version,
         "epoch": epoch,
@@ -246,10 +237,20 @@ def set_service(
 ) -> ServiceRecord:
     """See `Store.set_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
-    columns = codec.encode_service_change(change) | {"updated_at": utc_now()}
+    columns: dict[str, Any] = {}
     if change.disabled:
         is_kept = sa.and_(_services.disabled, sa.not_(sa.func.coalesce(_is_marked(), sa.false())))
-        columns = _disable(is_kept, change.disabled_by) | columns
+        columns |= _disable(is_kept, change.disabled_by)
+    elif change.disabled is not None:
+        columns |= _NOT_DISABLED
+    if change.disabled is not None:
+        columns["disabled"] = change.disabled
+        columns["disabled_reason"] = change.disabled_reason if change.disabled else None
+    if change.forced_down is not None:
+        columns["forced_down"] = change.forced_down
+    if change.maintenance is not None:
+        columns["maintenance"] = change.maintenance
+    columns["updated_at"] = utc_now()
     connection.execute(
         sa.update(tables.services).where(is_service).ordered_values(*columns.items())
     )
@@ -263,7 +264,7 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
     """See `Store.mark_service`."""
     is_own = _is_marked()
     columns: dict[str, Any] = {
-        **(codec.NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
+        **(_NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
         "disabled": reason is not None,
         "disabled_reason": reason,
         "updated_at": utc_now(),
@@ -291,10 +292,12 @@ def _disable(is_kept: "sa.ColumnElement[bool]", disabled_by: str | None) -> dict
 
     Args:
         is_kept: whether a row keeps what it has.
+        disabled_by: name of a user, of any length.
     """
+    name = None if disabled_by is None else sanitize_text(disabled_by)
     return {
-        name: sa.case((is_kept, _services[name]), else_=value)
-        for name, value in codec.encode_disabling(disabled_by, utc_now()).items()
+        "disabled_at": sa.case((is_kept, _services.disabled_at), else_=utc_now()),
+        "disabled_by": sa.case((is_kept, _services.disabled_by), else_=name),
     }
 
 

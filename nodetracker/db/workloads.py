@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from nodetracker.accounting.reports.workloads import charge_larger_guests
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.paging import matches
 from nodetracker.db.schema import tables
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, UsageSum, WorkloadQuery, WorkloadRow
 
@@ -22,7 +22,6 @@ _claims = tables.claims.c
 _guests = tables.guests.c
 _claimed = tables.guests.alias("claimed_guests")
 _SIZE = ("vcpu_milli", "memory_mb", "disk_mb")
-_ACTIVE = [state.value for state in ACTIVE_STATES]
 _PLACE = (
     _nodes.uuid.label("node_uuid"),
     _nodes.host,
@@ -117,7 +116,7 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
         sa.func.nullif(_claims.project_id, ""), _claimed.c.project_id, sa.literal("")
     )
     conditions = [
-        _claims.state.in_(_ACTIVE),
+        tables.IS_ACTIVE,
         *_select_places(query, _claims.compute_node_id, _claims.workload_uuid),
     ]
     with_node = tables.claims.join(tables.compute_nodes, on_node)
@@ -219,15 +218,11 @@ def _has_place(query: WorkloadQuery) -> bool:
 def _select_places(
     query: WorkloadQuery, node_id: "sa.ColumnElement[int]", uuid: "sa.ColumnElement[str]"
 ) -> "list[sa.ColumnElement[bool]]":
-    conditions: list[sa.ColumnElement[bool]] = []
-    if query.host is not None:
-        conditions.append(_nodes.host == query.host)
-    if query.nodename is not None:
-        conditions.append(_nodes.hypervisor_hostname == query.nodename)
+    conditions = matches(
+        (_nodes.host, query.host), (_nodes.hypervisor_hostname, query.nodename), (uuid, query.uuid)
+    )
     if query.node_ids:
         conditions.append(node_id.in_(query.node_ids))
-    if query.uuid is not None:
-        conditions.append(uuid == query.uuid)
     if query.after is not None:
         conditions.append(uuid > str(query.after))
     return conditions
@@ -267,7 +262,7 @@ def _sum_claims(host: str | None, project_id: str | None) -> "sa.Select[tuple[An
             sa.func.sum(_claims.disk_mb).label("disk_mb"),
         )
         .select_from(tables.claims.outerjoin(tables.guests, is_guest))
-        .where(_claims.state.in_([state.value for state in ACTIVE_STATES]))
+        .where(tables.IS_ACTIVE)
         .group_by("owner", _claims.workload_kind)
     )
     if host is not None:

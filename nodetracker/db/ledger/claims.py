@@ -181,11 +181,10 @@ def _select_ends(uuid: str) -> "list[sa.ScalarSelect[int]]":
 
     Each is a scalar, so that MariaDB looks the nodes up by id and locks no others.
     """
-    is_open = _migrations.status.in_([status.value for status in OPEN])
     return [
         sa.select(sa.func.max(_claims.compute_node_id))
         .join_from(tables.migrations, tables.claims, _claims.uuid == other)
-        .where(own == uuid, is_open)
+        .where(own == uuid, tables.IS_OPEN)
         .scalar_subquery()
         for own, other in (
             (_migrations.source_claim, _migrations.dest_claim),

@@ -18,13 +18,12 @@ from nodetracker.db import codec
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.numa import NumaAssignment, decode_assignment
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.service import COMPUTE_BINARY, ServiceAvailability
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -43,7 +42,6 @@ _CLAIMED = (
     _claims.disk_mb,
     sa.case((_claims.workload_kind == WorkloadKind.INSTANCE.value, 1), else_=0),
 )
-_IS_ACTIVE = _claims.state.in_([state.value for state in ACTIVE_STATES])
 
 
 def lock_node(
@@ -148,9 +146,8 @@ def _select_related(has_devices: bool) -> sa.Select[Any]:
     """Return the statement for ``node_ids`` and ``workload``; with devices, one row for each."""
     workload = sa.bindparam("workload", type_=sa.String())
     is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload)
-    is_service = sa.and_(_services.host == _nodes.host, _services.binary == COMPUTE_BINARY)
     joined = tables.compute_nodes.outerjoin(tables.guests, is_guest).outerjoin(
-        tables.services, is_service
+        tables.services, tables.HAS_SERVICE
     )
     query = sa.select(
         _nodes.id.label("node_id"),
@@ -184,7 +181,9 @@ def read_placements(
     rows = connection.execute(
         sa.union_all(
             sa.select(_claims.compute_node_id, _claims.uuid, _claims.numa, is_claim).where(
-                _claims.compute_node_id.in_(sorted(nodes)), _IS_ACTIVE, _claims.numa.is_not(None)
+                _claims.compute_node_id.in_(sorted(nodes)),
+                tables.IS_ACTIVE,
+                _claims.numa.is_not(None),
             ),
             sa.select(_guests.compute_node_id, _guests.uuid, _guests.pins, sa.literal(0)).where(
                 _guests.compute_node_id.in_(sorted(nodes)),
@@ -214,7 +213,7 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
         id=row["id"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
-        values=codec.decode_some_values(row, ADMISSION_COLUMNS),
+        values=codec.decode_values(row, ADMISSION_COLUMNS),
         service=None,
         guest=codec.decode_guest(guest) if guest["uuid"] else None,
         now=related["now"],
@@ -226,7 +225,7 @@ def _decode_related(row: sa.RowMapping, related: Sequence[sa.RowMapping]) -> Loc
     return replace(
         node,
         claimed=_decode_claimed(related[0], node.overhead_mb),
-        service=_decode_availability(related[0]),
+        service=codec.decode_availability(related[0], _SERVICE_PREFIX),
     )
 
 
@@ -241,17 +240,16 @@ def pick_columns(row: sa.RowMapping, prefix: str, names: Iterable[str]) -> dict[
     return {name: row[prefix + name] for name in names}
 
 
-def _decode_availability(row: sa.RowMapping) -> ServiceAvailability | None:
-    columns = pick_columns(row, _SERVICE_PREFIX, codec.AVAILABILITY_COLUMNS)
-    return ServiceAvailability(**columns) if columns["created_at"] else None
-
-
 def _sum_claimed(workload: "sa.BindParameter[str]") -> "sa.ScalarSelect[str]":
     """Return the sums of the `_CLAIMED` amounts of a workload's active claims on each node."""
     sums = (sa.func.coalesce(sa.func.sum(amount), 0) for amount in _CLAIMED)
     return (
         sa.select(json_list(*sums))
-        .where(_claims.compute_node_id == _nodes.id, _claims.workload_uuid == workload, _IS_ACTIVE)
+        .where(
+            _claims.compute_node_id == _nodes.id,
+            _claims.workload_uuid == workload,
+            tables.IS_ACTIVE,
+        )
         .scalar_subquery()
     )
 
@@ -266,7 +264,7 @@ def _sum_resources(connection: sa.Connection, node_id: int) -> dict[str, int]:
     """Return the amounts of resource classes without columns that a node's active claims hold."""
     held: dict[str, int] = {}
     for resources in connection.execute(
-        sa.select(_claims.resources).where(_claims.compute_node_id == node_id, _IS_ACTIVE)
+        sa.select(_claims.resources).where(_claims.compute_node_id == node_id, tables.IS_ACTIVE)
     ).scalars():
         for name, amount in resources.items():
             held[name] = held.get(name, 0) + amount

@@ -38,8 +38,9 @@ from nodetracker.db.migrations import (
     list_where,
     source_claim,
 )
+from nodetracker.db.paging import delete_part
 from nodetracker.db.schema import tables
-from nodetracker.model.claim import OPEN, RUNNING, Claim, ClaimRequest, Migration, MigrationStatus
+from nodetracker.model.claim import RUNNING, Claim, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy
 
@@ -209,8 +210,5 @@ def write_errors(connection: sa.Connection, errors: Iterable[Migration], now: da
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` migrations that ended earlier and return how many."""
-    has_ended = _migrations.status.not_in([status.value for status in OPEN])
-    ended = sa.select(_migrations.id).where(has_ended, _migrations.updated_at < before)
-    ids = list(connection.scalars(ended.limit(limit)))
-    deletion = sa.delete(tables.migrations).where(_migrations.id.in_(ids))
-    return connection.execute(deletion).rowcount
+    has_ended = sa.and_(sa.not_(tables.IS_OPEN), _migrations.updated_at < before)
+    return delete_part(connection, tables.migrations, has_ended, limit)

@@ -10,6 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import JsonText, UtcDateTime
+from nodetracker.model.claim import ACTIVE_STATES, OPEN
+from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.text import PCI_ID_LENGTH, TEXT_LENGTH
 from nodetracker.model.warning import WARNING_ITEM_LENGTH
 
@@ -432,6 +434,19 @@ agent_credentials = sa.Table(
     sa.Index(None, "previous_hash"),
     **MYSQL,
 )
+
+
+HAS_SERVICE = sa.and_(services.c.host == compute_nodes.c.host, services.c.binary == COMPUTE_BINARY)
+"""The condition that a service is that of a node's agent."""
+
+WITH_SERVICE = compute_nodes.outerjoin(services, HAS_SERVICE)
+
+ACTIVE = [state.value for state in ACTIVE_STATES]
+IS_ACTIVE = claims.c.state.in_(ACTIVE)
+"""The condition that a claim is active."""
+
+IS_OPEN = migrations.c.status.in_([status.value for status in OPEN])
+"""The condition that a migration is open."""
 
 
 def raised_generation() -> dict[str, sa.ColumnElement[int]]:
