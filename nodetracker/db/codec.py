@@ -181,6 +181,22 @@ def decode_node(row: Row, columns: Iterable[str] = NODE_COLUMNS, **children: Any
     )
 
 
+def group_guests(rows: Iterable[Row]) -> dict[int, dict[str, Guest]]:
+    """Return the guests of ``guests`` rows by the ids of their nodes and their uuids."""
+    found: dict[int, dict[str, Guest]] = {}
+    for row in rows:
+        found.setdefault(row["compute_node_id"], {})[row["uuid"]] = decode_guest(row)
+    return found
+
+
+def group_devices(rows: Iterable[Row]) -> dict[int, dict[str, TrackedDevice]]:
+    """Return the devices of ``pci_devices`` rows by the ids of their nodes and their addresses."""
+    found: dict[int, dict[str, TrackedDevice]] = {}
+    for row in rows:
+        found.setdefault(row["compute_node_id"], {})[row["address"]] = decode_device(row)
+    return found
+
+
 def encode_guest(guest: Guest) -> dict[str, Any]:
     """Return the columns of a ``guests`` row, except the node's id."""
     pins = guest.pins

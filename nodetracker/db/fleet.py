@@ -26,10 +26,9 @@ from nodetracker.model.fleet import (
     UnclaimedSum,
     WarningCount,
 )
-from nodetracker.model.guest import Guest, WorkloadKind
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page
 from nodetracker.model.node import ADMISSION_COLUMNS
-from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WarningKind
 
@@ -253,16 +252,12 @@ def _load_nodes(
     if not rows:
         return []
     claims = _load_claims(connection, rows, parts.claims)
-    unclaimed: dict[int, dict[str, Guest]] = {}
-    larger: dict[int, dict[str, Guest]] = {}
     counts = sa.or_(_guests.claim_uuid.is_(None), _may_be_larger_than_claim())
-    for row in _select_children(connection, tables.guests, rows, counts, parts.guests):
-        guests = unclaimed if row["claim_uuid"] is None else larger
-        guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
-    devices: dict[int, dict[str, TrackedDevice]] = {}
+    guests = list(_select_children(connection, tables.guests, rows, counts, parts.guests))
+    unclaimed = codec.group_guests(row for row in guests if row["claim_uuid"] is None)
+    larger = codec.group_guests(row for row in guests if row["claim_uuid"] is not None)
     found = _select_children(connection, tables.pci_devices, rows) if parts.has_devices else ()
-    for row in found:
-        devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
+    devices = codec.group_devices(found)
     return [
         LedgerNode(
             id=node_id,

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.paging import Listing, delete_part, matches, select_page
+from nodetracker.db.paging import Listing, delete_part, matches, select_page, update_each
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
 from nodetracker.model.listing import Page, WarningQuery
@@ -40,7 +40,7 @@ def sync_warnings(
     _update_messages(
         connection,
         {
-            known[key].id: warning.message
+            known[key].id: warning
             for key, warning in wanted.items()
             if key not in counted and known[key].message != warning.message
         },
@@ -129,23 +129,14 @@ def _raise(
             .where(_warnings.id.in_(again))
             .values(first_seen=utc_now(), count=0, earlier=_warnings.earlier + 1)
         )
-    seen = [
-        {"p_id": known[key].id, "p_message": warning.message}
-        for key, warning in wanted.items()
-        if key in known
-    ]
-    if seen:
-        connection.execute(
-            sa.update(tables.warnings)
-            .where(_warnings.id == sa.bindparam("p_id"))
-            .values(
-                message=sa.bindparam("p_message"),
-                last_seen=utc_now(),
-                count=_warnings["count"] + 1,
-                resolved_at=None,
-            ),
-            seen,
-        )
+    seen = {known[key].id: warning for key, warning in wanted.items() if key in known}
+    _update_messages(
+        connection,
+        seen,
+        last_seen=utc_now(),
+        count=_warnings["count"] + 1,
+        resolved_at=None,
+    )
     raised = [
         {"kind": kind, "nodename": nodename, "item": item, "message": warning.message}
         for (kind, nodename, item), warning in wanted.items()
@@ -160,15 +151,12 @@ def _raise(
         )
 
 
-def _update_messages(connection: sa.Connection, messages: Mapping[int, str]) -> None:
-    """Update the messages of warnings that are not counted again, by id."""
-    if messages:
-        connection.execute(
-            sa.update(tables.warnings)
-            .where(_warnings.id == sa.bindparam("p_id"))
-            .values(message=sa.bindparam("p_message")),
-            [{"p_id": id_, "p_message": message} for id_, message in messages.items()],
-        )
+def _update_messages(
+    connection: sa.Connection, warnings: Mapping[int, HostWarning], **same: Any
+) -> None:
+    """Update the messages of warnings by id, and further columns of all of them."""
+    rows = [{"id": id_, "message": warning.message} for id_, warning in warnings.items()]
+    update_each(connection, tables.warnings, ["id"], rows, **same)
 
 
 def resolve_warnings(

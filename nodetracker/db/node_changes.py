@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.candidates import NodeLimits, limits_of
+from nodetracker.accounting.ledger.candidates import limits_of
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import codec, history, node_decisions
 from nodetracker.db.claims import list_active_claims
@@ -20,6 +20,7 @@ from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
 from nodetracker.db.node_decisions import Decision, Located, LockedRow
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
+from nodetracker.db.paging import update_each
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
@@ -31,9 +32,6 @@ _nodes = tables.compute_nodes.c
 
 _claims = tables.claims.c
 _services = tables.services.c
-
-
-LIMIT_COLUMNS = (*(item.name for item in dataclasses.fields(NodeLimits)), "limits_generation")
 
 
 def apply_changes(
@@ -157,7 +155,7 @@ class NodeWriter:
         self._now = now
         self._records: dict[str, NodeRecord] = {}
         self._history: list[dict[str, Any]] = []
-        self._below: list[tuple[int, NodeChange]] = []
+        self._written: list[tuple[int, NodeChange]] = []
 
     def apply(self, decision: Decision) -> ApplyResult:
         """Write everything and return the result."""
@@ -167,20 +165,12 @@ class NodeWriter:
         bump_generation(self._connection, decision.touched)
         self._measure(decision)
         self._create(decision)
-        self._write_below(
-            tables.guests,
-            "uuid",
-            codec.encode_guest,
-            {"first_seen": self._now},
-            [(node_id, change.guests) for node_id, change in self._below],
+        guests = [(node_id, change.guests) for node_id, change in self._written]
+        self._write_children(
+            tables.guests, "uuid", codec.encode_guest, guests, first_seen=self._now
         )
-        self._write_below(
-            tables.pci_devices,
-            "address",
-            codec.encode_device,
-            {},
-            [(node_id, change.devices) for node_id, change in self._below],
-        )
+        devices = [(node_id, change.devices) for node_id, change in self._written]
+        self._write_children(tables.pci_devices, "address", codec.encode_device, devices)
         self._write_claims(decision)
         errors = [move.migration for change, _ in decision.updates for move in change.moves]
         migrations.write_errors(self._connection, errors, self._now)
@@ -192,7 +182,7 @@ class NodeWriter:
             ids = [row.id for _, row in decision.deletions]
             delete_rows(self._connection, ids, _list_children(decision.deletions))
         for change, row in decision.deletions:
-            self._note(row.id, change, ChangeKind.DELETE, change.diff)
+            self._log(row.id, change, ChangeKind.DELETE, change.diff)
 
     def _move(self, decision: Decision) -> None:
         if not decision.moves:
@@ -200,65 +190,45 @@ class NodeWriter:
         ids = [row.id for _, row in decision.moves]
         delete_children(self._connection, ids)
         held = list_active_claims(self._connection, ids)
-        parameters = []
+        rows = []
         for change, row in decision.moves:
             mine = [claim for claim in held if claim.node_id == row.id]
             record = node_decisions.moved_record(change, row, self._agent, self._now, mine)
-            identity = {"p_host": record.host, "p_hypervisor_hostname": record.nodename}
-            parameters.append(_parameters(record, NODE_COLUMNS) | identity)
+            identity = {"host": record.host, "hypervisor_hostname": record.nodename}
+            rows.append(identity | _encode(record, NODE_COLUMNS))
             self._remember(record, node_decisions.moved_change(change, record))
-            self._note(row.id, change, ChangeKind.UPDATE, node_decisions.move_diff(change, row))
-        self._update_rows(("host", "hypervisor_hostname", *NODE_COLUMNS), parameters)
+            self._log(row.id, change, ChangeKind.UPDATE, node_decisions.move_diff(change, row))
+        self._update_rows(rows)
 
     def _update(self, decision: Decision) -> None:
-        if not decision.updates:
-            return
-        named = {name for change, _ in decision.updates for name in change.columns}
-        columns = [name for name in NODE_COLUMNS if name in named]
-        parameters = []
+        columns = _list_columns(decision.updates)
+        rows = []
         for change, row in decision.updates:
             record = node_decisions.updated_record(change, row, self._agent, self._now)
-            parameters.append(_parameters(record, columns))
+            rows.append(_encode(record, columns))
             self._remember(record, change)
-            self._note(row.id, change, ChangeKind.UPDATE, change.diff)
-        self._update_rows(columns, parameters)
+            self._log(row.id, change, ChangeKind.UPDATE, change.diff)
+        self._update_rows(rows)
 
-    def _update_rows(self, columns: Iterable[str], parameters: list[dict[str, Any]]) -> None:
-        statement = (
-            sa.update(tables.compute_nodes)
-            .where(_nodes.id == sa.bindparam("p_id"))
-            .values(
-                {
-                    "generation": _nodes.generation + 1,
-                    "epoch": self._agent.epoch,
-                    "updated_at": self._now,
-                    **{name: sa.bindparam(f"p_{name}") for name in (*columns, *LIMIT_COLUMNS)},
-                }
-            )
+    def _update_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        update_each(
+            self._connection,
+            tables.compute_nodes,
+            ["id"],
+            rows,
+            generation=_nodes.generation + 1,
+            epoch=self._agent.epoch,
+            updated_at=self._now,
         )
-        self._connection.execute(statement, parameters)
 
     def _measure(self, decision: Decision) -> None:
-        if not decision.measures:
-            return
-        named = {name for change, _ in decision.measures for name in change.columns}
-        columns = [name for name in NODE_COLUMNS if name in named & VOLATILE_COLUMNS]
-        parameters = []
+        columns = [name for name in _list_columns(decision.measures) if name in VOLATILE_COLUMNS]
+        rows = []
         for change, row in decision.measures:
             record = node_decisions.measured_record(change, row, self._now)
-            parameters.append(_parameters(record, columns))
+            rows.append(_encode(record, columns))
             self._records[change.nodename] = record
-        statement = (
-            sa.update(tables.compute_nodes)
-            .where(_nodes.id == sa.bindparam("p_id"))
-            .values(
-                {
-                    "updated_at": self._now,
-                    **{name: sa.bindparam(f"p_{name}") for name in (*columns, *LIMIT_COLUMNS)},
-                }
-            )
-        )
-        self._connection.execute(statement, parameters)
+        update_each(self._connection, tables.compute_nodes, ["id"], rows, updated_at=self._now)
 
     def _create(self, decision: Decision) -> None:
         if not decision.creations:
@@ -289,69 +259,49 @@ class NodeWriter:
             node_id = ids[change.nodename]
             record = node_decisions.created_record(change, node_id, self._agent, self._now)
             self._remember(record, change)
-            self._note(node_id, change, ChangeKind.CREATE, change.diff)
+            self._log(node_id, change, ChangeKind.CREATE, change.diff)
 
     def _write_claims(self, decision: Decision) -> None:
-        """Write the claims that the audit reconciled, with one statement."""
+        """Write the claims that the audit reconciled."""
         reconciled = [
-            {f"p_{name}": value for name, value in codec.encode_claim_state(claim).items()}
-            | {"p_uuid": claim.uuid, "p_node": row.id}
+            {"uuid": claim.uuid, "compute_node_id": row.id} | codec.encode_claim_state(claim)
             for change, row in decision.updates
             for claim in node_decisions.stamp_claims(change, self._now)
         ]
-        if reconciled:
-            columns = tables.claims.c
-            statement = (
-                sa.update(tables.claims)
-                .where(
-                    columns.uuid == sa.bindparam("p_uuid"),
-                    # A conductor's agents may name any claim.
-                    columns.compute_node_id == sa.bindparam("p_node"),
-                )
-                .values(
-                    {
-                        name.removeprefix("p_"): sa.bindparam(name)
-                        for name in reconciled[0]
-                        if name not in ("p_uuid", "p_node")
-                    }
-                )
-            )
-            self._connection.execute(statement, reconciled)
+        # A conductor's agents may name any claim.
+        update_each(self._connection, tables.claims, ["uuid", "compute_node_id"], reconciled)
 
-    def _write_below(
+    def _write_children(
         self,
         table: sa.Table,
         key: str,
         encode: Callable[[Any], dict[str, Any]],
-        first: Mapping[str, Any],
         diffs: Sequence[tuple[int, ItemDiff[Any]]],
+        **first: Any,
     ) -> None:
-        """Write guests or devices of all nodes, one statement for each kind of write."""
+        """Write guests or devices of all nodes, one statement for each kind of write.
+
+        Args:
+            key: the column that differs between those of a node.
+            first: further columns of new ones.
+        """
         removed = [
             {"p_node": node_id, "p_key": getattr(item, key)}
             for node_id, diff in diffs
             for item in diff.removed
         ]
-        one = sa.and_(
-            table.c.compute_node_id == sa.bindparam("p_node"), table.c[key] == sa.bindparam("p_key")
-        )
         if removed:
-            self._connection.execute(sa.delete(table).where(one), removed)
+            is_node = table.c.compute_node_id == sa.bindparam("p_node")
+            is_removed = sa.and_(is_node, table.c[key] == sa.bindparam("p_key"))
+            self._connection.execute(sa.delete(table).where(is_removed), removed)
         changed = [
-            {"p_node": node_id, "p_key": getattr(item, key)}
-            | {f"p_{name}": value for name, value in encode(item).items() if name != key}
+            {"compute_node_id": node_id} | encode(item)
             for node_id, diff in diffs
             for item in diff.changed
         ]
-        if changed:
-            columns: dict[str, Any] = {
-                name.removeprefix("p_"): sa.bindparam(name)
-                for name in changed[0]
-                if name not in ("p_node", "p_key")
-            }
-            self._connection.execute(sa.update(table).where(one).values(columns), changed)
+        update_each(self._connection, table, ["compute_node_id", key], changed)
         added = [
-            {"compute_node_id": node_id} | encode(item) | dict(first)
+            {"compute_node_id": node_id} | encode(item) | first
             for node_id, diff in diffs
             for item in diff.added
         ]
@@ -360,9 +310,9 @@ class NodeWriter:
 
     def _remember(self, record: NodeRecord, change: NodeChange) -> None:
         self._records[record.nodename] = record
-        self._below.append((record.id, change))
+        self._written.append((record.id, change))
 
-    def _note(
+    def _log(
         self, node_id: int, change: NodeChange, what: ChangeKind, diff: Mapping[str, Any]
     ) -> None:
         self._history.append(
@@ -384,11 +334,16 @@ def _list_children(deletions: Iterable[Located]) -> list[sa.Table]:
     return [table for table in CHILDREN if has_rows[table]]
 
 
-def _parameters(record: NodeRecord, columns: Iterable[str]) -> dict[str, Any]:
-    """Return the parameters of a row's update."""
+def _list_columns(located: Iterable[Located]) -> list[str]:
+    """Return the columns that any of some changes names, in their usual order."""
+    named = {name for change, _ in located for name in change.columns}
+    return [name for name in NODE_COLUMNS if name in named]
+
+
+def _encode(record: NodeRecord, columns: Iterable[str]) -> dict[str, Any]:
+    """Return the id and some columns of a row, and those that follow from its columns."""
     limits = encode_limits(record.values, record.generation)
-    encoded = codec.encode_values(record.values, columns) | limits
-    return {"p_id": record.id} | {f"p_{name}": value for name, value in encoded.items()}
+    return {"id": record.id} | codec.encode_values(record.values, columns) | limits
 
 
 def encode_limits(values: NodeValues, generation: int) -> dict[str, Any]:

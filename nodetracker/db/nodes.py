@@ -11,9 +11,8 @@ from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.paging import equals_id, matches
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind
-from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
-from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery, Page
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.pci import TrackedDevice
@@ -89,12 +88,8 @@ def load_nodes(
     }
     if not found:
         return []
-    guests: dict[int, dict[str, Guest]] = {}
-    for row in _select_children(connection, tables.guests, condition):
-        guests.setdefault(row["compute_node_id"], {})[row["uuid"]] = codec.decode_guest(row)
-    devices: dict[int, dict[str, TrackedDevice]] = {}
-    for row in _select_children(connection, tables.pci_devices, condition):
-        devices.setdefault(row["compute_node_id"], {})[row["address"]] = codec.decode_device(row)
+    guests = codec.group_guests(_select_children(connection, tables.guests, condition))
+    devices = codec.group_devices(_select_children(connection, tables.pci_devices, condition))
     claims: dict[int, dict[str, Claim]] = {}
     workloads: set[str] = set()
     for row in connection.execute(_select_claims(host, found)).mappings():
@@ -103,7 +98,8 @@ def load_nodes(
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
         workloads.add(claim.workload.uuid)
     # Without claims there are no migrations.
-    moves = _load_moves(connection, workloads) if claims else {}
+    named = sorted(workloads) if len(workloads) <= _MAX_IDS else None
+    moves = migrations.load_moves(connection, named) if claims else {}
     return [
         codec.decode_node(
             row,
@@ -149,14 +145,6 @@ def list_expired_claims(
     """See `Store.list_expired_claims`."""
     is_wanted = _claims.workload_uuid.in_(sorted(workload_uuids))
     return select_claims(connection, _nodes.host == host, is_wanted, _IS_EXPIRED)
-
-
-def _load_moves(
-    connection: sa.Connection, workloads: Collection[str]
-) -> dict[int, tuple[Move, ...]]:
-    if len(workloads) > _MAX_IDS:
-        return migrations.load_moves(connection)
-    return migrations.load_moves(connection, sorted(workloads))
 
 
 def _select_children(

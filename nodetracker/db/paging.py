@@ -3,7 +3,7 @@
 What is old is deleted by parts, too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -185,3 +185,26 @@ def delete_part(
     """Delete at most `limit` rows that meet a condition, and return how many."""
     ids = list(connection.scalars(sa.select(table.c.id).where(condition).limit(limit)))
     return connection.execute(sa.delete(table).where(table.c.id.in_(ids), condition)).rowcount
+
+
+def update_each(
+    connection: sa.Connection,
+    table: sa.Table,
+    keys: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    **same: Any,
+) -> None:
+    """Update rows, each with its own values, by one statement; without rows, by none.
+
+    Args:
+        keys: the columns that select a row.
+        rows: column -> value, of the same columns in each.
+        same: further columns, with a value or expression for all rows.
+    """
+    if not rows:
+        return
+    own: dict[str, Any] = {name: sa.bindparam(f"p_{name}") for name in rows[0]}
+    is_row = [table.c[name] == own.pop(name) for name in keys]
+    statement = sa.update(table).where(*is_row).values({**same, **own})
+    parameters = [{f"p_{name}": value for name, value in row.items()} for row in rows]
+    connection.execute(statement, parameters)

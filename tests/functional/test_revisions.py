@@ -13,8 +13,8 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.candidates import NodeLimits
 from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.node_changes import LIMIT_COLUMNS
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
@@ -24,6 +24,8 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import FACT_NAMES
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, AuditState
 from tests.builders import NOW, create, make_guest, make_values, register
+
+LIMIT_COLUMNS = (*(item.name for item in dataclasses.fields(NodeLimits)), "limits_generation")
 
 _numbers = itertools.count(1)
 

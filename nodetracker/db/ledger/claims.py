@@ -28,8 +28,9 @@ from nodetracker.db.ledger.locked_nodes import (
     lock_node,
     lock_rows,
     pick_columns,
-    read_placements,
+    read_assignments,
 )
+from nodetracker.db.paging import update_each
 from nodetracker.db.schema import tables
 from nodetracker.model.claim import OPEN, RUNNING, Claim, ClaimRequest, ClaimState, MigrationStatus
 from nodetracker.model.errors import NotFoundError
@@ -136,7 +137,7 @@ def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -
     node = replace(node, claimed=charge_of_claims(claims.values(), node.overhead_mb))
     claim = claims.pop(uuid)
     if is_release and (claim.numa is not None or node.has_cells):
-        node = read_placements(connection, {node.id: node})[node.id]
+        node = read_assignments(connection, {node.id: node})[node.id]
     return LockedClaim(
         claim,
         node,
@@ -303,23 +304,16 @@ def _write_node(connection: sa.Connection, node: NodeWrite) -> None:
 
 def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
     """Write all changed devices of a node in one statement, and delete removed ones in another."""
-    if node.devices.changed:
-        connection.execute(
-            sa.update(tables.pci_devices)
-            .where(
-                _devices.compute_node_id == node.node_id,
-                _devices.address == sa.bindparam("p_address"),
-            )
-            .values(status=sa.bindparam("p_status"), claim_uuid=sa.bindparam("p_claim")),
-            [
-                {
-                    "p_address": device.address,
-                    "p_status": device.status.value,
-                    "p_claim": device.claim_uuid,
-                }
-                for device in node.devices.changed
-            ],
-        )
+    changed = [
+        {
+            "compute_node_id": node.node_id,
+            "address": device.address,
+            "status": device.status.value,
+            "claim_uuid": device.claim_uuid,
+        }
+        for device in node.devices.changed
+    ]
+    update_each(connection, tables.pci_devices, ["compute_node_id", "address"], changed)
     if node.devices.removed:
         removed = sorted(device.address for device in node.devices.removed)
         connection.execute(

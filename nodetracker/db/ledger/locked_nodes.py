@@ -132,13 +132,17 @@ def read_related(
     related: dict[int, list[sa.RowMapping]] = {}
     for row in connection.execute(_select_related(has_devices), values).mappings():
         related.setdefault(row["node_id"], []).append(row)
-    nodes = {row["id"]: _decode_related(row, related[row["id"]]) for row in rows}
-    if not has_devices:
-        return nodes
-    return {
-        node_id: replace(node, devices=decode_devices(related[node_id]))
-        for node_id, node in nodes.items()
-    }
+    nodes = {}
+    for row in rows:
+        found = related[row["id"]]
+        node = decode_locked_node(row, found[0])
+        nodes[node.id] = replace(
+            node,
+            claimed=_decode_claimed(found[0], node.overhead_mb),
+            service=codec.decode_availability(found[0], _SERVICE_PREFIX),
+            devices=decode_devices(found) if has_devices else node.devices,
+        )
+    return nodes
 
 
 @cache
@@ -165,13 +169,13 @@ def _select_related(has_devices: bool) -> sa.Select[Any]:
 def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimRequest) -> LockedNode:
     """Return a node with the usage by its claims and guests that a request needs."""
     if request.numa is not None or node.has_cells:
-        node = read_placements(connection, {node.id: node})[node.id]
+        node = read_assignments(connection, {node.id: node})[node.id]
     if request.amounts.resources:
         node = replace(node, used_resources=_sum_resources(connection, node.id))
     return node
 
 
-def read_placements(
+def read_assignments(
     connection: sa.Connection, nodes: Mapping[int, LockedNode]
 ) -> dict[int, LockedNode]:
     """Return nodes with the NUMA assignments of active claims and unclaimed guests."""
@@ -217,15 +221,6 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
         service=None,
         guest=codec.decode_guest(guest) if guest["uuid"] else None,
         now=related["now"],
-    )
-
-
-def _decode_related(row: sa.RowMapping, related: Sequence[sa.RowMapping]) -> LockedNode:
-    node = decode_locked_node(row, related[0])
-    return replace(
-        node,
-        claimed=_decode_claimed(related[0], node.overhead_mb),
-        service=codec.decode_availability(related[0], _SERVICE_PREFIX),
     )
 
 

@@ -27,7 +27,7 @@ from nodetracker.db.ledger.claims import apply_write
 from nodetracker.db.ledger.locked_nodes import (
     lock_row,
     lock_rows,
-    read_placements,
+    read_assignments,
     read_related,
     read_usage,
 )
@@ -159,7 +159,7 @@ def lock_migration(
     is_placed = any(claim.numa is not None for claim in claims.values())
     is_placed = is_placed or any(node.has_cells for node in nodes.values())
     if has_assignments and migration.is_open and is_placed:
-        nodes = read_placements(connection, nodes)
+        nodes = read_assignments(connection, nodes)
     now = next((node.now for node in nodes.values()), found.now)
     return LockedMigration(migration, nodes, claims, now)
 
