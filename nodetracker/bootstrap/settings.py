@@ -33,7 +33,7 @@ from nodetracker.model.settings import (
 from nodetracker.model.units import parse_page_size_kb
 from nodetracker.ports import AdmissionPolicy
 
-_MOST_PAGES = 2**40
+_MAX_PAGES = 2**40
 _Entry = TypeVar("_Entry")
 
 
@@ -205,8 +205,8 @@ def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
         if set(entry) != {"node", "size", "count"}:
             raise ValueError("must have exactly the keys node, size and count")
         node, count = int(entry["node"]), int(entry["count"])
-        if node < 0 or not 0 <= count <= _MOST_PAGES:
-            raise ValueError(f"node must be at least 0 and count from 0 to {_MOST_PAGES}")
+        if node < 0 or not 0 <= count <= _MAX_PAGES:
+            raise ValueError(f"node must be at least 0 and count from 0 to {_MAX_PAGES}")
         return ReservedPages(node, parse_page_size_kb(entry["size"]), count)
     except ValueError as error:
         text = ",".join(f"{key}:{value}" for key, value in entry.items())

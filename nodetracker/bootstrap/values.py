@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # imported late, as not every program needs it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_LONGEST_NAME = 255
+_MAX_NAME_LENGTH = 255
 # The library's message about an invalid value: its location and the reason.
 _NOT_VALID = re.compile(
     r"Value for option .* detail='(?P<where>.*)'\) is not valid: (?P<reason>.*)"
@@ -129,7 +129,7 @@ def check_host_name(text: str) -> str:
         ConfigError: the text is not a valid host name.
     """
     name = text.strip()
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or " " in name:
+    if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable() or " " in name:
         raise ConfigError(f"host: {name!r} is not a valid host name")
     return name
 

@@ -2,9 +2,9 @@
 
 from oslo_config import cfg, types
 
-from nodetracker.conf.default import ABSOLUTE_PATH, LONGEST_SECONDS, option_group
+from nodetracker.conf.default import ABSOLUTE_PATH, MAX_SECONDS, option_group
 
-_LARGEST_AMOUNT = 2**40
+_MAX_AMOUNT = 2**40
 """An EiB in MiB; sums of it fit any column."""
 
 _RATIO = types.Float(min=0.0, max=1000.0)
@@ -30,7 +30,7 @@ COMPUTE = option_group(
         "update_resources_interval",
         mutable=True,
         default=0,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds between audits. 0 means the default of 60 s. With a negative value audits "
         "run only on demand and on events.",
     ),
@@ -39,7 +39,7 @@ COMPUTE = option_group(
         mutable=True,
         default=20,
         min=1,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds after which a probe counts as hung. Its fact is then held, and the probe is "
         "not called again until it returns.",
     ),
@@ -48,14 +48,14 @@ COMPUTE = option_group(
         mutable=True,
         default=600,
         min=0,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds after which a held fact becomes unknown. Its columns keep their values.",
     ),
     cfg.IntOpt(
         "claim_timeout",
         default=600,
         min=1,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds after which a held claim whose guest has not appeared may expire. It is that "
         "of the process that grants or renews the claim: set the same for agents, REST services "
         "and commands.",
@@ -72,7 +72,7 @@ COMPUTE = option_group(
         mutable=True,
         default=0,
         min=0,
-        max=_LARGEST_AMOUNT,
+        max=_MAX_AMOUNT,
         help="CPUs reserved for the host. They count as used.",
     ),
     cfg.IntOpt(
@@ -80,7 +80,7 @@ COMPUTE = option_group(
         mutable=True,
         default=512,
         min=0,
-        max=_LARGEST_AMOUNT,
+        max=_MAX_AMOUNT,
         help="Memory in MiB reserved for the host. It counts as used.",
     ),
     cfg.IntOpt(
@@ -88,7 +88,7 @@ COMPUTE = option_group(
         mutable=True,
         default=0,
         min=0,
-        max=_LARGEST_AMOUNT,
+        max=_MAX_AMOUNT,
         help="Disk space in MiB reserved for the host. It counts as used.",
     ),
     cfg.MultiOpt(

@@ -21,7 +21,7 @@ def option_group(name: str, *options: cfg.Opt) -> OptionGroup:
 ABSOLUTE_PATH = r"^/"
 """Pattern of paths that must not depend on the working directory."""
 
-LONGEST_SECONDS = 2**31 - 1
+MAX_SECONDS = 2**31 - 1
 """Limit of intervals, so that computed times stay within the range of `datetime`."""
 
 HOST_OPTION = cfg.StrOpt(
@@ -71,14 +71,14 @@ DEFAULT = option_group(
         "report_interval",
         default=10,
         min=1,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds between heartbeats.",
     ),
     cfg.IntOpt(
         "service_down_time",
         default=60,
         min=1,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds without a heartbeat after which a service is down. It must be at least "
         "three times report_interval.",
     ),
@@ -87,12 +87,12 @@ DEFAULT = option_group(
         mutable=True,
         default=60,
         min=0,
-        max=LONGEST_SECONDS,
+        max=MAX_SECONDS,
         help="Seconds that a running audit may take to finish after SIGTERM.",
     ),
 )
 
-_MOST_DAYS = 36500
+_MAX_DAYS = 36500
 
 DATABASE = option_group(
     "database",
@@ -100,7 +100,7 @@ DATABASE = option_group(
         "released_claims_days",
         default=0,
         min=0,
-        max=_MOST_DAYS,
+        max=_MAX_DAYS,
         help="Days after which released claims and migrations that ended are deleted; 0 = never. "
         "The first by name of the conductors and API services that are up deletes them, so all "
         "of these need the same value. A claim that a migration still refers to is kept.",
@@ -109,7 +109,7 @@ DATABASE = option_group(
         "history_days",
         default=0,
         min=0,
-        max=_MOST_DAYS,
+        max=_MAX_DAYS,
         help="Days after which history, resolved warnings and removals of providers that nobody "
         "attempted are deleted, by the same service; 0 = never.",
     ),

@@ -29,7 +29,7 @@ _MAX_DOMAIN = 0xFFFFFFFF  # Nova's limit is FFFF, which VMD's domains exceed
 _MAX_BUS = 0xFF
 _MAX_SLOT = 0x1F
 _MAX_FUNCTION = 7
-_LONGEST_ALIAS = 256
+_MAX_ALIAS_LENGTH = 256
 _ADDRESS_PARTS = ("domain", "bus", "slot", "function")
 _BOOLEAN_TAGS = frozenset(
     {"managed", "live_migratable", "one_time_use", "remote_managed", "trusted"}
@@ -197,8 +197,8 @@ def _parse_alias(entry: Any) -> Alias:
     if unknown:
         raise _EntryError(f"{unknown[0]}: unknown key")
     name = _text(entry, "name").strip()
-    if not 0 < len(name) <= _LONGEST_ALIAS:
-        raise _EntryError(f"name: must have 1 to {_LONGEST_ALIAS} characters")
+    if not 0 < len(name) <= _MAX_ALIAS_LENGTH:
+        raise _EntryError(f"name: must have 1 to {_MAX_ALIAS_LENGTH} characters")
     if entry.get("capability_type", "pci") != "pci":
         raise _EntryError(f"capability_type: {render_value(entry['capability_type'])} is not pci")
     return Alias(

@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.paging import Listing, equals_id, matches, select_page
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import Listing, equals_id, matches, select_page
 from nodetracker.model.claim import Claim, ClaimState, SplitBrain
 from nodetracker.model.guest import PowerState
 from nodetracker.model.listing import ClaimQuery, Page

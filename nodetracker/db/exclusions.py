@@ -20,7 +20,7 @@ from nodetracker.accounting.ledger.candidates import (
 )
 from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.exclusions import (
-    MOST_EVALUATED,
+    MAX_EVALUATED,
     Exclusions,
     NearMiss,
     count_misses,
@@ -57,7 +57,7 @@ _services = tables.services.c
 
 _guests = tables.guests.c
 
-AT_A_TIME = 200
+BATCH_SIZE = 200
 """Nodes in memory that are evaluated by the ledger's rule."""
 
 
@@ -95,9 +95,9 @@ def count_exclusions(
     connection: sa.Connection,
     request: ClaimRequest,
     policy: AdmissionPolicy,
-    most_evaluated: int = MOST_EVALUATED,
+    max_evaluated: int = MAX_EVALUATED,
 ) -> Exclusions:
-    """See `Store.count_exclusions`; eight statements, and four for each `AT_A_TIME` further nodes.
+    """See `Store.count_exclusions`; eight statements, and four for each `BATCH_SIZE` further nodes.
 
     Columns say which checks nodes fail. The ledger's rule evaluates the nodes that
     have a guest of the workload, as it is charged already, and the nearest node. For
@@ -110,13 +110,13 @@ def count_exclusions(
     failures = find_failures(request, policy)
     counted = _count(connection, failures, others)
     placed = _list_placed(request, policy)
-    if placed and counted.total + len(own) <= most_evaluated:
-        every = _list_ids(connection, failures, named, [_nodes.id], most_evaluated)
+    if placed and counted.total + len(own) <= max_evaluated:
+        every = _list_ids(connection, failures, named, [_nodes.id], max_evaluated)
         return count_misses(_evaluate(connection, every, request, policy).values())
     passing: Sequence[int] = ()
     if placed:
         conditions = [*others, failures.count == 0]
-        passing = _list_ids(connection, failures, conditions, [_nodes.id], most_evaluated)
+        passing = _list_ids(connection, failures, conditions, [_nodes.id], max_evaluated)
     nearest: Sequence[int] = ()
     if counted.counts:
         conditions = [*others, failures.count > 0]
@@ -191,8 +191,8 @@ def _evaluate(
     """Evaluate nodes by the ledger's rule, some at a time; deleted ones are left out."""
     found = {}
     ordered = sorted(set(node_ids))
-    for start in range(0, len(ordered), AT_A_TIME):
-        ids = ordered[start : start + AT_A_TIME]
+    for start in range(0, len(ordered), BATCH_SIZE):
+        ids = ordered[start : start + BATCH_SIZE]
         for node in fleet.load_ledger_nodes(connection, ids, request):
             admission = evaluate_claim(request, assume_locked(node, request.workload.uuid), policy)
             found[node.id] = evaluate_miss(node.host, node.nodename, admission)

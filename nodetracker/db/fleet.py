@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from nodetracker.db import codec, services
 from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import read_time, utc_now
-from nodetracker.db.paging import Listing, matches, select_page
 from nodetracker.db.schema import tables
 from nodetracker.db.services import is_live
+from nodetracker.db.statements import Listing, matches, select_page
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import (
     OVERVIEW_COLUMNS,

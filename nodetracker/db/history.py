@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.paging import Listing, delete_part, matches, select_page
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import Listing, delete_part, matches, select_page
 from nodetracker.model.change import ChangeKind, HistoryEntry
 from nodetracker.model.listing import HistoryQuery, Page
 

@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.paging import Listing, delete_part, matches, select_page, update_each
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
+from nodetracker.db.statements import Listing, delete_part, matches, select_page, update_each
 from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey
 from nodetracker.model.warning import (

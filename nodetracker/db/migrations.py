@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.paging import Listing, matches, select_page
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import Listing, matches, select_page
 from nodetracker.model.claim import Migration, MigrationStatus, Move
 from nodetracker.model.listing import MigrationQuery, Page
 

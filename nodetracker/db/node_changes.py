@@ -20,9 +20,9 @@ from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
 from nodetracker.db.node_decisions import Decision, Located, LockedRow
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
-from nodetracker.db.paging import update_each
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
+from nodetracker.db.statements import update_each
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.ports import AgentKey, ApplyResult

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from nodetracker.db import codec, history, migrations, provider_removals
 from nodetracker.db.claims import list_active_claims, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
-from nodetracker.db.paging import equals_id, matches
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import equals_id, matches
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError

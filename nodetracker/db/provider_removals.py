@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.connection.dialect import read_time, utc_now
-from nodetracker.db.paging import delete_part, matches
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import delete_part, matches
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
 from nodetracker.db.nodes import lock_nodes
-from nodetracker.db.paging import Listing, matches, select_page
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import Listing, matches, select_page
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.fleet import LivenessFilter
 from nodetracker.model.listing import Page, ServiceQuery

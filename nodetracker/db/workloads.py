@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from nodetracker.accounting.reports.workloads import charge_larger_guests
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
-from nodetracker.db.paging import matches
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import matches
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, UsageSum, WorkloadQuery, WorkloadRow

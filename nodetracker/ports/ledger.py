@@ -204,7 +204,7 @@ class SchedulerStore(LedgerStore, Protocol):
         """Count the nodes that each check excludes, independent of each other.
 
         The request's host and nodename restrict the nodes. Of more than
-        `MOST_EVALUATED` nodes, NUMA cells and PCI devices are evaluated only on as
+        `MAX_EVALUATED` nodes, NUMA cells and PCI devices are evaluated only on as
         many that pass all other checks. For a fleet it takes up to a second; call
         it when no candidate was found.
         """

@@ -82,7 +82,7 @@ def test_numa_and_pci_of_a_large_fleet_are_counted_where_all_else_passes(store: 
         if not placed or any(item.alias == "other" for item in request.pci_requests):
             continue
         with store.engine.connect() as connection, count_statements(store) as statements:
-            found = count_exclusions(connection, request, POLICY, most_evaluated=3)
+            found = count_exclusions(connection, request, POLICY, max_evaluated=3)
         assert len(statements) <= 8
         evaluated = evaluate_all(nodes, request)
         expected = count_misses(miss for _, miss in evaluated)

@@ -14,7 +14,7 @@ from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount
 
-MOST_EVALUATED = 1000
+MAX_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
 
 _PARTS = MILLI * MIB_PER_GIB

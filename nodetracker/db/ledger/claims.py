@@ -30,8 +30,8 @@ from nodetracker.db.ledger.locked_nodes import (
     pick_columns,
     read_assignments,
 )
-from nodetracker.db.paging import update_each
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import update_each
 from nodetracker.model.claim import OPEN, RUNNING, Claim, ClaimRequest, ClaimState, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy

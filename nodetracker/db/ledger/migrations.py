@@ -38,8 +38,8 @@ from nodetracker.db.migrations import (
     list_where,
     source_claim,
 )
-from nodetracker.db.paging import delete_part
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import delete_part
 from nodetracker.model.claim import RUNNING, Claim, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy

@@ -1,6 +1,6 @@
-"""Read pages of tables by their keys: one statement a page, however many rows exist.
+"""Build the statements that all tables share: pages by their keys, deletions and updates.
 
-What is old is deleted by parts, too.
+A page is one statement, however many rows exist.
 """
 
 from collections.abc import Callable, Mapping, Sequence
