@@ -32,14 +32,11 @@ from nodetracker.db.screens import (
     has_guest,
     has_stale_limits,
     keep_wanted,
-    least_name,
     list_values,
     number,
     shape_of,
     text,
-    weighed_name,
     whole,
-    width_name,
 )
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import (
@@ -247,7 +244,7 @@ def read_scale(policy: CandidatePolicy, shape: RequestShape) -> Scaling:
         difference = ends.c[MOST + name] - ends.c[LEAST + name]
         # Amounts are whole numbers.
         width = widths[name] = larger(difference, double(1))
-        share = double(abs(multiplier)) * (number(weighed_name(name)) / width)
+        share = double(abs(multiplier)) * (number(f"weighed_{name}") / width)
         best += sa.case((difference > 0, double(max(multiplier, 0.0))), else_=double(0))
         height += sa.case((difference > 0, share), else_=double(0))
     row = sa.select(
@@ -305,8 +302,8 @@ def known_scale() -> Scaling:
     """Return a scale that a page before has read."""
     return Scaling(
         None,
-        {name: number(least_name(name)) for name in WEIGHED},
-        {name: number(width_name(name)) for name in WEIGHED},
+        {name: number(f"known_least_{name}") for name in WEIGHED},
+        {name: number(f"known_width_{name}") for name in WEIGHED},
         number("best"),
         number("height"),
     )

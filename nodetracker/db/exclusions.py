@@ -42,6 +42,7 @@ from nodetracker.db.screens import (
     Condition,
     double,
 )
+from nodetracker.db.statements import matches
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
@@ -50,11 +51,7 @@ from nodetracker.ports import AdmissionPolicy
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
-
-
 _services = tables.services.c
-
-
 _guests = tables.guests.c
 
 BATCH_SIZE = 200
@@ -103,8 +100,7 @@ def count_exclusions(
     have a guest of the workload, as it is charged already, and the nearest node. For
     NUMA cells and PCI devices it evaluates all nodes of a small fleet.
     """
-    names = ((_nodes.host, request.host), (_nodes.hypervisor_hostname, request.nodename))
-    named = [column == name for column, name in names if name is not None]
+    named = matches((_nodes.host, request.host), (_nodes.hypervisor_hostname, request.nodename))
     own = _list_own(connection, request, named)
     others = [*named, _nodes.id.not_in(own)] if own else named
     failures = find_failures(request, policy)
@@ -120,7 +116,9 @@ def count_exclusions(
     nearest: Sequence[int] = ()
     if counted.counts:
         conditions = [*others, failures.count > 0]
-        nearest = _list_ids(connection, failures, conditions, _order_by_rank(failures), 1)
+        names = (byte_key(_nodes.host), byte_key(_nodes.hypervisor_hostname))
+        rank = [failures.count, failures.shortage, *names]  # as `NearMiss.rank`
+        nearest = _list_ids(connection, failures, conditions, rank, 1)
     misses = _evaluate(connection, (*own, *passing, *nearest), request, policy)
     return merge_exclusions(
         replace(counted, lower_bounds=placed),
@@ -162,12 +160,6 @@ def _list_placed(request: ClaimRequest, policy: AdmissionPolicy) -> frozenset[Ad
         AdmissionCheck.PCI: request.pci_requests,
     }
     return frozenset(check for check, is_true in is_requested.items() if is_true)
-
-
-def _order_by_rank(failures: Failures) -> "list[sa.ColumnElement[Any]]":
-    """Return the order of `NearMiss.rank`."""
-    names = (byte_key(_nodes.host), byte_key(_nodes.hypervisor_hostname))
-    return [failures.count, failures.shortage, *names]
 
 
 def _list_ids(

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.candidates import (
     UNTRACKED,
     WEIGHED,
-    AmountScreen,
     best_weight,
     list_amounts,
     node_hash,
@@ -72,20 +71,22 @@ def shape_of(request: ClaimRequest) -> RequestShape:
         request.workload.kind,
         request.host is not None,
         request.nodename is not None,
-        tuple((name, _shape_of_amount(wanted)) for name, wanted in list_amounts(request).items()),
+        tuple(
+            (name, AmountShape(bool(wanted.amount), wanted.is_limited, wanted.has_own_limit))
+            for name, wanted in list_amounts(request).items()
+        ),
         len(set(request.required_traits)),
         len(request.amounts.resources),
     )
 
 
-def _shape_of_amount(wanted: AmountScreen) -> AmountShape:
-    return AmountShape(bool(wanted.amount), wanted.is_limited, wanted.has_own_limit)
-
-
 def list_values(
     request: ClaimRequest, policy: CandidatePolicy, after: CandidateCursor | None
 ) -> dict[str, Any]:
-    """Return the value of each bind parameter by name."""
+    """Return the value of each bind parameter by name.
+
+    The room of a resource class is the usage that the request's own limit allows beside it.
+    """
     numbers = node_hash(request.uuid)
     values = {
         "host": request.host,
@@ -94,13 +95,13 @@ def list_values(
         "flags": refusing_flags(request),
         "factor": numbers.factor,
         "offset": numbers.offset,
-        **{weighed_name(name): float(getattr(request.amounts, name)) for name in WEIGHED},
+        **{f"weighed_{name}": float(getattr(request.amounts, name)) for name in WEIGHED},
         **_number("trait", sorted(set(request.required_traits))),
         **_number("class", sorted(request.amounts.resources)),
     }
     for name, wanted in list_amounts(request).items():
-        values[amount_name(name)] = wanted.amount
-        values[room_name(name)] = wanted.limit - wanted.amount
+        values[f"{name}_amount"] = wanted.amount
+        values[f"{name}_room"] = wanted.limit - wanted.amount
     return values if after is None else values | _list_position(request, policy, after)
 
 
@@ -116,39 +117,14 @@ def _list_position(
     width = {name: max(getattr(scale.most, name) - least[name], 1) for name in WEIGHED}
     is_named = policy.order is CandidateOrder.NAMED
     return {
-        **{least_name(name): float(amount) for name, amount in least.items()},
-        **{width_name(name): float(amount) for name, amount in width.items()},
+        **{f"known_least_{name}": float(amount) for name, amount in least.items()},
+        **{f"known_width_{name}": float(amount) for name, amount in width.items()},
         "best": best_weight(scale, multipliers),
         "height": step_height(request.amounts, scale, multipliers),
         "after_rank": after.rank,
         "after_first": after.host if is_named else after.hash,
         "after_second": after.nodename if is_named else after.node_id,
     }
-
-
-def amount_name(resource: str) -> str:
-    """Return the parameter of the amount of a resource class."""
-    return f"{resource}_amount"
-
-
-def room_name(resource: str) -> str:
-    """Return the parameter of the usage that the request's own limit allows beside it."""
-    return f"{resource}_room"
-
-
-def weighed_name(name: str) -> str:
-    """Return the parameter of a `WEIGHED` amount as a double."""
-    return f"weighed_{name}"
-
-
-def least_name(name: str) -> str:
-    """Return the parameter of the least free amount, known from the page before."""
-    return f"known_least_{name}"
-
-
-def width_name(name: str) -> str:
-    """Return the parameter of the range of free amounts, known from the page before."""
-    return f"known_width_{name}"
 
 
 def double(value: float) -> Amount:
@@ -285,8 +261,8 @@ def accepts_claims(service_down_time: int) -> Condition:
 
 def _fits(name: str, wanted: AmountShape, claimable: Amount, used: Amount) -> Condition:
     if wanted.has_own_limit:
-        return claimable >= number(amount_name(name))
-    return sa.or_(used <= whole(room_name(name)), is_untracked())
+        return claimable >= number(f"{name}_amount")
+    return sa.or_(used <= whole(f"{name}_room"), is_untracked())
 
 
 def _fits_memory(wanted: AmountShape, is_instance: bool) -> Condition:
