@@ -142,14 +142,17 @@ def _tune_sqlite(engine: sa.Engine) -> None:
         dialect: sa.Dialect, record: object, arguments: Any, parameters: dict[str, Any]
     ) -> Any:
         def open_one(*further: str) -> Any:
-            return _connect_sqlite(dialect, arguments, parameters, [*further, *pragmas])
+            every = [*further, *pragmas]
+            return _retry_locked(lambda: _connect_sqlite(dialect, arguments, parameters, every))
 
         try:
             return open_one(*usual)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname != _NO_SHARED_INDEX:
                 raise
-        return _connect_alone(open_one)
+        # Excluding all others: the log's index is in this process's memory. Two that wait for
+        # each other would wait in vain, as each keeps a part of the lock.
+        return open_one("PRAGMA busy_timeout = 0", "PRAGMA locking_mode = EXCLUSIVE")
 
     # oslo.db sends BEGIN itself, which takes no lock. A writer needs its lock from the
     # start, because a transaction that reads first may be unable to write afterwards.
@@ -182,15 +185,15 @@ def _connect_sqlite(
     return connection
 
 
-def _connect_alone(open_one: Callable[..., Any]) -> Any:
-    """Open a connection that excludes all others: the log's index is in its memory.
+def _retry_locked(connect: Callable[[], Any]) -> Any:
+    """Connect as soon as no lock prevents it.
 
-    Two that wait for each other would wait in vain, as each keeps a part of the lock.
+    SQLite itself does not wait for the writer of a new file that is to get a log.
     """
     last_start = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
-            return open_one("PRAGMA busy_timeout = 0", "PRAGMA locking_mode = EXCLUSIVE")
+            return connect()
         except sqlite3.OperationalError as error:
             is_locked = error.sqlite_errorname == "SQLITE_BUSY"
             if not is_locked or time.monotonic() >= last_start:

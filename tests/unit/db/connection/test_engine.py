@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,17 @@ def test_a_connection_lost_after_its_last_transaction_is_not_noticed(
     database.write(break_connection)
     assert caplog.records == []
     assert database.read(lambda c: c.execute(sa.text("SELECT 1")).scalar()) == 1
+
+
+def test_the_first_connection_to_a_file_waits_for_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "new.sqlite"
+    writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.3, writer.execute, ["COMMIT"])
+    timer.start()
+    database = Database(DatabaseSettings(f"sqlite:///{path}"))
+    assert (
+        database.read(lambda connection: connection.scalar(sa.text("PRAGMA journal_mode"))) == "wal"
+    )
+    timer.join()
+    writer.close()
