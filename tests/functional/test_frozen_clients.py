@@ -32,9 +32,11 @@ from tests.functional.own_logs import list_alarming
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.proxy import Proxy
 from tests.oracle import check_usage
-from tests.programs import Programs
+from tests.programs import Programs, wait_until
 
 EXIT_FENCED = 78
+IDLE_SECONDS = 6
+"""Longer than a client that is not frozen pauses in a transaction, on a machine with much to do."""
 _numbers = itertools.count(1)
 
 
@@ -199,10 +201,12 @@ def frozen(clients: list[tuple[Action, Client]], monkeypatch: pytest.MonkeyPatch
     with ThreadPoolExecutor(len(clients)) as pool:
         calls = []
         with monkeypatch.context() as patch:
-            patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", 2)
+            patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", IDLE_SECONDS)
             for act, client in clients:
-                calls.append(pool.submit(act, client.store, client.place))
-                assert client.proxy.frozen.wait(60)
+                call = pool.submit(act, client.store, client.place)
+                calls.append(call)
+                wait_until(lambda c=client, call=call: c.proxy.frozen.is_set() or call.done())
+                assert client.proxy.frozen.is_set(), call.exception()
         try:
             yield
         finally:
@@ -278,7 +282,7 @@ def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
 
     with ThreadPoolExecutor(1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", 2)
+            patch.setattr(sessions, "IDLE_TRANSACTION_SECONDS", IDLE_SECONDS)
             call = pool.submit(lock_and_read)
             assert client.proxy.frozen.wait(60)
         started = time.monotonic()

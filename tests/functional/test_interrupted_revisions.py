@@ -217,7 +217,11 @@ def test_a_table_of_another_program_is_not_taken_over(make_url: MakeUrl) -> None
         assert [column["name"] for column in columns] == ["id", "host"]
 
 
-def test_migrations_at_the_same_time_wait_for_each_other(make_url: MakeUrl) -> None:
+def test_migrations_at_the_same_time_wait_for_each_other(
+    make_url: MakeUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sessions, revisions):
+        monkeypatch.setattr(module, "LOCK_WAIT_SECONDS", 60)  # the last one waits for two
     url = make_url()
 
     def migrate(_: int) -> None:
