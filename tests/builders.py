@@ -11,7 +11,7 @@ from nodetracker.accounting.usage import usage_columns
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest
+from nodetracker.model.claim import Claim, ClaimRequest, Migration
 from nodetracker.model.fact import FactEntry, FactState, fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (
@@ -404,6 +404,16 @@ def ask(workload: str | None = None, claim: str | None = None, **body: Any) -> C
 def claim(store: Store, request: ClaimRequest, host: str = "alpha") -> Claim:
     """Claim on the node of `make_node`."""
     return store.create_claim(request, host, "node-1", ADMISSION_POLICY)
+
+
+def move(store: Store, source: Claim, host: str) -> Migration:
+    """Move a claim to the node of `make_node` of a host, with other amounts."""
+    body = {
+        "workload": {"uuid": source.workload.uuid},
+        "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
+        "migration": {"type": "migration", "source_claim": source.uuid},
+    }
+    return store.create_migration(parse_claim_request(body), host, "node-1", ADMISSION_POLICY)
 
 
 def node(store: Store, host: str = "alpha") -> NodeRecord:

@@ -19,6 +19,7 @@ from nodetracker.model.warning import WHOLE_HOST
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
+_migrations = tables.migrations.c
 _credentials = tables.agent_credentials.c
 
 
@@ -160,6 +161,12 @@ def _rename_rows(
             hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
         )
     )
+    for host, node in (
+        (_migrations.source_host, _migrations.source_node),
+        (_migrations.dest_host, _migrations.dest_node),
+    ):
+        names = {host: new, node: _renamed(node, old, new)}
+        connection.execute(sa.update(tables.migrations).where(host == old).values(names))
     provider_removals.rename_host(connection, old, new)
     # Of two, the renamed agent's goes on.
     connection.execute(sa.delete(tables.agent_credentials).where(_credentials.host == new))

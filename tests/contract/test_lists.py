@@ -34,6 +34,7 @@ from tests.builders import (
     make_device,
     make_guest,
     make_node,
+    move,
     read_history,
     register,
     update,
@@ -55,15 +56,6 @@ def claim(store: Store, guest: str, host: str = "alpha", **workload: str) -> Cla
         "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
     }
     return store.create_claim(parse_claim_request(body), host, "node-1", ADMISSION_POLICY)
-
-
-def move(store: Store, source: Claim, host: str) -> Migration:
-    body = {
-        "workload": {"uuid": source.workload.uuid},
-        "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
-        "migration": {"type": "migration", "source_claim": source.uuid},
-    }
-    return store.create_migration(parse_claim_request(body), host, "node-1", ADMISSION_POLICY)
 
 
 def list_guest(store: Store, agent: AgentKey, name: str, **values: Any) -> None:
@@ -233,6 +225,7 @@ class TestMigrations:
             (MigrationQuery(statuses=ended), [2]),
             (MigrationQuery(workload_uuid=make_guest("b").uuid), [1]),
             (MigrationQuery(uuid=migrations[1].uuid), [1]),
+            (MigrationQuery(host="beta", statuses=ended), [2]),
         ):
             page = store.list_migration_page(query)
             assert list(page.items) == [migrations[number] for number in expected], query

@@ -23,7 +23,17 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import FACT_NAMES
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, AuditState
-from tests.builders import NOW, create, make_guest, make_values, register
+from tests.builders import (
+    NOW,
+    ask,
+    claim,
+    create,
+    make_guest,
+    make_node,
+    make_values,
+    move,
+    register,
+)
 
 LIMIT_COLUMNS = (*(item.name for item in dataclasses.fields(NodeLimits)), "limits_generation")
 
@@ -50,15 +60,15 @@ def list_tables(store: SqlStore) -> set[str]:
 def test_up_down_and_up_again(store: SqlStore) -> None:
     assert revisions.version(store.engine) is None
     revisions.sync(store.engine)
-    assert revisions.version(store.engine) == "0014"
+    assert revisions.version(store.engine) == SCHEMA_REVISION
     assert list_tables(store) == set(metadata.tables)
     revisions.sync(store.engine, "base")
     assert revisions.version(store.engine) is None
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     revisions.sync(store.engine)
-    revisions.sync(store.engine, "0014")
-    assert revisions.version(store.engine) == "0014"
+    revisions.sync(store.engine, SCHEMA_REVISION)
+    assert revisions.version(store.engine) == SCHEMA_REVISION
     assert register(store).epoch == 1
 
 
@@ -111,7 +121,9 @@ def test_what_only_earlier_versions_need_stays_until_it_is_removed(store: SqlSto
     assert former not in list_indexes()
     revisions.sync(store.engine, "0011")
     assert former in list_indexes()
-    with pytest.raises(SchemaError, match="0011, this version needs 0014: run nodetracker-manage"):
+    with pytest.raises(
+        SchemaError, match=f"0011, this version needs {SCHEMA_REVISION}: run nodetracker-manage"
+    ):
         revisions.contract(store.engine)
     revisions.sync(store.engine)
     assert former in list_indexes()
@@ -139,6 +151,22 @@ def test_rows_that_have_limits_are_current_and_those_without_are_stale(store: Sq
     revisions.sync(store.engine)
     records = store.load_nodes(agent.host)
     assert [record.has_stale_limits for record in records] == [False, True]
+
+
+def test_migrations_of_renamed_hosts_name_those_of_now(store: SqlStore) -> None:
+    revisions.sync(store.engine)
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+    migrations = [move(store, claim(store, ask(VCPU=1)), "beta") for _ in range(2)]
+    renamed = sa.update(metadata.tables["compute_nodes"]).where(sa.column("host") == "alpha")
+    names = {"host": "omega", "hypervisor_hostname": "omega"}
+    with store.engine.begin() as connection:
+        connection.execute(renamed.values(names))  # as versions before did, by their nodes alone
+    revisions.sync(store.engine, "0014")
+    revisions.sync(store.engine)
+    assert store.list_migrations() == [
+        dataclasses.replace(item, source_host="omega", source_node="omega") for item in migrations
+    ]
 
 
 @pytest.mark.parametrize("store", ["mariadb", "postgresql"], indirect=True)
@@ -178,8 +206,8 @@ def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlSt
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     reason = (
         "the schema has revision 9999, which this version of nodetracker does not know; it knows "
-        "revisions up to 0014. Install the newer version, or downgrade the schema with it: "
-        "nodetracker-manage db sync 0014"
+        f"revisions up to {SCHEMA_REVISION}. Install the newer version, or downgrade the schema with it: "
+        f"nodetracker-manage db sync {SCHEMA_REVISION}"
     )
     assert reason in revisions.check(store.engine)
     for revision in ("head", "0008", "base"):
@@ -189,23 +217,27 @@ def test_a_schema_of_a_newer_version_is_refused_with_both_revisions(store: SqlSt
 
 
 def test_a_revision_that_does_not_exist(store: SqlStore) -> None:
-    with pytest.raises(SchemaError, match="'nonsense'; expected 0001 to 0014, head or base"):
+    with pytest.raises(
+        SchemaError, match=f"'nonsense'; expected 0001 to {SCHEMA_REVISION}, head or base"
+    ):
         revisions.sync(store.engine, "nonsense")
 
 
 def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
     plan = revisions.make_plan(store.engine)
-    assert (plan.before, plan.after, plan.is_downgrade) == (None, "0014", False)
-    assert [step[:6] for step in plan.steps] == [f"{number:04}: " for number in range(1, 15)]
+    assert (plan.before, plan.after, plan.is_downgrade) == (None, SCHEMA_REVISION, False)
+    assert [step[:6] for step in plan.steps] == [
+        f"{number:04}: " for number in range(1, int(SCHEMA_REVISION) + 1)
+    ]
     assert plan.deletions == ()
     assert list_tables(store) == set()
     revisions.sync(store.engine)
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
     plan = revisions.make_plan(store.engine, "0006")
-    assert (plan.before, plan.after, plan.is_downgrade) == ("0014", "0006", True)
+    assert (plan.before, plan.after, plan.is_downgrade) == (SCHEMA_REVISION, "0006", True)
     assert [step[:11] for step in plan.steps] == [
-        f"undo {number:04}: " for number in (14, 13, 12, 11, 10, 9, 8, 7)
+        f"undo {number:04}: " for number in range(int(SCHEMA_REVISION), 6, -1)
     ]
     assert plan.deletions == (
         "table agent_credentials, 0 rows",
@@ -228,7 +260,7 @@ def test_services_are_alive_by_their_heartbeats_at_any_revision(store: SqlStore)
     agent = register(store)
     store.report_state(agent, 1, AuditState())
     line = f"{agent.binary} on host {agent.host}"
-    for revision in ("0014", "0003"):
+    for revision in (SCHEMA_REVISION, "0003"):
         revisions.sync(store.engine, revision)
         assert revisions.list_live_services(store.engine, 60) == [line]
         assert revisions.list_live_services(store.engine, -1) == []

@@ -338,8 +338,8 @@ migrations = sa.Table(
     sa.Index(None, "status"),
     sa.Index(None, "source_claim"),
     sa.Index(None, "dest_claim"),
-    sa.Index(None, "source_host"),
-    sa.Index(None, "dest_host"),
+    sa.Index(None, "source_host", "status", "id"),
+    sa.Index(None, "dest_host", "status", "id"),
     **MYSQL,
 )
 

@@ -15,7 +15,7 @@ from nodetracker.db.store import open_store
 from nodetracker.host.capture import capture_machine
 from nodetracker.host.roots import Roots
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
 from tests.builders import NOW, make_incarnation, take_service
 from tests.stores import SqliteStore
 
@@ -68,7 +68,8 @@ def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "revision"), [("y\n", "0008"), ("YES\n", "0008"), ("n\n", "0014"), ("", "0014")]
+    ("answer", "revision"),
+    [("y\n", "0008"), ("YES\n", "0008"), ("n\n", SCHEMA_REVISION), ("", SCHEMA_REVISION)],
 )
 def test_a_downgrade_asks_on_a_terminal(tmp_path, monkeypatch, answer, revision):
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path / 'n.sqlite'}"))
