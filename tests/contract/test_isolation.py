@@ -212,7 +212,7 @@ WRITES = [
         rows(
             *("service alpha compute", "service omega compute", "node a1", "node a2"),
             *("history alpha *", "history omega *", "warning alpha *", "warning omega *"),
-            "removal gone alpha",
+            *("move of *", "removal gone alpha"),
         ),
     ),
     Write(
