@@ -43,16 +43,17 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
     names = matches((_nodes.host, query.host), (_nodes.hypervisor_hostname, query.nodename))
     with_node = tables.claims.join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
     filtered = None
+    alternatives: list[sa.ColumnElement[bool]] = []
     ids = _find_nodes(connection, query, names)
-    if ids is None:
-        alternatives = [_claims.state == state.value for state in dict.fromkeys(query.states)]
-        if names:
-            conditions += names
-            filtered = with_node
-    else:
+    if ids is not None:
         alternatives = [equals_id(_claims.compute_node_id, id_) for id_ in ids] or [sa.false()]
-        if query.states:
-            conditions.append(_has_state(query.states))
+    elif names:
+        conditions += names
+        filtered = with_node
+    if _is_of_active(query):
+        alternatives = [_claims.state == state.value for state in dict.fromkeys(query.states)]
+    elif query.states:
+        conditions.append(_has_state(query.states))
     listing = Listing(
         table=tables.claims,
         joined=with_node,
@@ -96,9 +97,9 @@ def _find_nodes(
 ) -> Sequence[int] | None:
     """Return the ids of the nodes whose claims are searched node by node, in order of id.
 
-    None if they are searched by state: active ones, those of no certain node or of too many.
+    None for active ones, which are searched by state, those of no certain node or of too many.
     """
-    if query.states and ClaimState.RELEASED not in query.states:
+    if _is_of_active(query):
         return None
     if not names:
         return None if query.node_id is None else [query.node_id]
@@ -106,10 +107,14 @@ def _find_nodes(
     return ids if len(ids) <= _MAX_NODES else None
 
 
-def _has_state(states: Sequence[ClaimState]) -> "sa.ColumnElement[bool]":
-    """Return the condition of a claim's state, which keeps optimizers to the index of its node.
+def _is_of_active(query: ClaimQuery) -> bool:
+    return bool(query.states) and ClaimState.RELEASED not in query.states
 
-    With a column of its row they prefer all claims in order of id, or sort all of the node.
+
+def _has_state(states: Sequence[ClaimState]) -> "sa.ColumnElement[bool]":
+    """Return the condition of a claim's state, which keeps optimizers to an order by id.
+
+    With a column of its row they read all of a state up to the marker, or sort all of a node.
     """
     row = tables.claims.alias("state_of")
     state = sa.select(row.c.state).where(row.c.id == _claims.id).correlate(tables.claims)

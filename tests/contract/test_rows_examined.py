@@ -117,6 +117,7 @@ def test_a_list_of_all_claims_of_a_host_examines_as_many_rows_whatever_was_relea
     add_released(store, dataclasses.replace(claims[0], node_id=other.id), (), 3000)
     add_released(store, claims[0], (), 3000)
     places: list[dict[str, Any]] = [
+        {},
         {"host": "alpha"},
         {"host": "alpha", "nodename": "node-1"},
         {"node_id": claims[0].node_id},
