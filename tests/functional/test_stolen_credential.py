@@ -1,0 +1,203 @@
+"""What somebody who has a host's credential, or a join token, tries on a real conductor."""
+
+import dataclasses
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore, open_store
+from nodetracker.model.claim import Claim, ClaimState, Migration
+from nodetracker.model.credential import hash_secret
+from nodetracker.model.listing import ClaimQuery, HistoryQuery, WorkloadQuery
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    AgentKey,
+    AuditState,
+    ServiceChange,
+    ServiceRecord,
+)
+from tests.builders import (
+    ADMISSION_POLICY,
+    ask,
+    claim,
+    create,
+    delete,
+    make_guest,
+    make_incarnation,
+    make_node,
+    move,
+    node,
+    register,
+    update,
+)
+from tests.contract.stores import make_url
+from tests.functional.conductors import Conductor
+from tests.functional.servers.mariadb import MariaDB
+from tests.programs import Running
+
+THIEF, VICTIM = "host-1", "host-2"
+THIEF_AGENT, SECRET = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "a stolen credential"
+_CHANGING = {"used_at", "address"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fleet:
+    """The rows of the victim, and those of the thief's own host."""
+
+    store: SqlStore
+    conductor: Conductor
+    running: Running
+    own: AgentKey
+    claim: Claim
+    moved: Migration
+
+    @property
+    def victim(self) -> ServiceRecord:
+        (service,) = self.store.list_services(VICTIM, COMPUTE_BINARY)
+        return service
+
+    def post(self, path: str, body: dict[str, Any], secret: str | None = None) -> tuple[int, Any]:
+        """Return the status and the answer."""
+        headers = {"Content-Type": "application/json"}
+        if secret is not None:
+            headers["Authorization"] = f"Bearer {secret}"
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.conductor.endpoint}{path}", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def call(self, method: str, *arguments: Any, secret: str = SECRET) -> tuple[int, Any]:
+        """Call a method of the store with the stolen credential."""
+        plain = CONDUCTOR.methods[method].encode_arguments(*arguments)
+        body = {"version": CONDUCTOR.version, "arguments": plain}
+        return self.post(f"/store/{method}", body, secret)
+
+    def join(self, token: str, host: str, agent_id: str, secret: str) -> tuple[int, Any]:
+        """Exchange a join token."""
+        body = {"token": token, "host": host, "agent_id": agent_id}
+        return self.post("/join", body | {"secret_hash": hash_secret(secret)})
+
+    def read_rows(self) -> dict[str, list[Any]]:
+        """Return all rows, without when a credential was used."""
+        with self.store.engine.connect() as connection:
+            return {
+                table.name: [
+                    {name: value for name, value in row.items() if name not in _CHANGING}
+                    for row in connection.execute(sa.select(table)).mappings()
+                ]
+                for table in tables.metadata.sorted_tables
+            }
+
+
+@pytest.fixture
+def fleet(mariadb: MariaDB, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+    connection = make_url("mariadb", request, tmp_path)
+    conductor, store = Conductor(tmp_path, connection), open_store(DatabaseSettings(connection))
+    for host in (VICTIM, "host-3"):
+        make_node(store, host=host, guests=(make_guest(f"guest of {host}"),))
+    held = claim(store, ask(VCPU=1, MEMORY_MB=64), VICTIM)
+    moved = move(store, claim(store, ask(VCPU=1, MEMORY_MB=64), VICTIM), "host-3")
+    own = register(store, THIEF, THIEF_AGENT)
+    store.apply_changes(own, [create(own, "node-1")], 60)
+    with conductor.start_conductor() as running:
+        found = Fleet(store, conductor, running, own, held, moved)
+        token = conductor.make_token("--host", THIEF)
+        assert found.join(token, THIEF, THIEF_AGENT, SECRET)[0] == 200
+        yield found
+    store.close()
+
+
+def attack(fleet: Fleet) -> Iterator[tuple[str, tuple[int, Any]]]:
+    """Yield what is tried with a stolen credential, and the answer to it."""
+    store, own, victim = fleet.store, fleet.own, fleet.victim
+    call, theirs = fleet.call, node(store, VICTIM)
+    agent = AgentKey(VICTIM, COMPUTE_BINARY, victim.incarnation.agent_id, victim.epoch, victim.uuid)
+    disabled = ServiceChange(disabled=True, disabled_reason="gone", disabled_by="admin")
+    yield "disable", call("set_service", VICTIM, COMPUTE_BINARY, disabled)
+    forced = ServiceChange(forced_down=True)
+    yield "force down", call("set_service", VICTIM, COMPUTE_BINARY, forced)
+    start = dataclasses.replace(make_incarnation(), agent_id=THIEF_AGENT)
+    for host in (VICTIM, THIEF):
+        taken = (host, COMPUTE_BINARY, "compute", "1", start, victim, 0)
+        yield f"take over as {host}", call("register_agent", *taken)
+    yield "report", call("report_state", agent, 10**9, AuditState())
+    grown = update(theirs, vcpus=4096, memory_mb=2**30)
+    yield "write a node", call("apply_changes", agent, [grown], 60)
+    as_own = dataclasses.replace(grown, host=THIEF)
+    for name, change in {
+        "write a node as one's own": as_own,
+        "delete a node": delete(theirs),
+        "take a node's uuid": create(own, "node-2", node_uuid=theirs.uuid),
+    }.items():
+        yield name, call("apply_changes", own, [change], -100000)
+    yield "delete a service", call("delete_service", VICTIM, COMPUTE_BINARY, -100000)
+    yield "delete a node by name", call("delete_node", VICTIM, "node-1")
+    yield "rename", call("rename_host", VICTIM, "host-9", COMPUTE_BINARY, victim)
+    yield "erase the history", call("purge", datetime(2999, 1, 1, tzinfo=UTC), (), False)
+    yield "list workloads", call("list_workloads", WorkloadQuery(host=VICTIM))
+    yield "list claims", call("list_claim_page", ClaimQuery(host=VICTIM))
+    yield "read the history", call("list_history_page", HistoryQuery(host=VICTIM))
+    yield "read its nodes", call("load_nodes", VICTIM)
+    yield "claim there", call("create_claim", ask(VCPU=1), VICTIM, "node-1", ADMISSION_POLICY)
+    for method in ("confirm_claim", "abort_claim"):
+        yield method, call(method, fleet.claim.uuid)
+    for method in ("confirm_migration", "revert_migration"):
+        yield method, call(method, fleet.moved.uuid)
+    yield "warn of it", call("sync_warnings", agent, [])
+
+
+def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> None:
+    before = fleet.read_rows()
+    answers = dict(attack(fleet))
+    granted = {name: answer for name, (status, answer) in answers.items() if status == 200}
+    assert granted.keys() == {"write a node as one's own"}  # whose row is not one of its host
+    assert [answer["value"]["conflicts"] for answer in granted.values()] == [["node-1"]]
+    # Lists of everything are those of its own host.
+    for method, query in (("list_workloads", WorkloadQuery()), ("list_claim_page", ClaimQuery())):
+        status, answer = fleet.call(method, query)
+        assert (status, answer["value"]["items"]) == (200, [])
+    assert fleet.read_rows() == before
+    # Naming another host's claim in a change of its own node does not release that.
+    released = dataclasses.replace(fleet.claim, state=ClaimState.RELEASED, reason="deleted")
+    named = dataclasses.replace(update(node(fleet.store, THIEF)), claims=(released,))
+    assert fleet.call("apply_changes", fleet.own, [named], 60)[0] == 200
+    assert fleet.read_rows()["claims"] == before["claims"]
+    fleet.running.wait_for("Refused /store/set_service from 127.0.0.1")
+
+
+def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:
+    before = fleet.read_rows()
+    token = fleet.conductor.make_token("--uses", "9")
+    for host in (VICTIM, THIEF):
+        status, answer = fleet.join(token, host, "another agent", "another")
+        assert (status, "value" in answer) == (403, False), answer
+    assert fleet.call("now", secret=token)[0] == 401
+    assert fleet.join(token, "host-4", "another agent", "another")[0] == 200
+    assert fleet.call("load_nodes", VICTIM, secret="another")[0] == 403
+    after = fleet.read_rows()
+    for table in ("services", "compute_nodes", "claims", "guests", "history", "warnings"):
+        assert after[table] == before[table]
+    fleet.running.wait_for("Refused /join")
+
+
+def test_an_expired_token_and_a_revoked_credential_are_refused(fleet: Fleet) -> None:
+    with fleet.store.engine.begin() as connection:
+        past = fleet.store.now() - timedelta(seconds=1)
+        token = fleet.conductor.make_token()
+        connection.execute(sa.update(tables.join_tokens).values(expires_at=past))
+    assert fleet.join(token, "host-4", "another agent", "another")[0] in (401, 403)
+    assert fleet.conductor.manage("agent", "revoke", THIEF).returncode == 0
+    assert fleet.call("load_nodes", THIEF)[0] == 401
