@@ -84,10 +84,12 @@ def _run(arguments: Sequence[str]) -> int:
     checks.host = HostReader(build_driver(conf, settings, build_probes(settings)), settings)
     checks.store = build_store(conf, is_read_only=True)
     checks.read_schema_differences = None
+    checks.list_joined = lambda: [settings.host]
     checks.purges_claims = not conf.conductor.use_local or conf.database.released_claims_days > 0
     if conf.conductor.use_local:
         database = build_sql_store(conf, is_read_only=True)
         checks.read_schema_differences = lambda: revisions.check(database.engine)
+        checks.list_joined = lambda: [known.host for known in database.list_credentials()]
     if conf.placement.enabled:
         checks.placement = build_placement_client(conf)
     upgradecheck.CONF = conf  # as the library's own main() does; --json is read from it
@@ -118,13 +120,14 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     The attributes are set once the configuration has been read.
     `read_schema_differences` is None where conductors access the database, and
-    `purges_claims` is not known there.
+    `purges_claims` is not known there. `list_joined` returns the hosts that have a credential.
     """
 
     host: "HostReader"
     store: ReadingStore
     placement: "PlacementClient | None" = None
     read_schema_differences: Callable[[], Sequence[str]] | None
+    list_joined: Callable[[], Sequence[str]]
     purges_claims: bool
 
     @_check
@@ -137,11 +140,13 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     @_check
     def check_services(self) -> Verdict:
-        """Search for services of versions that are too old to run beside this one."""
+        """Search for services that cannot run beside this version, or not for long."""
         try:
-            return readiness.evaluate_services(self.store.list_services())
+            services = self.store.list_services()
+            agents = readiness.evaluate_agents(services, self.list_joined())
         except StoreError:
             return Verdict()  # the check of the schema names it
+        return Verdict(readiness.evaluate_services(services).findings + agents.findings)
 
     @_check
     def check_old_claims(self) -> Verdict:

@@ -164,6 +164,15 @@ class TestCodes:
         assert "postgresql database x at 127.0.0.1:1" in found["Database schema"][1]
         assert "s3cret" not in json.dumps(found)
 
+    def test_agents_that_call_conductors_over_the_broker(self, audited):
+        with sqlite3.connect(audited.directory / "db.sqlite") as connection:
+            (text,) = connection.execute("SELECT last_audit FROM services").fetchone()
+            heartbeat = json.dumps(json.loads(text) | {"by_conductor": True})
+            connection.execute("UPDATE services SET last_audit = ?", [heartbeat])
+        found = find_bad(audited, WARNING)
+        assert list(found) == ["Services"]
+        assert "nodetracker-compute on host host-1: calls conductors" in found["Services"][1]
+
     def test_services_of_earlier_versions_are_named_until_the_schema_is_contracted(self, audited):
         def manage(*command):
             done = audited.manage("db", *command)

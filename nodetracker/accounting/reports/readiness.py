@@ -4,7 +4,7 @@
 """
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -104,6 +104,25 @@ def evaluate_services(services: Iterable[ServiceRecord], oldest: str = OLDEST_RE
             for level, names in by_level.items()
             if names
         )
+    )
+
+
+def evaluate_agents(services: Iterable[ServiceRecord], joined: Collection[str]) -> Verdict:
+    """Evaluate whether agents still use conductors of the release before, over the broker.
+
+    Args:
+        joined: hosts whose agents have a credential for conductors of this release.
+    """
+    names = [
+        f"{service.binary} on host {service.host}"
+        for service in services
+        if service.last_audit.get("by_conductor") and service.host not in joined
+    ]
+    if not names:
+        return Verdict()
+    return warning(
+        f"{name_some(names)}: calls conductors over the broker; join it by a token and [conductor] "
+        "endpoint before the last conductor of the release before ends"
     )
 
 

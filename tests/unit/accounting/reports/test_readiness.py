@@ -5,6 +5,7 @@ from nodetracker.accounting.reports.readiness import (
     Finding,
     Level,
     Verdict,
+    evaluate_agents,
     evaluate_barrier,
     evaluate_cpu_sets,
     evaluate_host_name,
@@ -245,6 +246,18 @@ def test_services_of_earlier_schemas_are_named():
     assert details.startswith("nodetracker-compute on host h1: written for a schema before")
     assert "h3" in details
     assert "h2" not in details
+
+
+def test_agents_that_call_conductors_over_the_broker_are_named():
+    services = [
+        make_service(host="h1", last_audit={"by_conductor": True}),
+        make_service(host="h2", last_audit={"by_conductor": True}),
+        make_service(host="h3", last_audit={}),
+    ]
+    assert evaluate_agents(services, ["h1", "h2"]) == Verdict()
+    level, details = level_and_details(evaluate_agents(services, ["h1"]))
+    assert level is Level.WARNING
+    assert details.startswith("nodetracker-compute on host h2: calls conductors over the broker")
 
 
 def test_any_difference_of_the_schema_is_a_failure():
