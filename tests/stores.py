@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from nodetracker.db.connection.dialect import SQLITE_NOW
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore
+from nodetracker.ports import StoreObserver
 from nodetracker.process.clock import utc_clock
 
 Clock = Callable[[], datetime]
@@ -24,11 +25,17 @@ class SqliteStore(SqlStore):
     Args:
         clock: represents the database's clock.
         host_clock: the agent's own clock, whose skew each heartbeat stores.
+        observers: see `SqlStore`.
     """
 
-    def __init__(self, clock: Clock = utc_clock, host_clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock = utc_clock,
+        host_clock: Clock | None = None,
+        observers: Sequence[StoreObserver] = (),
+    ) -> None:
         database = _OneConnection(DatabaseSettings("sqlite://"))
-        super().__init__(database, host_clock or clock)
+        super().__init__(database, host_clock or clock, observers)
         self._empty, dialect, compiled = _make_template()
         engine = database.engine
         # Compiling takes most of the time of a test that has an engine of its own.

@@ -98,7 +98,7 @@ class _Guard:
         """Finish every answer, errors included; log the store's, of which clients see no details.
 
         Not where they are handled: the log formatter would append them. That the database is
-        away is logged once (`WatchedStore`).
+        away is logged once (`OutageLog`).
         """
         finish(request, response)
         error: StoreError | None = getattr(response.context, _STORE_ERROR, None)

@@ -19,7 +19,6 @@ from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.conf.plugins import load_monitor, load_plugin
-from nodetracker.fleet.notifying_store import AuditNotifier, notifying_store
 from nodetracker.host.power import PowerSwitch
 from nodetracker.host.roots import Roots
 from nodetracker.host.system import read_load_average
@@ -28,7 +27,14 @@ from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import Incarnation
 from nodetracker.model.settings import AgentSettings
-from nodetracker.ports import AuditObserver, CallServer, Driver, DriverCapability, Store
+from nodetracker.ports import (
+    AuditObserver,
+    CallServer,
+    Driver,
+    DriverCapability,
+    Store,
+    StoreObserver,
+)
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer
 from nodetracker.virt.composite import CompositeDriver
@@ -91,7 +97,7 @@ class Agent:
 def build_agent(
     conf: cfg.ConfigOpts,
     observers: Sequence[AuditObserver] = (),
-    store: Store | None = None,
+    open_store: Callable[[Sequence[StoreObserver]], Store] | None = None,
     is_served: bool = True,
     database: OutageLog | None = None,
 ) -> Agent:
@@ -99,7 +105,7 @@ def build_agent(
 
     Args:
         observers: notified of every audit.
-        store: used instead of the configured one.
+        open_store: opens the store for its observers; None = the configured one.
         database: see `ComputeManager`.
         is_served: whether it serves audits over a socket and, if configured, metrics
             and health and RPC calls, and reports to placement after each audit.
@@ -112,12 +118,17 @@ def build_agent(
     if broker.is_configured:
         broker.connect()  # an invalid value ends the start
     notifier = broker.make_notifier(f"compute:{settings.host}")
-    store = store or build_store(conf, is_agent=True)
+    # Conductors notify of their changes themselves.
+    watching = broker.make_observers(notifier) if conf.conductor.use_local else []
+    if open_store is not None:
+        store = open_store(watching)
+    else:
+        store = build_store(conf, is_agent=True, observers=watching)
     observers = list(observers)
     if notifier is not None:
+        from nodetracker.rpc.notify import AuditNotifier
+
         observers.append(AuditNotifier(settings.host, notifier))
-        if conf.conductor.use_local:  # conductors notify of their changes themselves
-            store = notifying_store(store, notifier)
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))

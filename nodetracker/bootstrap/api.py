@@ -33,14 +33,13 @@ from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
-from nodetracker.api.watched_store import WatchedStore, make_outage_log
 from nodetracker.bootstrap.clients import Broker, build_unserved_removals
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,
     check_conductor_values,
 )
-from nodetracker.bootstrap.stores import build_purge, build_sql_store
+from nodetracker.bootstrap.stores import build_purge, build_sql_store, make_outage_log, watch_calls
 from nodetracker.bootstrap.values import (
     Problems,
     build_from_options,
@@ -49,9 +48,7 @@ from nodetracker.bootstrap.values import (
 )
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conf.api import PROXY_GROUP, PROXY_HEADERS
-from nodetracker.fleet.announcements import LedgerAnnouncer, announcing_store
 from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.notifying_store import notifying_store
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.fleet.watch import Watcher
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
@@ -62,6 +59,7 @@ from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.notify import NotificationSender
 
 LOG = logging.getLogger(__name__)
@@ -138,8 +136,7 @@ def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
         ConfigError: a value is invalid; the message names it.
     """
     database = make_outage_log()
-    parts = _build_parts(conf)
-    parts = replace(parts, store=WatchedStore(parts.store, database))
+    parts = _build_parts(conf, database)
     membership = Membership(
         parts.store, parts.settings.host, API_BINARY, "", version("nodetracker"),
         read_incarnation(str(uuid.uuid4()), parts.settings.report_interval), parts.clock,
@@ -173,14 +170,11 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
     Raises:
         ConfigError: as `build_api`.
     """
-    parts = _build_parts(conf)
-    store_errors = parts.counters.store_errors
-    store = WatchedStore(parts.store, make_outage_log(), store_errors.clear)
-    parts = replace(parts, store=store)
+    parts = _build_parts(conf, make_outage_log())
 
     def read_status() -> ApiStatus:
         return ApiStatus(
-            database_error=store_errors.error,
+            database_error=parts.counters.store_errors.error,
             has_heartbeat=False,
             has_broker=parts.broker.is_configured,
             broker_error=_find_broker_error(parts),
@@ -254,7 +248,7 @@ def accepts_insecure_power_actions(conf: cfg.ConfigOpts) -> bool:
     return bool(conf.api.auth_strategy != "http_basic" or conf.api.allow_insecure_power_actions)
 
 
-def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
+def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
     settings = build_api_settings(conf)
     broker = Broker(conf)
     clock = DatabaseClock()
@@ -262,19 +256,19 @@ def _build_parts(conf: cfg.ConfigOpts) -> _Parts:
     if broker.is_configured:
         broker.connect()  # an invalid value ends the start
         directory, clock = broker.find_agents(), broker.caller.clock
-    notifier = broker.make_notifier(f"api:{settings.host}")
-    pool = {
-        "max_pool_size": settings.threads + _SPARE_CONNECTIONS,
-        "max_overflow": 0,
-        "pool_timeout": POOL_SECONDS,
-    }
-    store: Store = build_sql_store(conf, pool=pool)
-    if notifier is not None:
-        store = notifying_store(store, notifier)
-    if directory is not None:
-        store = announcing_store(store, LedgerAnnouncer(directory))
+    notifier, counters = broker.make_notifier(f"api:{settings.host}"), _make_counters(settings)
+    store = build_sql_store(
+        conf,
+        observers=broker.make_observers(notifier, directory),
+        watch=watch_calls(database, counters.store_errors.clear),
+        pool={
+            "max_pool_size": settings.threads + _SPARE_CONNECTIONS,
+            "max_overflow": 0,
+            "pool_timeout": POOL_SECONDS,
+        },
+    )
     agents = AgentCalls(directory, lambda: clock.set(store.now()))
-    return _Parts(settings, store, notifier, clock, agents, broker, _make_counters(settings))
+    return _Parts(settings, store, notifier, clock, agents, broker, counters)
 
 
 def _make_counters(settings: ApiSettings) -> ApiCounters:

@@ -12,7 +12,7 @@ from nodetracker.bootstrap.values import build_from_options, read_value
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import PlacementSettings
-from nodetracker.ports import AgentDirectory, HostAgent, Store
+from nodetracker.ports import AgentDirectory, HostAgent, Store, StoreObserver
 from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
@@ -124,6 +124,23 @@ class Broker:
             return LibraryNotifier(transport, publisher) if is_wanted else None
 
         return NotificationSender(make_send)
+
+    def make_observers(
+        self, notifier: "NotificationSender | None", agents: AgentDirectory | None = None
+    ) -> "list[StoreObserver]":
+        """Return who learns what the process's store commits; nobody without a broker.
+
+        Args:
+            agents: learn of their nodes' changes, too.
+        """
+        if notifier is None:
+            return []
+        from nodetracker.rpc.notify import LedgerAnnouncer, StoreNotifier
+
+        observers: list[StoreObserver] = [StoreNotifier(notifier)]
+        if agents is not None:
+            observers.append(LedgerAnnouncer(agents))
+        return observers
 
     def serve_agent(
         self,

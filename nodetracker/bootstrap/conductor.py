@@ -17,11 +17,9 @@ from nodetracker.conductor.endpoint import MAX_BODY_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import is_loopback
 from nodetracker.conductor.service import AgentWatch, ConductorService
 from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.notifying_store import notifying_store
 from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.settings import ServerSettings
-from nodetracker.ports import Store
 from nodetracker.process.clock import DatabaseClock
 
 _MAX_CONNECTIONS = 20_000
@@ -36,18 +34,16 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     """
     settings = build_conductor_settings(conf)
     host, interval = read_host_name(conf), conf.report_interval
-    # Each worker may hold a connection, and the heartbeat must never wait for one.
-    rows = build_sql_store(conf, pool={"max_pool_size": settings.threads + 1})
-    store: Store = rows
     broker = Broker(conf)
     if broker.is_configured:
         broker.connect()  # an invalid value ends the start
     notifier = broker.make_notifier(f"conductor:{host}")
-    if notifier is not None:
-        store = notifying_store(store, notifier)
+    # Each worker may hold a connection, and the heartbeat must never wait for one.
+    pool = {"max_pool_size": settings.threads + 1}
+    store = build_sql_store(conf, observers=broker.make_observers(notifier), pool=pool)
     clock = DatabaseClock()
     authorizer = Authorizer(store, build_admission_policy(conf), conf.service_down_time)
-    endpoint = AgentEndpoint(f"conductor {host}", rows, authorizer, clock)
+    endpoint = AgentEndpoint(f"conductor {host}", store, authorizer, clock)
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     server = Server(
         endpoint, settings, max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2))

@@ -1,25 +1,39 @@
 """Build the store of a process: over its database, or over conductors."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oslo_config import cfg
 
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.conf.default import DATABASE
-from nodetracker.model.errors import ConfigError
+from nodetracker.model.errors import (
+    ConfigError,
+    SchemaError,
+    StoreError,
+    StoreUnavailableError,
+)
+from nodetracker.process.outage import OutageLog, Watch, watch_nothing
 
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.db.store import SqlStore
     from nodetracker.fleet.watch import Watcher
-    from nodetracker.ports import ReadingStore, Store
+    from nodetracker.ports import ReadingStore, Store, StoreObserver
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SETTLE_SECONDS = 5.0
 
 
 def build_store(
     conf: cfg.ConfigOpts,
     is_read_only: bool = False,
     is_agent: bool = False,
+    observers: "Sequence[StoreObserver]" = (),
 ) -> "Store":
     """Build the store that is configured, over a database or conductors.
 
@@ -28,12 +42,13 @@ def build_store(
     Args:
         is_read_only: for a program that only reads; no file is created.
         is_agent: the process is the agent.
+        observers: of its changes; conductors have their own.
 
     Raises:
         ConfigError: the URL is invalid, or its database module is missing.
     """
     if conf.conductor.use_local:
-        return build_sql_store(conf, is_read_only)
+        return build_sql_store(conf, is_read_only, observers)
     from nodetracker.bootstrap.conductor_client import build_http_caller
     from nodetracker.conductor.client import open_conductor_store
 
@@ -81,11 +96,36 @@ def require_database(conf: cfg.ConfigOpts) -> None:
 
 
 def build_sql_store(
-    conf: cfg.ConfigOpts, is_read_only: bool = False, pool: Mapping[str, Any] | None = None
+    conf: cfg.ConfigOpts,
+    is_read_only: bool = False,
+    observers: "Sequence[StoreObserver]" = (),
+    watch: Watch = watch_nothing,
+    pool: Mapping[str, Any] | None = None,
 ) -> "SqlStore":
     """Build the store over the configured database; see `build_store`."""
     from nodetracker.db.store import open_store
 
     database = build_database_settings(conf)
     options = {**database.options, **(pool or {})}
-    return open_store(replace(database, options=options, is_read_only=is_read_only))
+    settings = replace(database, options=options, is_read_only=is_read_only)
+    return open_store(settings, observers=observers, watch=watch)
+
+
+def make_outage_log() -> OutageLog:
+    """Return the log of the database's outages for a process that serves requests."""
+    return OutageLog("The database", StoreError, LOG, settle_seconds=_SETTLE_SECONDS)
+
+
+def watch_calls(database: OutageLog, on_answer: Callable[[], None] = lambda: None) -> Watch:
+    """Return the watch of a store by whose calls an outage of the database begins and ends.
+
+    Args:
+        on_answer: called after each that the database has answered.
+    """
+
+    def watch(call: Callable[[], T]) -> T:
+        answer = database.watch("request", call, (StoreUnavailableError, SchemaError))
+        on_answer()
+        return answer
+
+    return watch

@@ -114,15 +114,9 @@ class ManageApp(App):
         """The store that the configuration names; it connects at its first use."""
         from nodetracker.bootstrap.stores import build_store
 
-        store = build_store(self.conf)
-        if not self.conf.conductor.use_local:
-            return store  # conductors notify of their changes themselves
-        self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
-        if self.notifier is None:
-            return store
-        from nodetracker.fleet.notifying_store import notifying_store
-
-        return notifying_store(store, self.notifier)
+        if self.conf.conductor.use_local:  # otherwise conductors notify of their changes
+            self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
+        return build_store(self.conf, observers=self.broker.make_observers(self.notifier))
 
     @cached_property
     def reader(self) -> "ReadingStore":

@@ -13,11 +13,10 @@ from oslo_config import cfg
 from nodetracker.accounting.reports.problems import FleetView, view_fleet
 from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
-from nodetracker.api.watched_store import WatchedStore, make_outage_log
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.settings import build_settings
-from nodetracker.bootstrap.stores import build_purge
+from nodetracker.bootstrap.stores import build_purge, build_sql_store, make_outage_log, watch_calls
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
@@ -32,11 +31,10 @@ from nodetracker.conf.api import API
 from nodetracker.conf.default import DEFAULT
 from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
-from nodetracker.db.store import open_store
 from nodetracker.fleet.watch import INTERVAL_SECONDS
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConfigError
-from nodetracker.ports import AuditObserver
+from nodetracker.ports import AuditObserver, Store, StoreObserver
 from nodetracker.process.loops import PeriodicLoop
 
 LOG = logging.getLogger(__name__)
@@ -94,20 +92,22 @@ def _run(arguments: Sequence[str]) -> int:
             "[database] connection: standalone requires SQLite; "
             "run nodetracker-compute for other databases"
         )
-    store = open_store(database)
-    revisions.sync(store.engine)
-    own_file = _write_own_file(state_path, settings.host)
     printer: AuditObserver = TablePrinter(sys.stdout)
     if panel is not None:
         limits = settings.service_down_time, conf.compute.held_fact_expiry
         printer = OverviewPrinter(
-            lambda: view_fleet(store.read_overview(), *limits), panel, sys.stdout
+            lambda: view_fleet(agent.store.read_overview(), *limits), panel, sys.stdout
         )
     # One of the agent and of the REST service, so that an outage is in the log once.
     outages = make_outage_log()
-    agent = build_agent(
-        conf, observers=[printer], store=WatchedStore(store, outages), database=outages
-    )
+
+    def open_store(observers: Sequence[StoreObserver]) -> Store:
+        store = build_sql_store(conf, observers=observers, watch=watch_calls(outages))
+        revisions.sync(store.engine)
+        return store
+
+    agent = build_agent(conf, [printer], open_store, database=outages)
+    own_file = _write_own_file(state_path, settings.host)
     agents = OwnAgentDirectory(settings.host, agent.operations)
     server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")

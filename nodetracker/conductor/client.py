@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.errors import (
@@ -17,7 +17,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AgentKey, Store
-from nodetracker.ports.delegated_store import DelegatedStore
+from nodetracker.ports.methods import delegates
 from nodetracker.process.clock import DatabaseClock, utc_clock
 from nodetracker.rpc.interface import Method
 
@@ -42,7 +42,8 @@ def open_conductor_store(
             longer proves that its agent is alive, and is not written.
         host_clock: this host's own time, whose skew each heartbeat stores.
     """
-    return ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
+    store = ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
+    return cast("Store", store)
 
 
 class Caller(Protocol):
@@ -56,7 +57,8 @@ class Caller(Protocol):
         """Make one call and return its result."""
 
 
-class ConductorStore(DelegatedStore):
+@delegates(Store)
+class ConductorStore:
     """`nodetracker.ports.Store` by calls; a call that fails raises StoreUnavailableError.
 
     Methods marked `repeatable` in the ports are called again when their answer is lost.

@@ -10,6 +10,7 @@ from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
 from nodetracker.db.statements import Listing, delete_part, matches, select_page, update_each
+from nodetracker.model.change import StoreEvent
 from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey
 from nodetracker.model.warning import (
@@ -27,7 +28,7 @@ _Key = tuple[str, str, str]
 
 def sync_warnings(
     connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
-) -> list[WarningRecord]:
+) -> tuple[list[WarningRecord], StoreEvent]:
     """See `Store.sync_warnings`."""
     now, known = _lock_with_service(connection, agent)
     wanted = _by_key(active)
@@ -53,20 +54,24 @@ def sync_warnings(
         and is_warning_expired(row.kind, row.last_seen, now)
     ]
     if not over:
-        return []
+        return [], StoreEvent()
     query = sa.select(tables.warnings).where(_warnings.id.in_(over)).order_by(_warnings.id)
     rows = connection.execute(query).mappings().all()
     connection.execute(
         sa.update(tables.warnings).where(_warnings.id.in_(over)).values(resolved_at=now)
     )
     # After a downgrade, kinds of a later version must not stop audits.
-    return [_decode(row) for row in rows if row["kind"] in _KINDS]
+    resolved = [_decode(row) for row in rows if row["kind"] in _KINDS]
+    return resolved, StoreEvent(resolved=tuple(resolved))
 
 
-def raise_warning(connection: sa.Connection, host: str, warning: HostWarning) -> None:
+def raise_warning(
+    connection: sa.Connection, host: str, warning: HostWarning
+) -> tuple[None, StoreEvent]:
     """See `Store.raise_warning`."""
     rows = connection.execute(_select_for_update(host))
     _raise(connection, host, {_key(row): row for row in rows}, _by_key([warning]))
+    return None, StoreEvent(raised=((host, warning),))
 
 
 def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
@@ -161,7 +166,7 @@ def _update_messages(
 
 def resolve_warnings(
     connection: sa.Connection, kind: WarningKind, hosts: Collection[str] | None = None
-) -> list[WarningRecord]:
+) -> tuple[list[WarningRecord], StoreEvent]:
     """See `Store.resolve_warnings`."""
     unresolved = sa.and_(
         _warnings.kind == kind.value,
@@ -173,7 +178,8 @@ def resolve_warnings(
     if rows:
         over = _warnings.id.in_([row["id"] for row in rows])
         connection.execute(sa.update(tables.warnings).where(over).values(resolved_at=utc_now()))
-    return [_decode(row) for row in rows]
+    resolved = [_decode(row) for row in rows]
+    return resolved, StoreEvent(resolved=tuple(resolved))
 
 
 def list_warnings(connection: sa.Connection, host: str | None = None) -> list[WarningRecord]:

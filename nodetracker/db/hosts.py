@@ -1,6 +1,7 @@
 """Delete and rename hosts with all their rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from nodetracker.db.claims import list_active_claims
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.nodes import check_unclaimed, delete_rows, lock_nodes
 from nodetracker.db.schema import tables
-from nodetracker.model.change import ChangeKind, removed_diff
+from nodetracker.model.change import ChangeKind, StoreEvent, removed_diff
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST
@@ -25,7 +26,7 @@ _credentials = tables.agent_credentials.c
 
 def delete_service(
     connection: sa.Connection, host: str, binary: str, service_down_time: int
-) -> None:
+) -> tuple[None, StoreEvent]:
     """See `Store.delete_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
     row = (
@@ -41,23 +42,26 @@ def delete_service(
     _check_deletion(service, row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(is_service))
     if binary != COMPUTE_BINARY:
-        return  # the host's nodes belong to its agent
+        return None, StoreEvent(services=((service, None),))  # the nodes belong to the agent
     nodes = lock_nodes(connection, host)
-    check_unclaimed(f"host {host}", list_active_claims(connection, list(nodes)))
+    ids = [node_id for node_id, _, _ in nodes]
+    check_unclaimed(f"host {host}", list_active_claims(connection, ids))
     if nodes:
-        delete_rows(connection, list(nodes))
+        delete_rows(connection, ids)
     history.insert(
         connection,
         [
             *(
                 history.line(row["now"], node_id, host, nodename, ChangeKind.DELETE)
-                for node_id, nodename in nodes.items()
+                for node_id, nodename, _ in nodes
             ),
             _removed_line(row["now"], service),
         ],
     )
     connection.execute(sa.delete(tables.warnings).where(tables.warnings.c.host == host))
     connection.execute(sa.delete(tables.agent_credentials).where(_credentials.host == host))
+    deleted = tuple((host, nodename, node_uuid) for _, nodename, node_uuid in nodes)
+    return None, StoreEvent(deleted_nodes=deleted, services=((service, None),))
 
 
 def _check_deletion(service: ServiceRecord, now: datetime, service_down_time: int) -> None:
@@ -75,7 +79,7 @@ def _check_deletion(service: ServiceRecord, now: datetime, service_down_time: in
 
 def rename_host(
     connection: sa.Connection, old: str, new: str, binary: str, expected: ServiceRecord | None
-) -> int:
+) -> tuple[int, StoreEvent]:
     """See `Store.rename_host`."""
     rows = connection.execute(
         sa.select(tables.services)
@@ -95,7 +99,9 @@ def rename_host(
     epoch = max([row.epoch for row in nodes] + ([found.epoch] if found else [])) + 1
     _rename_rows(connection, old, new, binary, epoch, found is not None and has_ended(found))
     _log_rename(connection, old, new, nodes, found)
-    return len(nodes)
+    if found is None:
+        return len(nodes), StoreEvent()
+    return len(nodes), StoreEvent(services=((found, replace(found, host=new, epoch=epoch)),))
 
 
 def _check_rename(

@@ -10,7 +10,7 @@ from nodetracker.db.claims import list_active_claims, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import equals_id, matches
-from nodetracker.model.change import ChangeKind
+from nodetracker.model.change import ChangeKind, StoreEvent
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.listing import DeviceQuery, Page
@@ -164,21 +164,20 @@ def list_nodes(
     return sorted(records, key=lambda record: (record.host, record.nodename))
 
 
-def lock_nodes(connection: sa.Connection, host: str) -> dict[int, str]:
-    """Lock a host's nodes in id order; return their nodenames by id."""
-    rows = connection.execute(
-        sa.select(_nodes.id, _nodes.hypervisor_hostname)
+def lock_nodes(connection: sa.Connection, host: str) -> Sequence[Any]:
+    """Lock a host's nodes in id order; return id, nodename and uuid of each."""
+    return connection.execute(
+        sa.select(_nodes.id, _nodes.hypervisor_hostname, _nodes.uuid)
         .where(_nodes.host == host)
         .order_by(_nodes.id)
         .with_for_update()
-    )
-    return {row[0]: row[1] for row in rows}
+    ).all()
 
 
-def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
+def delete_node(connection: sa.Connection, host: str, nodename: str) -> tuple[None, StoreEvent]:
     """See `Store.delete_node`."""
     row = connection.execute(
-        sa.select(_nodes.id, utc_now().label("now"))
+        sa.select(_nodes.id, _nodes.uuid, utc_now().label("now"))
         .where(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
         .with_for_update()
     ).one_or_none()
@@ -187,6 +186,7 @@ def delete_node(connection: sa.Connection, host: str, nodename: str) -> None:
     check_unclaimed(f"node {nodename}", list_active_claims(connection, [row.id]))
     delete_rows(connection, [row.id])
     history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
+    return None, StoreEvent(deleted_nodes=((host, nodename, row.uuid),))
 
 
 def check_unclaimed(what: str, claims: Sequence[Claim]) -> None:

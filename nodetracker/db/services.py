@@ -13,6 +13,7 @@ from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, u
 from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, matches, select_page
+from nodetracker.model.change import StoreEvent
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.fleet import LivenessFilter
 from nodetracker.model.listing import Page, ServiceQuery
@@ -114,7 +115,7 @@ def register_agent(
     incarnation: Incarnation,
     expected: ServiceRecord | None,
     held_epoch: int = 0,
-) -> ServiceRecord:
+) -> tuple[ServiceRecord, StoreEvent]:
     """See `Store.register_agent`. Locks the services row first, then the nodes in id order."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
     # Nodes may have a newer epoch than a services row that was deleted and created again.
@@ -136,9 +137,9 @@ def register_agent(
         connection.execute(
             sa.update(tables.compute_nodes).where(_nodes.host == host).values(epoch=epoch)
         )
-    return codec.decode_service(
-        connection.execute(select_service().where(is_service)).mappings().one()
-    )
+    row = connection.execute(select_service().where(is_service)).mappings().one()
+    record = codec.decode_service(row)
+    return record, StoreEvent(services=((expected, record),))
 
 
 def _insert_service(
@@ -234,9 +235,14 @@ def check_agent(
 
 def set_service(
     connection: sa.Connection, host: str, binary: str, change: ServiceChange
-) -> ServiceRecord:
+) -> tuple[ServiceRecord, StoreEvent]:
     """See `Store.set_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
+    found = select_service().where(is_service)
+    row = connection.execute(found.with_for_update()).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(f"no such service: {binary} on host {host}")
+    before = codec.decode_service(row)
     columns: dict[str, Any] = {}
     if change.disabled:
         is_kept = sa.and_(_services.disabled, sa.not_(sa.func.coalesce(_is_marked(), sa.false())))
@@ -254,10 +260,9 @@ def set_service(
     connection.execute(
         sa.update(tables.services).where(is_service).ordered_values(*columns.items())
     )
-    row = connection.execute(select_service().where(is_service)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(f"no such service: {binary} on host {host}")
-    return codec.decode_service(row)
+    after = codec.decode_service(connection.execute(found).mappings().one())
+    places = ((host, None),) if binary == COMPUTE_BINARY else ()
+    return after, StoreEvent(services=((before, after),), places=places)
 
 
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:

@@ -1,12 +1,14 @@
 """Implement the store port over SQL.
 
 Each method is one transaction, a function of the module of its noun, unless it is
-written out here.
+written out here. Observers learn what it changed after its commit.
 """
 
+import functools
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -32,16 +34,20 @@ from nodetracker.db.connection.engine import (
 from nodetracker.db.credentials import SqlCredentials
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.reader import SqlReader
-from nodetracker.model.change import NodeChange
+from nodetracker.model.change import ClaimRefusal, NodeChange, StoreEvent
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
 from nodetracker.model.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AuditState
-from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult
+from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult, StoreObserver
 from nodetracker.process.clock import utc_clock
+from nodetracker.process.outage import Watch, watch_nothing
 
 Clock = Callable[[], datetime]
 
+LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PURGED_AT_ONCE = 1000
@@ -56,24 +62,55 @@ _PURGES: dict[str, Callable[[sa.Connection, datetime, int], int]] = {
 """Table -> what deletes at most as many rows as its last argument says; returns how many."""
 
 
-def open_store(settings: DatabaseSettings, clock: Clock = utc_clock) -> "SqlStore":
+def open_store(
+    settings: DatabaseSettings,
+    clock: Clock = utc_clock,
+    observers: Sequence[StoreObserver] = (),
+    watch: Watch = watch_nothing,
+) -> "SqlStore":
     """Build the store; the first call opens the first connection.
 
     Args:
-        clock: this host's own time, whose skew each heartbeat stores.
+        clock, observers: see `SqlStore`.
+        watch: see `Database`.
 
     Raises:
         ConfigError: the URL cannot be used.
     """
-    return SqlStore(Database(settings), clock)
+    return SqlStore(Database(settings, watch), clock, observers)
+
+
+def observed(
+    work: "Callable[Concatenate[sa.Connection, P], tuple[T, StoreEvent]]",
+    retry_on_duplicate: bool = False,
+) -> "Callable[Concatenate[SqlStore, P], T]":
+    """Return a method that runs a function by `Database.write`, and notifies of its event."""
+
+    @functools.wraps(work)
+    def method(self: "SqlStore", /, *positional: P.args, **named: P.kwargs) -> T:
+        answer, event = self._database.write(
+            lambda connection: work(connection, *positional, **named), retry_on_duplicate
+        )
+        self._notify(event)
+        return answer
+
+    return method
 
 
 class SqlStore(SqlReader, SqlCredentials):
-    """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL."""
+    """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    Args:
+        clock: this host's own time, whose skew each heartbeat stores.
+        observers: learn what this process's calls, except those of audits, have changed.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, observers: Sequence[StoreObserver] = ()
+    ) -> None:
         super().__init__(database)
         self._clock = clock
+        self._observers = observers
 
     @property
     def engine(self) -> sa.Engine:
@@ -81,26 +118,26 @@ class SqlStore(SqlReader, SqlCredentials):
         return self._database.engine
 
     load_versions = reading(nodes.load_versions)
-    sync_warnings = writing(host_warnings.sync_warnings, retry_on_duplicate=True)
-    raise_warning = writing(host_warnings.raise_warning, retry_on_duplicate=True)
-    resolve_warnings = writing(host_warnings.resolve_warnings)
-    register_agent = writing(services.register_agent)
+    sync_warnings = observed(host_warnings.sync_warnings, retry_on_duplicate=True)
+    raise_warning = observed(host_warnings.raise_warning, retry_on_duplicate=True)
+    resolve_warnings = observed(host_warnings.resolve_warnings)
+    register_agent = observed(services.register_agent)
     mark_service = writing(services.mark_service)
-    set_service = writing(services.set_service)
-    delete_service = writing(hosts.delete_service)
-    rename_host = writing(hosts.rename_host)
-    delete_node = writing(nodes.delete_node)
+    set_service = observed(services.set_service)
+    delete_service = observed(hosts.delete_service)
+    rename_host = observed(hosts.rename_host)
+    delete_node = observed(nodes.delete_node)
     adopt_uuid = writing(nodes.adopt_uuid)
 
     try_claim = writing(claims.try_claim)
-    confirm_claim = writing(claims.confirm_claim)
-    renew_claim = writing(claims.renew_claim)
-    abort_claim = writing(claims.abort_claim)
+    confirm_claim = observed(claims.confirm_claim)
+    renew_claim = observed(claims.renew_claim)
+    abort_claim = observed(claims.abort_claim)
     list_expired_claims = reading(nodes.list_expired_claims)
     list_split_brains = reading(listed_claims.list_split_brains)
-    confirm_migration = writing(migrations.confirm_migration)
-    revert_migration = writing(migrations.revert_migration)
-    set_migration_status = writing(migrations.set_migration_status)
+    confirm_migration = observed(migrations.confirm_migration)
+    revert_migration = observed(migrations.revert_migration)
+    set_migration_status = observed(migrations.set_migration_status)
 
     find_candidates = reading(candidates.find_candidates)
     count_exclusions = reading(exclusions.count_exclusions)
@@ -119,10 +156,8 @@ class SqlStore(SqlReader, SqlCredentials):
         skip_locked: bool = False,
     ) -> Claim:
         """See `Store.create_claim`."""
-        return self._grant(
-            lambda c: claims.create_claim(c, request, host, nodename, policy, skip_locked),
-            lambda c: claims.find_existing_grant(c, request),
-        )
+        create, find = claims.create_claim, claims.find_existing_grant
+        return self._grant(create, find, request, host, nodename, policy, skip_locked)
 
     def create_migration(
         self,
@@ -133,13 +168,20 @@ class SqlStore(SqlReader, SqlCredentials):
         skip_locked: bool = False,
     ) -> Migration:
         """See `Store.create_migration`."""
-        return self._grant(
-            lambda c: migrations.create_migration(c, request, host, nodename, policy, skip_locked),
-            lambda c: migrations.find_existing_grant(c, request),
-        )
+        create, find = migrations.create_migration, migrations.find_existing_grant
+        return self._grant(create, find, request, host, nodename, policy, skip_locked)
 
     def _grant(
-        self, grant: Callable[[sa.Connection], T], find: Callable[[sa.Connection], T | None]
+        self,
+        create: Callable[
+            [sa.Connection, ClaimRequest, str, str, AdmissionPolicy, bool], tuple[T, StoreEvent]
+        ],
+        find: Callable[[sa.Connection, ClaimRequest], tuple[T, StoreEvent] | None],
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool,
     ) -> T:
         """Grant a request, or return what the same one was granted before.
 
@@ -147,12 +189,26 @@ class SqlStore(SqlReader, SqlCredentials):
         may be caused by that earlier grant.
         """
         try:
-            return self._database.write(grant)
-        except (ClaimRefusedError, ConflictError):
-            existing = self._database.read(find)
+            answer, event = self._database.write(
+                lambda c: create(c, request, host, nodename, policy, skip_locked)
+            )
+        except (ClaimRefusedError, ConflictError) as error:
+            existing = self._database.read(lambda c: find(c, request))
             if existing is None:
+                if isinstance(error, ClaimRefusedError):
+                    refusal = ClaimRefusal(request, host, nodename, tuple(error.reasons))
+                    self._notify(StoreEvent(refused=(refusal,)))
                 raise
-            return existing
+            answer, event = existing
+        self._notify(event)
+        return answer
+
+    def _notify(self, event: StoreEvent) -> None:
+        for observer in self._observers:
+            try:
+                observer.committed(event)
+            except Exception:  # the change is stored, whatever an observer does
+                LOG.exception("Store observer %s failed", type(observer).__name__)
 
     def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
         """See `Store.take_provider_removals`."""

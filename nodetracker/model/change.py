@@ -1,4 +1,4 @@
-"""Changes of nodes' rows that audits decide on, their history, and notifications.
+"""Changes of rows: those that audits decide on, their history, what observers learn of others.
 
 One value is the source of the row, its history, notifications, metrics and the page.
 """
@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from nodetracker.model.claim import Claim, Move
+from nodetracker.model.claim import Claim, ClaimRequest, Migration, Move
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AgentKey, ServiceRecord
+from nodetracker.model.warning import HostWarning, WarningRecord
 
 T = TypeVar("T")
 
@@ -136,6 +137,44 @@ class ApplyResult:
 
 VERSION = "1.0"
 """Version of all payloads: additions increase the minor version, changes the major version."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefusal:
+    """A claim that a node refused, with all reasons."""
+
+    request: ClaimRequest
+    host: str
+    nodename: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvent:
+    """What one call changed in the store, for observers after its commit; also a refused claim.
+
+    Changes of audits are in their `AuditReport`. A call that finds the result of an
+    earlier one has the event of that one again.
+
+    Attributes:
+        claims: those granted, confirmed or released, as they are stored.
+        migrations: those started, advanced or ended, as they are stored.
+        places: host and nodename of each node whose ledger changed; nodename None = the
+            service of the host's agent did.
+        deleted_nodes: host, nodename and uuid of each.
+        services: each before and after; None = it does not exist.
+        raised: warnings that a process raised about a host, with the host.
+        resolved: warnings.
+    """
+
+    claims: tuple[Claim, ...] = ()
+    migrations: tuple[Migration, ...] = ()
+    places: tuple[tuple[str, str | None], ...] = ()
+    deleted_nodes: tuple[tuple[str, str, str], ...] = ()
+    services: tuple[tuple[ServiceRecord | None, ServiceRecord | None], ...] = ()
+    raised: tuple[tuple[str, HostWarning], ...] = ()
+    resolved: tuple[WarningRecord, ...] = ()
+    refused: tuple[ClaimRefusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,6 +265,11 @@ class Claim:
         """True while the claim counts as used."""
         return self.state in ACTIVE_STATES
 
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Host and nodename, as `Migration.places`."""
+        return ((self.host, self.nodename),)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SplitBrain:

@@ -14,8 +14,8 @@ from nodetracker.ports.agent import (
     AuditObserver,
     CallServer,
     HostAgent,
-    LedgerListener,
     Notifier,
+    StoreObserver,
 )
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability, Monitor
 from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
@@ -48,7 +48,6 @@ __all__ = [
     "FleetStore",
     "HostAgent",
     "HostStore",
-    "LedgerListener",
     "LedgerStore",
     "Monitor",
     "Notifier",
@@ -57,5 +56,6 @@ __all__ = [
     "RemovalStore",
     "SchedulerStore",
     "Store",
+    "StoreObserver",
     "WatchStore",
 ]

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from nodetracker.model.audit import AuditOutcome, AuditReport
-from nodetracker.model.change import Notification
+from nodetracker.model.change import Notification, StoreEvent
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
@@ -16,6 +16,16 @@ class AuditObserver(Protocol):
 
     def audited(self, report: AuditReport) -> None:
         """Process the report of one audit."""
+
+
+class StoreObserver(Protocol):
+    """Learns what a process's store has committed; must not block.
+
+    An error that it raises is logged, and affects neither the caller nor other observers.
+    """
+
+    def committed(self, event: StoreEvent) -> None:
+        """Process what one call changed, in the thread that called."""
 
 
 class Notifier(Protocol):
@@ -113,13 +123,6 @@ class CallServer(Protocol):
 
     def stop(self, timeout_seconds: float) -> bool:
         """Accept no more calls; return whether all running ones ended in time."""
-
-
-class LedgerListener(Protocol):
-    """Learns what a process changed in the ledger; must not block and must not raise."""
-
-    def ledger_moved(self, host: str, nodename: str | None) -> None:
-        """Note that claims on a node changed; None = the host's service did."""
 
 
 class AgentDirectory(Protocol):

@@ -23,7 +23,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningRecord
-from nodetracker.ports.methods import delegated, repeatable
+from nodetracker.ports.methods import repeatable
 
 
 class FleetStore(Protocol):
@@ -151,20 +151,3 @@ class FleetReader(Protocol):
 
 class ReadingStore(FleetStore, FleetReader, Protocol):
     """All that operators read of the fleet."""
-
-
-class DelegatedFleetReader:
-    """`FleetReader` of a store whose `_delegate` carries out all of its methods."""
-
-    list_fleet = delegated(FleetReader.list_fleet)
-    sum_fleet = delegated(FleetReader.sum_fleet)
-    read_overview = delegated(FleetReader.read_overview)
-    list_service_page = delegated(FleetReader.list_service_page)
-    find_service = delegated(FleetReader.find_service)
-    sum_usage = delegated(FleetReader.sum_usage)
-    list_workloads = delegated(FleetReader.list_workloads)
-    list_claim_page = delegated(FleetReader.list_claim_page)
-    list_migration_page = delegated(FleetReader.list_migration_page)
-    list_history_page = delegated(FleetReader.list_history_page)
-    list_device_page = delegated(FleetReader.list_device_page)
-    list_warning_page = delegated(FleetReader.list_warning_page)

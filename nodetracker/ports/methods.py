@@ -1,11 +1,13 @@
-"""Mark and delegate the methods of ports."""
+"""Mark, list and delegate the methods of ports."""
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 _REPEATABLE = "__repeatable__"
 
@@ -25,28 +27,39 @@ def is_repeatable(method: Callable[..., object]) -> bool:
     return getattr(method, _REPEATABLE, False)
 
 
-class Delegate(Protocol):
-    """An object whose `delegated` methods share one implementation."""
+def list_methods(protocol: type) -> dict[str, Callable[..., Any]]:
+    """Return the public methods of a protocol and of those that it extends, by name."""
+    found = inspect.getmembers(protocol, inspect.isfunction)
+    return {name: method for name, method in found if not name.startswith("_")}
 
-    def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Carry out the method `name`."""
 
+def delegates(protocol: type) -> Callable[[type[C]], type[C]]:
+    """Give a class the methods of a protocol that it lacks, each carried out by its `_delegate`.
 
-def delegated(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Return a method with the signature of a port's, carried out by `Delegate._delegate`.
+    Its users take it for the protocol by a cast, which type checkers do not see through.
 
-    >>> class Shout:
-    ...     upper = delegated(str.upper)
+    >>> class Greeter(Protocol):
+    ...     def greet(self, name: str) -> str: ...
+    >>> @delegates(Greeter)
+    ... class Echo:
     ...     def _delegate(self, name, positional, named):
     ...         return f"{name}{positional}"
-    >>> Shout().upper()
-    'upper()'
+    >>> Echo().greet("Ada")
+    "greet('Ada',)"
     """
-    name = method.__name__
 
+    def decorate(kind: type[C]) -> type[C]:
+        for name, method in list_methods(protocol).items():
+            if not hasattr(kind, name):
+                setattr(kind, name, _delegated(method))
+        return kind
+
+    return decorate
+
+
+def _delegated(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def invoke(self: Delegate, /, *positional: P.args, **named: P.kwargs) -> R:
-        result: R = self._delegate(name, positional, named)
-        return result
+    def invoke(self: Any, /, *positional: Any, **named: Any) -> Any:
+        return self._delegate(method.__name__, positional, named)
 
     return invoke

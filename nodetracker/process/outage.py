@@ -5,9 +5,21 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Makes a call, notes whether it failed, and returns its result or raises its error."""
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        """Make the call."""
+
+
+def watch_nothing(call: Callable[[], T]) -> T:
+    """Make a call."""
+    return call()
 
 
 class OutageLog:
@@ -63,16 +75,23 @@ class OutageLog:
         with suppress(self._error_type):
             self.watch(activity, call)
 
-    def watch(self, activity: str, call: Callable[[], T]) -> T:
-        """Make a call and return its result; errors of `error_type` are logged and raised.
+    def watch(
+        self,
+        activity: str,
+        call: Callable[[], T],
+        error_types: tuple[type[Exception], ...] | None = None,
+    ) -> T:
+        """Make a call and return its result; errors that are failures are logged and raised.
 
         Args:
             activity: see `run`.
+            error_types: those that are; None = `error_type`.
         """
+        failures = (self._error_type,) if error_types is None else error_types
         failure: Exception | None = None
         try:
             result = call()
-        except self._error_type as error:
+        except failures as error:
             failure = error
         # Logged outside the handler: the log formatter would append the error being handled.
         if failure is not None:

@@ -9,12 +9,12 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from nodetracker.model.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
 from nodetracker.model.text import count_noun
 from nodetracker.ports import HostAgent
-from nodetracker.ports.methods import delegated
+from nodetracker.ports.methods import delegates
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import HangGuard
 from nodetracker.rpc.audit_socket import AUDIT_SECONDS
@@ -272,9 +272,10 @@ class RpcAgentDirectory:
 
     def agent_of(self, host: str) -> HostAgent:
         """See `AgentDirectory`."""
-        return RpcAgent(self._caller, host, self._timeout)
+        return cast("HostAgent", RpcAgent(self._caller, host, self._timeout))
 
 
+@delegates(HostAgent)
 class RpcAgent:
     """`nodetracker.ports.HostAgent` of one host, by calls over the broker."""
 
@@ -282,20 +283,6 @@ class RpcAgent:
         self._caller = caller
         self._host = host
         self._timeout = timeout_seconds
-
-    update_available_resource = delegated(HostAgent.update_available_resource)
-    instance_claim = delegated(HostAgent.instance_claim)
-    confirm_claim = delegated(HostAgent.confirm_claim)
-    abort_claim = delegated(HostAgent.abort_claim)
-    renew_claim = delegated(HostAgent.renew_claim)
-    move_claim = delegated(HostAgent.move_claim)
-    confirm_migration = delegated(HostAgent.confirm_migration)
-    revert_migration = delegated(HostAgent.revert_migration)
-    set_host_enabled = delegated(HostAgent.set_host_enabled)
-    host_maintenance_mode = delegated(HostAgent.host_maintenance_mode)
-    host_power_action = delegated(HostAgent.host_power_action)
-    get_host_uptime = delegated(HostAgent.get_host_uptime)
-    get_node_view = delegated(HostAgent.get_node_view)
 
     def ledger_moved(self, nodename: str | None = None) -> None:
         """See `HostAgent`; returns when the broker has the message.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nodetracker.model.errors import RequestError
-from nodetracker.ports.methods import is_repeatable
+from nodetracker.ports.methods import is_repeatable, list_methods
 from nodetracker.rpc.serializer import Reader, encode, make_reader
 
 _LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
@@ -82,8 +82,8 @@ class Interface:
         self.since = since
         self.methods = {
             name: _make_method(function)
-            for name, function in inspect.getmembers(protocol, inspect.isfunction)
-            if not name.startswith("_") and name not in local
+            for name, function in list_methods(protocol).items()
+            if name not in local
         }
 
     def list_unknown(self, version: str) -> frozenset[enum.Enum]:

@@ -1,8 +1,9 @@
-"""Send notifications from a bounded queue, in a separate thread.
+"""Report what was committed: notifications to listeners, and changed claims to agents.
 
-The library loses notifications that it cannot send, and blocks while a broker
-hangs. Here each is retried until it is sent; in a full queue, older events of
-an object are merged into newer ones, so that its newest state is not lost.
+Both are sent from bounded queues, each in a thread of its own. The library loses
+notifications that it cannot send, and blocks while a broker hangs. Here each is
+retried until it is sent; in a full queue, older events of an object are merged into
+newer ones, so that its newest state is not lost.
 """
 
 import logging
@@ -12,13 +13,30 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nodetracker.accounting.reports.notifications import merge_waiting
-from nodetracker.model.change import VERSION, Notification
+from nodetracker.accounting.reports.notifications import (
+    build_change_notifications,
+    build_claim_notification,
+    build_migration_notification,
+    build_node_deleted_notification,
+    build_raised_notifications,
+    build_refusal_notification,
+    build_service_notification,
+    build_warning_notification,
+    merge_waiting,
+)
+from nodetracker.model.audit import AuditReport
+from nodetracker.model.change import VERSION, Notification, StoreEvent
+from nodetracker.model.errors import NodetrackerError
+from nodetracker.model.warning import HostWarning
+from nodetracker.ports import AgentDirectory, Notifier
 from nodetracker.process.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
+MAX_ANNOUNCEMENTS = 1000
+"""Announcements that wait for the broker; further ones are discarded."""
+
 RETRY_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
 """How long a process that is ending waits for a broker that refuses its notifications."""
@@ -198,3 +216,93 @@ class NotificationSender:
                 dropped - self._logged_dropped,
             )
             self._logged_dropped = dropped
+
+
+class StoreNotifier:
+    """`nodetracker.ports.StoreObserver`: notifies of what a process's store has committed."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self._notify = notifier.notify
+
+    def committed(self, event: StoreEvent) -> None:
+        """Queue the notifications of one call."""
+        for claim in event.claims:
+            self._notify(build_claim_notification(claim))
+        for migration in event.migrations:
+            self._notify(build_migration_notification(migration))
+        for host, nodename, uuid in event.deleted_nodes:
+            self._notify(build_node_deleted_notification(host, nodename, uuid))
+        for before, after in event.services:
+            self._notify(build_service_notification(before, after))
+        for host, warning in event.raised:
+            self._notify(build_warning_notification("warning.raise", host, warning))
+        for found in event.resolved:
+            self._notify(build_warning_notification("warning.resolve", found.host, found.warning))
+        for refusal in event.refused:
+            self._notify(build_refusal_notification(refusal))
+
+
+class AuditNotifier:
+    """`nodetracker.ports.AuditObserver`: notifies of what an agent's audits write and warn of.
+
+    Resolved warnings are left to `StoreNotifier`: only the store knows them, as
+    some were raised before this process started, or by others.
+    """
+
+    def __init__(self, host: str, notifier: Notifier) -> None:
+        self._host = host
+        self._notifier = notifier
+        self._active: tuple[HostWarning, ...] = ()
+
+    def audited(self, report: AuditReport) -> None:
+        """Notify of one audit; one that was not stored changed nothing."""
+        if report.store_error is not None:
+            return
+        for change in report.changes:
+            for notification in build_change_notifications(change):
+                self._notifier.notify(notification)
+        for notification in build_raised_notifications(self._host, self._active, report.warnings):
+            self._notifier.notify(notification)
+        self._active = report.warnings
+
+
+class LedgerAnnouncer:
+    """`nodetracker.ports.StoreObserver`: lets agents audit nodes whose ledger has changed.
+
+    An agent that learns of a claim audits its node within a second instead of at the end
+    of its interval. Nothing depends on it: the next audit finds what was not announced.
+    Announcements of one node that wait are sent as one. Those that the broker does not
+    accept are lost.
+
+    Args:
+        agents: finds them; their `ledger_moved` does not wait for an answer.
+    """
+
+    def __init__(self, agents: AgentDirectory) -> None:
+        self._agents = agents
+        self._waiting: dict[tuple[str, str | None], None] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def committed(self, event: StoreEvent) -> None:
+        """Queue the announcements of one call; the first one starts the thread."""
+        with self._changed:
+            for place in event.places:
+                if len(self._waiting) < MAX_ANNOUNCEMENTS:
+                    self._waiting[place] = None
+            if self._waiting and self._thread is None:  # late: a WSGI server may fork first
+                self._thread = start_thread("ledger-announcements", self._run)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting))
+                host, nodename = next(iter(self._waiting))
+                del self._waiting[host, nodename]
+            try:
+                self._agents.agent_of(host).ledger_moved(nodename)
+            except NodetrackerError as error:
+                LOG.debug("A change on host %s was not announced: %s", host, error)
+            except Exception:  # the thread must survive any error of the library
+                LOG.exception("A change on host %s was not announced", host)

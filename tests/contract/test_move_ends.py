@@ -127,8 +127,8 @@ class TestLocks:
             store.abort_claim(other.uuid)
         with count_statements(store) as cancelled:
             store.abort_claim(migration.dest_claim)
-        # The migration's status, and the source's generation.
-        assert (len(plain), len(cancelled)) == (4, 6)
+        # The migration, its status, and the source's generation.
+        assert (len(plain), len(cancelled)) == (4, 7)
 
     @pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
     def test_an_abort_waits_for_no_node_but_its_own_two(

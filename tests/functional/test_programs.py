@@ -35,7 +35,7 @@ NOT_FOR_LISTS = (
     "nodetracker.conductor", "nodetracker.db.candidates", "nodetracker.db.ledger",
     "nodetracker.db.node_changes", "nodetracker.db.store",
     "nodetracker.db.schema.revisions", "nodetracker.host.capture", "nodetracker.metrics",
-    "nodetracker.fleet.notifying_store", "nodetracker.ports.store", "nodetracker.rpc",
+    "nodetracker.ports.store", "nodetracker.rpc",
     "nodetracker.fleet.scheduler", "nodetracker.fleet.watch", "nodetracker.model.settings",
     "nodetracker.virt",
 )  # fmt: skip

@@ -68,7 +68,8 @@ def decide_grant(
     if reasons or admission.reasons:
         raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks)
     claim = _make_claim(request, node, admission, policy.claim_timeout)
-    return LedgerWrite(claim, new_claim=claim, nodes=(diff_node(node, add_claim(node, claim)),))
+    own = diff_node(node, add_claim(node, claim))
+    return LedgerWrite(claim, (claim,), new_claim=claim, nodes=(own,))
 
 
 def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy) -> Admission:
@@ -257,12 +258,11 @@ def decide_confirm(locked: LockedClaim) -> LedgerWrite[Claim]:
     """
     _require_not_released(locked.claim)
     if locked.claim.state is ClaimState.CONFIRMED:
-        return LedgerWrite(locked.claim)
+        return LedgerWrite(locked.claim, (locked.claim,))
     confirmed = confirmed_claim(locked.claim, locked.node.now)
     after = confirm_devices(locked.node, confirmed)
-    return LedgerWrite(
-        confirmed, changed_claims=(confirmed,), nodes=(diff_node(locked.node, after),)
-    )
+    own = diff_node(locked.node, after)
+    return LedgerWrite(confirmed, (confirmed,), changed_claims=(confirmed,), nodes=(own,))
 
 
 def decide_renew(locked: LockedClaim, claim_timeout: int) -> LedgerWrite[Claim]:
@@ -292,8 +292,10 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
         RefusedError: the claim is the source of a running migration.
     """
     claim, node = locked.claim, locked.node
+    move = locked.destination_of
+    moves = () if move is None else (move,)
     if not claim.is_active:
-        return LedgerWrite(claim)
+        return LedgerWrite(claim, (claim, *moves))
     if locked.source_of is not None:
         raise RefusedError(
             f"claim {claim.uuid} is the source of migration {locked.source_of}; "
@@ -301,14 +303,16 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
         )
     released = released_claim(claim, ReleaseReason.ABORTED, node.now)
     own = diff_node(node, remove_claim(node, claim, locked.others))
-    cancelled = None
-    if locked.destination_of is not None:
-        cancelled = MigrationStep(locked.destination_of, MigrationStatus.CANCELLED, node.now)
+    step = None
+    if move is not None and move.is_open:
+        step = MigrationStep(move.uuid, MigrationStatus.CANCELLED, node.now)
+        moves = (step.advance(move),)
     return LedgerWrite(
         released,
+        (released, *moves),
         changed_claims=(released,),
         nodes=(own, *map(NodeWrite, locked.other_ends)),
-        migration_step=cancelled,
+        migration_step=step,
     )
 
 

@@ -191,6 +191,7 @@ def decide_move(
     is_same_node = source.node_id == locked.dest.id
     return LedgerWrite(
         migration,
+        (*grant.notified, migration),
         new_claim=grant.new_claim,
         nodes=grant.nodes if is_same_node else (*grant.nodes, NodeWrite(source.node_id)),
         new_migration=migration,
@@ -207,7 +208,7 @@ def decide_move_confirm(locked: LockedMigration) -> LedgerWrite[Migration]:
     migration = locked.migration
     status = confirmed_status(migration.migration_type)
     if migration.status is status:
-        return LedgerWrite(migration)
+        return _repeat(locked, migration.source_claim, migration.dest_claim)
     _require_not_ended(migration)
     dest = locked.claims.get(migration.dest_claim)
     if dest is None or not dest.is_active:
@@ -229,7 +230,7 @@ def decide_move_revert(locked: LockedMigration) -> LedgerWrite[Migration]:
     """
     migration = locked.migration
     if migration.status is MigrationStatus.REVERTED:
-        return LedgerWrite(migration)
+        return _repeat(locked, migration.dest_claim)
     _require_not_ended(migration)
     source = locked.claims.get(migration.source_claim)
     dest = locked.claims.get(migration.dest_claim)
@@ -251,7 +252,7 @@ def decide_move_status(locked: LockedMigration, status: MigrationStatus) -> Ledg
     """
     migration = locked.migration
     if migration.status is status:
-        return LedgerWrite(migration)
+        return LedgerWrite(migration, (migration,))
     changed = replace(migration, status=status, updated_at=locked.now)
     if not changed.is_open or not can_transition(migration.status, status):
         raise RefusedError(
@@ -259,6 +260,7 @@ def decide_move_status(locked: LockedMigration, status: MigrationStatus) -> Ledg
         )
     return LedgerWrite(
         changed,
+        (changed,),
         nodes=tuple(NodeWrite(node_id) for node_id in locked.nodes),
         migration_step=MigrationStep(migration.uuid, status, locked.now),
     )
@@ -291,21 +293,31 @@ def _end(
             expired one gets the reason too, so that no late guest reopens it.
         confirmed: the other side as confirmed, None when it is kept unchanged.
     """
-    migration, nodes, changed = locked.migration, dict(locked.nodes), []
+    nodes, changed, closed = dict(locked.nodes), [], closing
     if confirmed is not None:
         nodes[confirmed.node_id] = confirm_devices(nodes[confirmed.node_id], confirmed)
         changed.append(confirmed)
     if closing is not None and (closing.is_active or closing.reason == ReleaseReason.EXPIRED):
-        changed.append(released_claim(closing, reason, locked.now))
+        closed = released_claim(closing, reason, locked.now)
+        changed.append(closed)
     if closing is not None and closing.is_active:
         node = nodes[closing.node_id]
         nodes[node.id] = remove_claim(node, closing, locked.list_others(closing))
+    step = MigrationStep(locked.migration.uuid, status, locked.now)
+    ended = step.advance(locked.migration)
     return LedgerWrite(
-        replace(migration, status=status, updated_at=locked.now),
+        ended,
+        (*(claim for claim in (closed, confirmed) if claim is not None), ended),
         changed_claims=tuple(changed),
         nodes=tuple(diff_node(before, nodes[before.id]) for before in locked.nodes.values()),
-        migration_step=MigrationStep(migration.uuid, status, locked.now),
+        migration_step=step,
     )
+
+
+def _repeat(locked: LockedMigration, *claims: str) -> LedgerWrite[Migration]:
+    """Return the write of a call that has ended the migration before."""
+    found = (locked.claims[uuid] for uuid in claims if uuid in locked.claims)
+    return LedgerWrite(locked.migration, (*found, locked.migration))
 
 
 def _list_source_refusals(

@@ -3,14 +3,14 @@
 It is decided once and applied by every store. Examples of writes::
 
     # a claim is granted on node 7
-    LedgerWrite(claim, new_claim=claim, nodes=(NodeWrite(7, {"vcpus_used": 4, ...}),))
+    LedgerWrite(claim, (claim,), new_claim=claim, nodes=(NodeWrite(7, {"vcpus_used": 4, ...}),))
 
     # it is aborted; its guest counts as unclaimed again
-    LedgerWrite(released, changed_claims=(released,),
+    LedgerWrite(released, (released,), changed_claims=(released,),
                 nodes=(NodeWrite(7, {"vcpus_used": 4, ...}, guests=ItemDiff(changed=(guest,))),))
 
     # it is aborted again: nothing is written
-    LedgerWrite(released)
+    LedgerWrite(released, (released,))
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from nodetracker.accounting.usage import charge_of_claims, charge_of_workload, overhead_of
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.change import ItemDiff
+from nodetracker.model.change import ItemDiff, StoreEvent
 from nodetracker.model.claim import Claim, Migration, MigrationStatus, Workload
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
@@ -30,7 +30,7 @@ from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Claim | Migration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,10 @@ class MigrationStep:
     status: MigrationStatus
     updated_at: datetime
 
+    def advance(self, migration: Migration) -> Migration:
+        """Return the migration as it will be stored."""
+        return replace(migration, status=self.status, updated_at=self.updated_at)
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite(Generic[T]):
@@ -67,16 +71,28 @@ class LedgerWrite(Generic[T]):
 
     Attributes:
         answer: the claim or migration as it will be stored.
+        notified: claims and migrations of which observers are notified, as they will be stored.
         changed_claims: these differ from the stored ones only in state, reason and times.
         nodes: each node at most once.
     """
 
     answer: T
+    notified: tuple[Claim | Migration, ...] = ()
     new_claim: Claim | None = None
     changed_claims: tuple[Claim, ...] = ()
     nodes: tuple[NodeWrite, ...] = ()
     new_migration: Migration | None = None
     migration_step: MigrationStep | None = None
+
+    @property
+    def event(self) -> StoreEvent:
+        """What observers learn after the commit."""
+        places = [place for item in (self.answer, *self.notified) for place in item.places]
+        return StoreEvent(
+            claims=tuple(item for item in self.notified if isinstance(item, Claim)),
+            migrations=tuple(item for item in self.notified if isinstance(item, Migration)),
+            places=tuple(dict.fromkeys(places)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +162,8 @@ class LockedClaim:
     Attributes:
         others: the workload's other active claims on the node, oldest first.
         source_of: uuid of the running migration whose source it is, or None.
-        destination_of: uuid of the open migration whose destination it is, or None.
+        destination_of: the migration whose destination it is or was, or None; read only
+            where the claim may be released.
         other_ends: ids of the nodes of the other claims of its open migrations,
             locked too; without its own node.
     """
@@ -155,7 +172,7 @@ class LockedClaim:
     node: LockedNode
     others: tuple[Claim, ...] = ()
     source_of: str | None = None
-    destination_of: str | None = None
+    destination_of: Migration | None = None
     other_ends: tuple[int, ...] = ()
 
 

@@ -5,14 +5,14 @@ so of several that wait the newest is enough. An update contains only changes an
 merged with its predecessor.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.reports.claims import render_migration
-from nodetracker.model.change import ChangeKind, NodeChange, Notification
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, Migration
-from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord
+from nodetracker.model.change import ChangeKind, ClaimRefusal, NodeChange, Notification
+from nodetracker.model.claim import Claim, ClaimState, Migration
+from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import to_plain
 from nodetracker.model.warning import HostWarning
@@ -62,10 +62,10 @@ def _build_node_notifications(change: NodeChange) -> list[Notification]:
     return built
 
 
-def build_node_deleted_notification(record: NodeRecord) -> Notification:
+def build_node_deleted_notification(host: str, nodename: str, uuid: str) -> Notification:
     """Build the notification that an operator deleted a node's row."""
-    node = {"host": record.host, "nodename": record.nodename, "uuid": record.uuid}
-    return Notification("compute_node.delete", _node(record.uuid), node)
+    node = {"host": host, "nodename": nodename, "uuid": uuid}
+    return Notification("compute_node.delete", _node(uuid), node)
 
 
 def build_claim_notification(claim: Claim) -> Notification:
@@ -93,19 +93,18 @@ def build_claim_notification(claim: Claim) -> Notification:
     )
 
 
-def build_refusal_notification(
-    request: ClaimRequest, host: str, nodename: str, reasons: Sequence[str]
-) -> Notification:
+def build_refusal_notification(refusal: ClaimRefusal) -> Notification:
     """Build the notification that a claim was refused, with all reasons."""
+    request = refusal.request
     return Notification(
         "claim.refuse",
         f"claim {request.uuid}",
         {
             "uuid": request.uuid,
             "workload_uuid": request.workload.uuid,
-            "host": host,
-            "nodename": nodename,
-            "reasons": list(reasons),
+            "host": refusal.host,
+            "nodename": refusal.nodename,
+            "reasons": list(refusal.reasons),
         },
     )
 

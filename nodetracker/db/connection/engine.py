@@ -27,6 +27,7 @@ from nodetracker.db.connection.url import (
     parse_connection,
     read_only,
 )
+from nodetracker.process.outage import Watch, watch_nothing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,11 +74,15 @@ class DatabaseSettings:
 class Database:
     """One database. The first transaction opens the first connection.
 
+    Args:
+        watch: makes each transaction, with its repetitions, and notes its outcome.
+
     Raises:
         ConfigError: the URL is invalid.
     """
 
-    def __init__(self, settings: DatabaseSettings) -> None:
+    def __init__(self, settings: DatabaseSettings, watch: Watch = watch_nothing) -> None:
+        self._watch = watch
         url = parse_connection(settings.connection)
         self.url = read_only(url) if settings.is_read_only else url
         given = {
@@ -106,7 +111,7 @@ class Database:
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run a read-only transaction; on SQLite it does not wait for writers."""
-        return self._run(work, failures.is_deadlock, writes=False)
+        return self._watch(lambda: self._run(work, failures.is_deadlock, writes=False))
 
     def write(
         self,
@@ -130,7 +135,7 @@ class Database:
                 or (retry_on_duplicate and failures.is_duplicate(error))
             )
 
-        return self._run(work, may_retry, writes=True)
+        return self._watch(lambda: self._run(work, may_retry, writes=True))
 
     def _run(
         self,

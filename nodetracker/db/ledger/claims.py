@@ -30,13 +30,15 @@ from nodetracker.db.ledger.locked_nodes import (
     pick_columns,
     read_assignments,
 )
+from nodetracker.db.migrations import list_where
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import update_each
-from nodetracker.model.claim import OPEN, RUNNING, Claim, ClaimRequest, ClaimState, MigrationStatus
+from nodetracker.model.change import StoreEvent
+from nodetracker.model.claim import RUNNING, Claim, ClaimRequest, ClaimState, Migration
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Claim | Migration)
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -60,7 +62,7 @@ def create_claim(
     nodename: str,
     policy: AdmissionPolicy,
     skip_locked: bool = False,
-) -> Claim:
+) -> tuple[Claim, StoreEvent]:
     """See `Store.create_claim`; a duplicate uuid violates its unique key."""
     grants.require_no_move(request)
     grants.require_amounts(request)
@@ -84,26 +86,31 @@ def try_claim(
     return grants.evaluate_claim(request, node, policy)
 
 
-def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Claim | None:
-    """See `find_existing_grant`."""
-    return grants.find_existing_grant(list_claims(connection, uuid=request.uuid), request)
+def find_existing_grant(
+    connection: sa.Connection, request: ClaimRequest
+) -> tuple[Claim, StoreEvent] | None:
+    """Return what `create_claim` returned for a request before, None if it was not granted."""
+    found = grants.find_existing_grant(list_claims(connection, uuid=request.uuid), request)
+    return None if found is None else (found, LedgerWrite(found, (found,)).event)
 
 
-def confirm_claim(connection: sa.Connection, uuid: str) -> Claim:
+def confirm_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEvent]:
     """See `Store.confirm_claim`."""
     locked = lock_claim(connection, uuid)
     write = decide_confirm(locked)
     return apply_write(connection, write)
 
 
-def renew_claim(connection: sa.Connection, uuid: str, policy: AdmissionPolicy) -> Claim:
+def renew_claim(
+    connection: sa.Connection, uuid: str, policy: AdmissionPolicy
+) -> tuple[Claim, StoreEvent]:
     """See `Store.renew_claim`."""
     locked = lock_claim(connection, uuid)
     write = decide_renew(locked, policy.claim_timeout)
     return apply_write(connection, write)
 
 
-def abort_claim(connection: sa.Connection, uuid: str) -> Claim:
+def abort_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEvent]:
     """See `Store.abort_claim`."""
     locked = lock_claim(connection, uuid, is_release=True)
     write = decide_abort(locked)
@@ -138,12 +145,15 @@ def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -
     claim = claims.pop(uuid)
     if is_release and (claim.numa is not None or node.has_cells):
         node = read_assignments(connection, {node.id: node})[node.id]
+    moves: list[Migration] = []
+    if is_release and claim.migration_uuid is not None:
+        moves = list_where(connection, _migrations.uuid == claim.migration_uuid)
     return LockedClaim(
         claim,
         node,
         others=tuple(other for other in claims.values() if other.is_active),
         source_of=of_workload[uuid]["source_of"],
-        destination_of=of_workload[uuid]["destination_of"],
+        destination_of=moves[0] if moves else None,
         other_ends=other_ends,
     )
 
@@ -206,12 +216,20 @@ def _select_workload(
     is_guest = sa.and_(
         _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
     )
+    running = (
+        sa.select(sa.func.max(_migrations.uuid))
+        .where(
+            _migrations.workload_uuid == _claims.workload_uuid,
+            _migrations.source_claim == _claims.uuid,
+            _migrations.status.in_([status.value for status in RUNNING]),
+        )
+        .scalar_subquery()
+    )
     source = tables.claims.outerjoin(tables.guests, is_guest)
     columns = [
         *tables.claims.c,
         utc_now().label("now"),
-        _select_migration(_migrations.source_claim, RUNNING).label("source_of"),
-        _select_migration(_migrations.dest_claim, OPEN).label("destination_of"),
+        running.label("source_of"),
         *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
     ]
     if has_devices:
@@ -228,23 +246,11 @@ def _select_workload(
     return connection.execute(query).mappings().all()
 
 
-def _select_migration(
-    side: "sa.ColumnElement[str]", statuses: Sequence[MigrationStatus]
-) -> "sa.ScalarSelect[Any]":
-    """Select the migration whose source or destination each claim is."""
-    return (
-        sa.select(sa.func.max(_migrations.uuid))
-        .where(
-            _migrations.workload_uuid == _claims.workload_uuid,
-            side == _claims.uuid,
-            _migrations.status.in_([status.value for status in statuses]),
-        )
-        .scalar_subquery()
-    )
+def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> tuple[T, StoreEvent]:
+    """Write everything; return the answer, and what observers learn after the commit.
 
-
-def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> T:
-    """Write everything and return the answer; a duplicate new uuid violates its unique key."""
+    A duplicate new uuid violates its unique key.
+    """
     if write.new_claim is not None:
         claim = write.new_claim
         connection.execute(
@@ -270,7 +276,7 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> T:
             .where(_migrations.uuid == step.uuid)
             .values(status=step.status.value, updated_at=step.updated_at)
         )
-    return write.answer
+    return write.answer, write.event
 
 
 def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:

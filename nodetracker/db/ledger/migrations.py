@@ -19,7 +19,7 @@ from nodetracker.accounting.ledger.migrations import (
     decide_move_status,
     move_of,
 )
-from nodetracker.accounting.ledger.transaction import LockedMigration, LockedMove
+from nodetracker.accounting.ledger.transaction import LedgerWrite, LockedMigration, LockedMove
 from nodetracker.db.claims import select_claims
 from nodetracker.db.connection.dialect import can_skip_locked, utc_now
 from nodetracker.db.ledger import claims
@@ -40,6 +40,7 @@ from nodetracker.db.migrations import (
 )
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import delete_part
+from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import RUNNING, Claim, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import AdmissionPolicy
@@ -56,7 +57,7 @@ def create_migration(
     nodename: str,
     policy: AdmissionPolicy,
     skip_locked: bool = False,
-) -> Migration:
+) -> tuple[Migration, StoreEvent]:
     """See `Store.create_migration`; a duplicate uuid violates its unique key."""
     require_amounts(request)
     locked = lock_move(connection, request, host, nodename, skip_locked)
@@ -64,27 +65,30 @@ def create_migration(
     return apply_write(connection, write)
 
 
-def find_existing_grant(connection: sa.Connection, request: ClaimRequest) -> Migration | None:
-    """Return the migration that a request was granted before, None when it was not.
+def find_existing_grant(
+    connection: sa.Connection, request: ClaimRequest
+) -> tuple[Migration, StoreEvent] | None:
+    """Return what `create_migration` returned for a request before, None if it was not granted.
 
     Raises:
         ClaimConflictError: a claim with its uuid exists with another request body.
     """
-    claim = claims.find_existing_grant(connection, request)
-    if claim is None or claim.migration_uuid is None:
+    granted = claims.find_existing_grant(connection, request)
+    if granted is None or (claim := granted[0]).migration_uuid is None:
         return None
-    found = list_migrations(connection, uuid=claim.migration_uuid)
-    return found[0] if found else None
+    for migration in list_migrations(connection, uuid=claim.migration_uuid):
+        return migration, LedgerWrite(migration, (claim, migration)).event
+    return None
 
 
-def confirm_migration(connection: sa.Connection, uuid: str) -> Migration:
+def confirm_migration(connection: sa.Connection, uuid: str) -> tuple[Migration, StoreEvent]:
     """See `Store.confirm_migration`."""
     locked = lock_migration(connection, uuid, has_assignments=True)
     write = decide_move_confirm(locked)
     return apply_write(connection, write)
 
 
-def revert_migration(connection: sa.Connection, uuid: str) -> Migration:
+def revert_migration(connection: sa.Connection, uuid: str) -> tuple[Migration, StoreEvent]:
     """See `Store.revert_migration`."""
     locked = lock_migration(connection, uuid, has_assignments=True)
     write = decide_move_revert(locked)
@@ -93,7 +97,7 @@ def revert_migration(connection: sa.Connection, uuid: str) -> Migration:
 
 def set_migration_status(
     connection: sa.Connection, uuid: str, status: MigrationStatus
-) -> Migration:
+) -> tuple[Migration, StoreEvent]:
     """See `Store.set_migration_status`."""
     locked = lock_migration(connection, uuid)
     write = decide_move_status(locked, status)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.api import watched_store
-from nodetracker.api.watched_store import WatchedStore
+from nodetracker.bootstrap.stores import watch_calls
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.store import open_store
 from nodetracker.model.errors import (
     ConflictError,
     SchemaError,
@@ -17,7 +18,7 @@ from nodetracker.model.errors import (
 from nodetracker.process.outage import OutageLog
 from tests.unit.api.conftest import Api
 
-LOGGER = logging.getLogger("nodetracker.api")
+LOGGER = logging.getLogger("nodetracker")
 
 
 class Recorder(logging.Handler):
@@ -34,14 +35,20 @@ class Recorder(logging.Handler):
 class Faulty:
     """A store of which every call raises an error while there is one."""
 
-    def __init__(self, store) -> None:
+    def __init__(self, store, outages) -> None:
         self.store = store
         self.error = None
+        self.watch = watch_calls(outages)
 
     def __getattr__(self, name):
+        return lambda *positional, **named: self.watch(
+            lambda: self.call(name, *positional, **named)
+        )
+
+    def call(self, name, *positional, **named):
         if self.error is not None:
             raise self.error
-        return getattr(self.store, name)
+        return getattr(self.store, name)(*positional, **named)
 
 
 @pytest.fixture
@@ -56,10 +63,9 @@ def recorder():
 
 def test_an_outage_is_two_lines_for_operators_and_none_for_clients(backend, recorder):
     now = [100.0]
-    log = logging.getLogger(watched_store.__name__)
-    outages = OutageLog("The database", StoreUnavailableError, log, lambda: now[0], 5.0)
-    store = Faulty(backend.store)
-    api = Api(replace(backend, store=WatchedStore(store, outages)))
+    outages = OutageLog("The database", StoreUnavailableError, LOGGER, lambda: now[0], 5.0)
+    store = Faulty(backend.store, outages)
+    api = Api(replace(backend, store=store))
     for error in (
         StoreUnavailableError("db.example.org refuses connections"),
         StoreBusyError("db.example.org: all connections are in use"),
@@ -79,19 +85,34 @@ def test_an_outage_is_two_lines_for_operators_and_none_for_clients(backend, reco
     ]
 
 
-def test_a_conflict_is_no_outage_and_closing_no_answer(backend):
+def test_a_conflict_is_no_outage():
     outages = OutageLog("The database", StoreUnavailableError, LOGGER)
-    store = Faulty(backend.store)
-    watched = WatchedStore(store, outages)
-    store.error = ConflictError("changed")
-    with pytest.raises(ConflictError):
-        watched.now()
+    watch = watch_calls(outages)
+
+    def fail(error):
+        def call():
+            raise error
+
+        with pytest.raises(type(error)):
+            watch(call)
+
+    fail(ConflictError("changed"))
     assert not outages.is_out
-    store.error = StoreUnavailableError("away")
-    with pytest.raises(StoreUnavailableError):
-        watched.now()
-    store.error = None
-    watched.close()
+    fail(StoreUnavailableError("away"))
+    fail(ConflictError("changed"))
     assert outages.is_out
-    watched.now()
+    watch(lambda: None)
     assert not outages.is_out
+
+
+def test_a_store_watches_its_transactions_and_closing_is_none():
+    answers = []
+
+    def watch(call):
+        answers.append(call())
+        return answers[-1]
+
+    store = open_store(DatabaseSettings("sqlite://"), watch=watch)
+    assert [store.now()] == answers
+    store.close()
+    assert len(answers) == 1

@@ -24,6 +24,7 @@ from tests.unit.accounting.ledger.fakes import (
     PINNED,
     check_columns,
     make_claim,
+    make_migration,
     make_node,
 )
 from tests.unit.accounting.ledger.test_grants import USAGE
@@ -58,7 +59,8 @@ def test_a_released_claim_is_neither_confirmed_nor_renewed(decide):
 )
 def test_a_repeated_decision_writes_nothing(decide, changes):
     claim = make_claim(**changes)
-    assert decide(lock(claim)) == LedgerWrite(claim)
+    write = decide(lock(claim))
+    assert write == LedgerWrite(claim, () if decide is renew else (claim,))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,10 @@ def test_a_repeated_decision_writes_nothing(decide, changes):
 def test_a_change_of_state_raises_the_generation_and_leaves_the_row(decide, changes):
     changed = make_claim(updated_at=later(10), **changes)
     assert decide(lock(make_claim())) == LedgerWrite(
-        changed, changed_claims=(changed,), nodes=(NodeWrite(1),)
+        changed,
+        () if decide is renew else (changed,),
+        changed_claims=(changed,),
+        nodes=(NodeWrite(1),),
     )
 
 
@@ -195,12 +200,15 @@ def test_aborting_deletes_a_device_that_was_removed_from_the_host():
 def test_the_source_of_a_running_migration_is_not_aborted(claim, is_refused):
     locked = lock(claim, source_of="move-1")
     if not is_refused:
-        assert decide_abort(locked) == LedgerWrite(claim)
+        assert decide_abort(locked) == LedgerWrite(claim, (claim,))
         return
     with pytest.raises(RefusedError, match="claim-1 is the source of migration move-1"):
         decide_abort(locked)
 
 
 def test_aborting_a_destination_cancels_its_migration():
-    write = decide_abort(lock(make_claim(), destination_of="move-1"))
+    write = decide_abort(lock(make_claim(), destination_of=make_migration()))
     assert write.migration_step == MigrationStep("move-1", MigrationStatus.CANCELLED, later(10))
+    cancelled = write.migration_step.advance(make_migration())
+    assert write.notified == (write.answer, cancelled)
+    assert write.event.places == (("host-1", "node-1"), ("host-2", "node-2"))

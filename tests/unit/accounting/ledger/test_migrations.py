@@ -65,7 +65,11 @@ class TestStarting:
         assert (dest.node_id, source) == (2, NodeWrite(1))
         assert check_columns(dest, [claim]) == USAGE
         assert write == LedgerWrite(
-            migration, new_claim=claim, nodes=write.nodes, new_migration=migration
+            migration,
+            (claim, migration),
+            new_claim=claim,
+            nodes=write.nodes,
+            new_migration=migration,
         )
 
     def test_on_one_node_it_is_written_once(self):
@@ -197,15 +201,17 @@ class TestEnding:
         assert ("numa_topology" in node.columns) == (left == "claim-2")
 
     @pytest.mark.parametrize(
-        ("decide", "status"),
+        ("decide", "status", "ended"),
         [
-            (decide_move_confirm, MigrationStatus.CONFIRMED),
-            (decide_move_revert, MigrationStatus.REVERTED),
+            (decide_move_confirm, MigrationStatus.CONFIRMED, ["claim-1", "claim-2"]),
+            (decide_move_revert, MigrationStatus.REVERTED, ["claim-2"]),
         ],
     )
-    def test_ending_again_writes_nothing(self, decide, status):
+    def test_ending_again_writes_nothing(self, decide, status, ended):
         migration = make_migration(status)
-        assert decide(lock(migration=migration)) == LedgerWrite(migration)
+        locked = lock(migration=migration)
+        claims = [locked.claims[uuid] for uuid in ended]
+        assert decide(locked) == LedgerWrite(migration, (*claims, migration))
 
     @pytest.mark.parametrize("decide", ENDS)
     def test_the_other_end_is_refused(self, decide):
@@ -273,17 +279,18 @@ class TestEnding:
 class TestStatus:
     def test_both_agents_read_a_new_status_again(self):
         write = decide_move_status(lock(), MigrationStatus.POST_MIGRATING)
+        changed = make_migration(MigrationStatus.POST_MIGRATING)
+        changed = dataclasses.replace(changed, updated_at=later(10))
         assert write == LedgerWrite(
-            dataclasses.replace(
-                make_migration(MigrationStatus.POST_MIGRATING), updated_at=later(10)
-            ),
+            changed,
+            (changed,),
             nodes=(NodeWrite(1), NodeWrite(2)),
             migration_step=MigrationStep("move-1", MigrationStatus.POST_MIGRATING, later(10)),
         )
 
     def test_the_same_status_is_not_written(self):
         write = decide_move_status(lock(), MigrationStatus.MIGRATING)
-        assert write == LedgerWrite(make_migration())
+        assert write == LedgerWrite(make_migration(), (make_migration(),))
 
     @pytest.mark.parametrize(
         "status", [MigrationStatus.ACCEPTED, MigrationStatus.CONFIRMED, MigrationStatus.CANCELLED]

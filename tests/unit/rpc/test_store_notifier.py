@@ -3,13 +3,13 @@
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.fleet.notifying_store import AuditNotifier, notifying_store
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.rpc.notify import AuditNotifier, StoreNotifier
 from tests.builders import NOW, create, key_of, make_incarnation, make_values, take_service
 from tests.stores import SqliteStore
 
@@ -38,7 +38,7 @@ def recorder():
 
 @pytest.fixture
 def store(recorder):
-    store = notifying_store(SqliteStore(), recorder)
+    store = SqliteStore(observers=[StoreNotifier(recorder)])
     add_alpha(store)
     assert recorder.take() == ["service.create"]
     return store
@@ -132,62 +132,44 @@ def test_a_renamed_host_is_notified(store, recorder):
     )
 
 
-class Breaking(SqliteStore):
-    """A store whose connection breaks after one of its writes."""
+class Faulty:
+    def __init__(self):
+        self.seen = []
 
-    breaks_after = ""
-    is_broken = False
-
-    def __getattribute__(self, name):
-        method = super().__getattribute__(name)
-        if name.startswith("_") or not callable(method):
-            return method
-
-        def call(*arguments, **named):
-            if self.is_broken:
-                raise StoreUnavailableError("gone away")
-            result = method(*arguments, **named)
-            self.is_broken = name == self.breaks_after
-            return result
-
-        return call
+    def committed(self, event):
+        self.seen += self.store.list_services("alpha")
+        raise RuntimeError("no memory")
 
 
-@pytest.mark.parametrize(
-    ("write", "expected"),
-    [
-        ("create_migration", ["migration.update"]),
-        ("abort_claim", ["claim.release"]),
-        ("delete_service", ["compute_node.delete", "compute_node.delete", "service.delete"]),
-        ("rename_host", []),
-    ],
-)
-def test_a_change_is_kept_when_its_notifications_are_incomplete(write, expected, caplog):
-    recorder = RecordingNotifier()
-    inner = Breaking()
-    store = notifying_store(inner, recorder)
-    add_alpha(store)
-    (seen,) = store.list_services("alpha")
-    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
-    move = ask(migration={"type": "migration", "source_claim": source.uuid})
-    arguments = {
-        "create_migration": (move, "alpha", "n2", ADMISSION_POLICY),
-        "delete_service": ("alpha", COMPUTE_BINARY, -1),
-        "rename_host": ("alpha", "beta", COMPUTE_BINARY, seen),
-    }
-    if write == "abort_claim":
-        arguments[write] = (
-            store.create_migration(move, "alpha", "n2", ADMISSION_POLICY).dest_claim,
-        )
-    if write == "delete_service":
-        store.abort_claim(source.uuid)
-    recorder.take()
-    inner.breaks_after = write
-    getattr(store, write)(*arguments[write])
-    assert recorder.take() == expected
-    assert ("Notifications of a change are incomplete: gone away" in caplog.text) is (
-        write != "delete_service"
+def test_an_observer_learns_after_the_commit_and_its_errors_affect_nobody(recorder, caplog):
+    faulty = Faulty()
+    faulty.store = store = SqliteStore(observers=[faulty, StoreNotifier(recorder)])
+    registered = take_service(store, "alpha", make_incarnation())
+    assert faulty.seen == store.list_services("alpha") == [registered]
+    assert recorder.take() == ["service.create"]
+    assert "Store observer Faulty failed" in caplog.text
+
+
+def test_a_repeated_call_is_notified_again(store, recorder):
+    request = ask(uuid="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b")
+    source = store.create_claim(request, "alpha", "n1", ADMISSION_POLICY)
+    store.create_claim(request, "alpha", "n1", ADMISSION_POLICY)
+    assert recorder.take() == ["claim.create", "claim.create"]
+    store.renew_claim(source.uuid, ADMISSION_POLICY)
+    assert recorder.take() == []
+    move = ask(
+        uuid="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2c",
+        migration={"type": "migration", "source_claim": source.uuid},
     )
+    migration = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
+    store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
+    assert recorder.take() == ["claim.create", "migration.update"] * 2
+    store.confirm_migration(migration.uuid)
+    store.confirm_migration(migration.uuid)
+    assert recorder.take() == ["claim.release", "claim.confirm", "migration.update"] * 2
+    for uuid in (source.uuid, migration.dest_claim, migration.dest_claim):
+        store.abort_claim(uuid)
+    assert recorder.take() == ["claim.release", *["claim.release", "migration.update"] * 2]
 
 
 def test_warnings_raised_for_others_are_notified(store, recorder):
@@ -207,7 +189,7 @@ def test_an_audit_s_warnings_are_notified_once_and_only_if_stored(recorder):
 
 def test_a_resolved_warning_is_notified_whoever_raised_it(recorder):
     now = [NOW]
-    store = notifying_store(SqliteStore(lambda: now[0]), recorder)
+    store = SqliteStore(lambda: now[0], observers=[StoreNotifier(recorder)])
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     store.sync_warnings(agent, [WARNING])
     store.raise_warning("alpha", REFUSED)
@@ -225,7 +207,7 @@ def test_a_resolved_warning_is_notified_whoever_raised_it(recorder):
 
 def test_a_long_warning_is_resolved_under_the_name_that_was_raised(recorder):
     long = HostWarning(WarningKind.ENGINE_DATA, "n", "x" * 1000, "y")
-    store = notifying_store(SqliteStore(), recorder)
+    store = SqliteStore(observers=[StoreNotifier(recorder)])
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     recorder.take()
     store.sync_warnings(agent, [long])

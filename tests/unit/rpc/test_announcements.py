@@ -5,23 +5,24 @@ import uuid
 
 import pytest
 
-from nodetracker.fleet.announcements import MAX_WAITING, LedgerAnnouncer, announcing_store
+from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, RpcUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.rpc.notify import MAX_ANNOUNCEMENTS, LedgerAnnouncer
 from tests.builders import make_incarnation, take_service
 from tests.programs import wait_until
 from tests.stores import SqliteStore
 from tests.threads import no_threads
-from tests.unit.fleet.test_notifying_store import ADMISSION_POLICY, add_alpha, ask
+from tests.unit.rpc.test_store_notifier import ADMISSION_POLICY, add_alpha, ask
 
 
 class RecordingListener:
     def __init__(self):
         self.moved = []
 
-    def ledger_moved(self, host, nodename):
-        self.moved.append((host, nodename))
+    def committed(self, event):
+        self.moved += event.places
 
     def take(self):
         """Return what was announced since the last call."""
@@ -36,7 +37,7 @@ def listener():
 
 @pytest.fixture
 def store(listener):
-    store = announcing_store(SqliteStore(), listener)
+    store = SqliteStore(observers=[listener])
     add_alpha(store)
     take_service(store, "alpha", make_incarnation(agent_id="agent-c"), CONDUCTOR_BINARY)
     return store
@@ -89,6 +90,10 @@ def test_what_is_refused_or_only_read_is_not_announced(store, listener):
     assert listener.take() == []
 
 
+def moved(host, nodename):
+    return StoreEvent(places=((host, nodename),))
+
+
 class Agents:
     """Agents whose broker accepts nothing until the gate opens."""
 
@@ -116,10 +121,10 @@ def test_announcements_that_wait_are_sent_once_for_each_node():
     agents = Agents()
     announcer = LedgerAnnouncer(agents)
     for _ in range(5):
-        announcer.ledger_moved("alpha", "n1")
-        announcer.ledger_moved("alpha", None)
-        announcer.ledger_moved("beta", "n1")
-    announcer.ledger_moved("last", None)
+        announcer.committed(moved("alpha", "n1"))
+        announcer.committed(moved("alpha", None))
+        announcer.committed(moved("beta", "n1"))
+    announcer.committed(moved("last", None))
     assert agents.sent == []
     agents.gate.set()
     wait_until(lambda: ("last", None) in agents.sent)
@@ -134,7 +139,7 @@ def test_an_announcement_that_fails_is_lost_and_the_next_one_is_sent():
     announcer = LedgerAnnouncer(agents)
     agents.gate.set()
     for host in ("alpha", "beta", "gamma"):
-        announcer.ledger_moved(host, None)
+        announcer.committed(moved(host, None))
     wait_until(lambda: len(agents.sent) == 3)
 
 
@@ -143,16 +148,16 @@ def test_a_process_without_a_thread_announces_once_it_has_one(monkeypatch):
     agents.gate.set()
     announcer = LedgerAnnouncer(agents)
     with no_threads(monkeypatch):
-        announcer.ledger_moved("alpha", None)
-    announcer.ledger_moved("beta", None)
+        announcer.committed(moved("alpha", None))
+    announcer.committed(moved("beta", None))
     wait_until(lambda: agents.sent == [("alpha", None), ("beta", None)])
 
 
 def test_a_broker_that_hangs_fills_no_memory():
     agents = Agents()
     announcer = LedgerAnnouncer(agents)
-    for number in range(2 * MAX_WAITING):
-        announcer.ledger_moved("alpha", f"n{number}")
+    for number in range(2 * MAX_ANNOUNCEMENTS):
+        announcer.committed(moved("alpha", f"n{number}"))
     agents.gate.set()
-    wait_until(lambda: len(agents.sent) >= MAX_WAITING)
-    assert len(agents.sent) <= MAX_WAITING + 1
+    wait_until(lambda: len(agents.sent) >= MAX_ANNOUNCEMENTS)
+    assert len(agents.sent) <= MAX_ANNOUNCEMENTS + 1
