@@ -24,6 +24,7 @@ from nodetracker.api.family import COMPUTE, CONTAINER, Family, Microversions, Ve
 from nodetracker.api.query import read_query, split_query
 from nodetracker.api.route import Operation, Route
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, StoreError
+from nodetracker.process.change_log import log_change
 
 LOG = logging.getLogger(__name__)
 
@@ -134,16 +135,15 @@ def _log_change(
 ) -> None:
     """Log a change in one line, which has no token, password or body."""
     identity = context.identity
-    LOG.info(
-        "Change %s: user %s, project %s, rule %s, target %s %s from %s: %s",
-        context.request_id or "-",
-        "-" if identity is None else identity.user_id,
-        "-" if identity is None or identity.project_id is None else identity.project_id,
-        rule,
-        request.method,
-        quote(request.path),  # without its query, and one line
+    user = "-" if identity is None else identity.user_id
+    project = "-" if identity is None or identity.project_id is None else identity.project_id
+    log_change(
+        f"user {user}, project {project}",
+        f"rule {rule}",
+        f"{request.method} {quote(request.path)}",  # without its query, and one line
         context.address,
         status,
+        context.request_id or "-",
     )
 
 

@@ -72,6 +72,16 @@ COMMANDS: dict[str, str] = {
 }
 """Name -> module and class of each command; a command is imported when it is run."""
 
+CHANGES = frozenset(
+    {
+        "agent revoke", "agent rotate", "agent token create", "claim abort", "claim confirm",
+        "claim create", "claim renew", "db contract", "db purge", "db reconcile", "db sync",
+        "host action", "host rename", "host set", "migration confirm", "migration create",
+        "migration revert", "migration set", "node delete", "placement adopt", "placement heal",
+        "placement remove", "service delete", "service set", "user delete", "user set",
+    }
+)  # fmt: skip
+"""Commands that are logged with who ran them."""
 
 _COMMANDS = Path(__file__).parent / "commands"
 _SIMILARITY = 0.6

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
-from nodetracker.cmd.command_table import COMMANDS, find_nearest, list_commands, select_noun
+from nodetracker.cmd.command_table import (
+    CHANGES,
+    COMMANDS,
+    find_nearest,
+    list_commands,
+    select_noun,
+)
 from nodetracker.cmd.screen.streams import (
     ErrorFormatter,
     end_output,
@@ -56,6 +63,8 @@ class ManageApp(App):
             manager.commands[name] = EntryPoint(name, value, PROGRAM)
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None
+        self.command_name = ""
+        self.command_arguments: list[str] = []
 
     def build_option_parser(
         self,
@@ -186,7 +195,7 @@ class ManageApp(App):
         if argv and argv[0].startswith("-"):
             fail_usage(PROGRAM, f"unrecognized arguments: {argv[0]}")
         try:
-            self.command_manager.find_command(argv)
+            _, self.command_name, self.command_arguments = self.command_manager.find_command(argv)
         except ValueError:
             self.stderr.write(render_unknown(argv))
             return EXIT_USAGE
@@ -226,8 +235,25 @@ class ManageApp(App):
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
         """Keep a command's error for the exit code, and send its notifications."""
         self.failure = err
+        if self.command_name in CHANGES and not getattr(cmd, "is_dry_run", False):
+            self._log_change(result)
         if self.notifier is not None and not self.notifier.flush():
             self.stderr.write(f"{PROGRAM}: the message broker did not accept the notifications\n")
+
+    def _log_change(self, result: int) -> None:
+        """Log who ran a command that changes something, unless it read no configuration."""
+        if "conf" not in vars(self):
+            return
+        from nodetracker.cmd.commands.service import read_operator
+        from nodetracker.process.change_log import log_change, open_change_file
+
+        user, _, host = read_operator().rpartition("@")
+        outcome = "done" if self.failure is None else f"failed: {self.failure}"
+        if self.failure is None and result:
+            outcome = f"exit code {result}"
+        open_change_file(self.conf.audit.log_file)
+        target = shlex.join(self.command_arguments) or "-"
+        log_change(f"user {user}", f"command {self.command_name}", target, host, outcome)
 
     def interact(self) -> None:
         """Fail with a usage error: a command is required, as interactive mode is not supported."""

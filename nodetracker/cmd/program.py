@@ -24,6 +24,7 @@ from nodetracker.cmd.screen.streams import (
 )
 from nodetracker.conf.opts import register_options_for_check
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
+from nodetracker.process.change_log import open_change_file
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
@@ -47,6 +48,7 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream.isatty():
             handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+    open_change_file(conf.audit.log_file)
     for line in find_ignored(conf):
         LOG.warning("%s", line)
 

@@ -17,6 +17,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from nodetracker.conductor.authorization import Authorizer, Caller
 from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
+from nodetracker.model.claim import Claim
 from nodetracker.model.credential import hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
@@ -31,6 +32,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.text import render_value
 from nodetracker.ports import CredentialStore
+from nodetracker.process.change_log import CHANGES, log_change, make_line
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
 from nodetracker.rpc.serializer import encode, encode_error
@@ -47,8 +49,11 @@ _MAX_REFUSALS = 1000
 _IS_DUE = "nodetracker.is_due"
 """Key of the environment: whether the caller is to renew its credential."""
 _CHANGES = frozenset(
-    {"register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim"}
-)
+    {
+        "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
+        "finish_provider_removal",
+    }
+)  # fmt: skip
 """Calls that are logged. Heartbeats and audits are not: their rows say what they wrote."""
 
 _STATUSES: tuple[tuple[type[NodetrackerError], str], ...] = (
@@ -133,7 +138,7 @@ class AgentEndpoint:
             return self._join(body, address)
         caller = self._authenticate(environ, address)
         if path == "/renew":
-            return self._renew(caller, body)
+            return self._renew(caller, body, address)
         family, _, name = path.removeprefix("/").partition("/")
         method = CONDUCTOR.methods.get(name) if family == "store" else None
         if method is None:
@@ -146,7 +151,13 @@ class AgentEndpoint:
         arguments = self._authorizer.authorize(caller, name, arguments)
         value = getattr(self._authorizer.store, name)(**arguments)
         if name in _CHANGES:
-            LOG.info("%s by the agent of host %s from %s", name, caller.host, address)
+            log_change(
+                f"agent of host {caller.host}",
+                name,
+                _name_target(arguments, value),
+                address,
+                "done",
+            )
         return encode(value, unknown)
 
     def _authenticate(self, environ: WSGIEnvironment, address: str) -> Caller:
@@ -166,11 +177,13 @@ class AgentEndpoint:
         joined = self._credentials.join_agent(
             hash_secret(token), host, agent_id, secret_hash, address
         )
-        LOG.info("Agent %s joined as host %s from %s", agent_id, host, address)
+        log_change(f"agent {agent_id}", "join", f"host {joined.host}", address, "done")
         return {"host": joined.host}
 
-    def _renew(self, caller: Caller, body: Mapping[str, Any]) -> Any:
+    def _renew(self, caller: Caller, body: Mapping[str, Any], address: str) -> Any:
         self._credentials.renew_credential(caller.host, _read_text(body, "secret_hash"))
+        who, target = f"agent of host {caller.host}", f"host {caller.host}"
+        log_change(who, "renew", target, address, "done")
         return {"host": caller.host}
 
     def _check_version(self, body: Mapping[str, Any]) -> str:
@@ -210,7 +223,16 @@ class AgentEndpoint:
             if len(self._refused_at) >= _MAX_REFUSALS:
                 self._refused_at.clear()
             self._refused_at[key] = now
-            LOG.warning("Refused %s from %s: %s", path, address, str(error))
+            CHANGES.warning("Refused %s from %s: %s", path, address, make_line(str(error)))
+
+
+def _name_target(arguments: Mapping[str, Any], value: object) -> str:
+    """Return the objects of a call, for the log."""
+    place = {"host": arguments.get("host"), "node": arguments.get("nodename")}
+    if isinstance(value, Claim):
+        place = {"host": value.host, "node": value.nodename, "claim": value.uuid}
+    place["provider"] = arguments.get("provider_uuid")
+    return " ".join(f"{noun} {name}" for noun, name in place.items() if name is not None)
 
 
 def _read_text(body: Mapping[str, Any], name: str) -> str:

@@ -11,6 +11,7 @@ from oslo_reports import opts as report_options
 from nodetracker.conf.agent import COMPUTE, HOST, METRICS, PCI, PLACEMENT
 from nodetracker.conf.api import API, SCHEDULER
 from nodetracker.conf.default import (
+    AUDIT,
     CONDUCTOR,
     DATABASE,
     DEFAULT,
@@ -19,7 +20,7 @@ from nodetracker.conf.default import (
     OptionGroup,
 )
 
-_GROUPS = (COMPUTE, HOST, PCI, CONDUCTOR, DATABASE, SCHEDULER, PLACEMENT, METRICS, API)
+_GROUPS = (COMPUTE, HOST, PCI, CONDUCTOR, DATABASE, SCHEDULER, PLACEMENT, METRICS, API, AUDIT)
 """All but ``[DEFAULT]``."""
 
 DEFAULT_CONNECTION = "sqlite:///$state_path/nodetracker.sqlite"

@@ -128,6 +128,27 @@ def test_commands_of_a_host_concern_that_host_alone(conductor: Conductor, remote
         assert through == direct
 
 
+def test_who_changed_what_is_in_the_file_of_changes(
+    conductor: Conductor, remote: Remote, tmp_path: Path
+) -> None:
+    path = tmp_path / "changes.log"
+    with conductor.path.open("a") as file:
+        file.write(f"[audit]\nlog_file = {path}\n")
+    with conductor.start_conductor(), remote.start() as agent:
+        agent.wait_for("is ready")
+        uuid = json.loads(claim(remote, 1).stdout)["uuid"]
+        assert conductor.manage("host", "set", "host-1", "--disable").returncode == 0
+        assert conductor.ask("node", "list")
+        assert agent.stop() == 0
+    changes = [line.partition(" Change -: ")[2] for line in path.read_text().splitlines()]
+    by_agent = f"agent of host host-1, create_claim, target host host-1 node node-1 claim {uuid}"
+    assert f"{by_agent} from 127.0.0.1: done" in changes
+    assert changes[-1].startswith("user ")
+    assert "command host set, target host-1 --disable from " in changes[-1]
+    nouns = [line.split(", ")[1] for line in changes[:-1]]
+    assert set(nouns) == {"join", "register_agent", "create_claim"}
+
+
 def test_agents_are_listed_and_revoked(
     conductor: Conductor, remote: Remote, store: SqlStore
 ) -> None:

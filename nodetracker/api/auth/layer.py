@@ -1,6 +1,5 @@
 """The layers that authenticate requests, before a thread gets them and in it."""
 
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,6 +11,7 @@ from nodetracker.api.auth.addresses import find_client_address
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Authenticator, Identity
 from nodetracker.api.family import normalize_path
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
+from nodetracker.process.change_log import CHANGES
 
 _SCOPED = (
     "DOMAIN_ID", "DOMAIN_NAME", "PROJECT_ID", "PROJECT_NAME", "PROJECT_DOMAIN_ID",
@@ -45,8 +45,6 @@ def drop_identity_headers(application: WSGIApplication) -> WSGIApplication:
 
     return answer
 
-
-LOG = logging.getLogger(__name__)
 
 MAX_LOGGED = 20
 """Failed logins that are logged within a minute; all are counted."""
@@ -93,9 +91,9 @@ class LoginFailures:
             logged = self._logged
         if logged <= MAX_LOGGED:
             what = "invalid credentials" if user is None else f"user {user[:_SHOWN_NAME]!r}"
-            LOG.warning("Login failed: %s from %s", what, address)
+            CHANGES.warning("Login failed: %s from %s", what, address)
         elif logged == MAX_LOGGED + 1:
-            LOG.warning(
+            CHANGES.warning(
                 "Login failed: more than %d times within %g s; further ones are only counted",
                 MAX_LOGGED, _WINDOW_SECONDS,
             )  # fmt: skip

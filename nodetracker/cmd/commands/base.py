@@ -50,12 +50,14 @@ class StoreCommand:
         example: a command line without the program's name, for the help.
         arguments: of the command, in the order of its help.
         exit_code: of a run without an error; a command may set it.
+        is_dry_run: whether it was told to write nothing.
     """
 
     app: Any  # a ManageApp; cliff declares it as its own base class
     example: ClassVar[str] = ""
     arguments: ClassVar[tuple[Argument, ...]] = ()
     exit_code = 0
+    is_dry_run = False
     parser: argparse.ArgumentParser
 
     def get_epilog(self) -> str:
@@ -72,6 +74,7 @@ class StoreCommand:
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command, and return its exit code."""
+        self.is_dry_run = getattr(parsed_args, "dry_run", False)
         return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
 
     @property

@@ -173,6 +173,23 @@ class TestCalls:
         assert store.list_services("h2") == []
         assert "Refused /store/register_agent" in caplog.text
 
+    def test_who_joined_and_registered_is_logged(self, call, token, caplog):
+        with caplog.at_level("INFO"):
+            register(open_conductor_store(call()))
+        changes = [line for line in caplog.messages if line.startswith("Change ")]
+        assert changes == [
+            f"Change -: agent {AGENT}, join, target host h1 from 127.0.0.1: done",
+            "Change -: agent of host h1, register_agent, target host h1 from 127.0.0.1: done",
+        ]
+
+    def test_heartbeats_and_reads_are_not_logged(self, call, token, caplog):
+        opened = open_conductor_store(call())
+        service = register(opened)
+        with caplog.at_level("INFO"):
+            opened.report_state(key_of(service), 1, AuditState())
+            opened.list_nodes()
+        assert caplog.messages == []
+
     def test_a_move_is_refused_with_what_to_do(self, call, token):
         with pytest.raises(StoreError, match="REST API"):
             open_conductor_store(call()).confirm_migration("u")

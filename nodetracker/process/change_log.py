@@ -1,0 +1,91 @@
+"""Log who changed what, in one format: requests to the REST service, agents' calls, commands."""
+
+import contextlib
+import logging
+import sys
+from logging.handlers import WatchedFileHandler
+
+from nodetracker.model.text import render_file_error
+
+LOG = logging.getLogger(__name__)
+
+CHANGES = logging.getLogger("nodetracker.changes")
+"""Logs changes, failed logins and refused callers; `open_change_file` adds a file."""
+
+_MOST_CHARACTERS = 1024
+
+
+def log_change(
+    who: str, what: str, target: str, address: str, outcome: object, request_id: str = "-"
+) -> None:
+    """Log a change in one line, which has no token, password or body.
+
+    Args:
+        who: user and project, host of an agent, or user of the operating system.
+        what: rule, method or command.
+        target: the objects that were named.
+        address: where the change comes from, "-" = unknown.
+        outcome: a status, or how it ended.
+    """
+    line = f"{who}, {what}, target {target} from {address}: {outcome}"
+    CHANGES.info("Change %s: %s", request_id, make_line(line))
+
+
+def make_line(text: str) -> str:
+    r"""Return a text without what would end its line, cut where it is long.
+
+    >>> make_line("node a\nChange -: b")
+    'node a?Change -: b'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_MOST_CHARACTERS])
+
+
+def open_change_file(path: str | None) -> None:
+    """Write the lines to a file, too; one that was moved away is opened again.
+
+    A file that cannot be written is logged once and affects nothing else.
+    """
+    for handler in [held for held in CHANGES.handlers if isinstance(held, _ChangeFile)]:
+        CHANGES.removeHandler(handler)
+        handler.close()
+    if not path:
+        return
+    added = _ChangeFile(path)
+    added.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    CHANGES.addHandler(added)
+    CHANGES.setLevel(logging.INFO)
+
+
+class _ChangeFile(WatchedFileHandler):
+    """Appends to a file, and warns once while that fails."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, encoding="utf-8", delay=True)
+        self._error: OSError | None = None
+        self._is_failing = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line; raise nothing."""
+        self._error = None
+        try:
+            super().emit(record)
+        except OSError as error:
+            self._error = error
+        if self._error is not None:
+            self._drop()
+        if self._error is not None and not self._is_failing:
+            reason = render_file_error(self._error)
+            LOG.warning("[audit] log_file: %s: %s; going on without it", self.baseFilename, reason)
+        self._is_failing = self._error is not None
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        """Keep the error of a write, for `emit`."""
+        error = sys.exc_info()[1]
+        self._error = error if isinstance(error, OSError) else OSError(str(error))
+
+    def _drop(self) -> None:
+        """Forget the open file with what it could not write; the next line opens it again."""
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
