@@ -1,11 +1,13 @@
-"""What is imported is declared in pyproject.toml, and what is declared there is imported."""
+"""Imports agree with the dependencies in pyproject.toml, and reach every module."""
 
 import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from nodetracker.cmd.command_table import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -21,8 +23,9 @@ def imported_modules(source: str) -> Iterator[str]:
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
-            case ast.ImportFrom(module=str(module), level=0):
+            case ast.ImportFrom(module=str(module), names=names, level=0):
                 yield module
+                yield from (f"{module}.{alias.name}" for alias in names)
             case ast.Call(
                 func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(module))]
             ):
@@ -72,3 +75,34 @@ def test_no_archive_is_unpacked_with_what_python_3_11_2_lacks() -> None:
         if any(keyword.arg == "filter" for keyword in node.keywords)
     ]
     assert calls == [], "use tests.hosts.test_captures.unpack"
+
+
+def list_modules() -> dict[str, Path]:
+    """Return the path of each module of nodetracker, by name."""
+    found = {}
+    for path in (ROOT / "nodetracker").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def list_started(modules: Iterable[str]) -> Iterator[str]:
+    """Return the modules that are started or loaded by name."""
+    entries = (PROJECT["scripts"], *PROJECT["entry-points"].values())
+    yield from (target.partition(":")[0] for group in entries for target in group.values())
+    yield from (
+        f"nodetracker.cmd.commands.{target.partition(':')[0]}" for target in COMMANDS.values()
+    )
+    yield from (name for name in modules if name.startswith("nodetracker.db.schema.versions."))
+    yield "nodetracker.cmd.wsgi"  # by WSGI servers
+
+
+def test_every_module_is_imported_by_what_is_started() -> None:
+    modules, found = list_modules(), set()
+    waiting = list(list_started(modules))
+    while waiting:
+        name = waiting.pop()
+        if name in modules and name not in found:
+            found.add(name)
+            waiting += [name.rpartition(".")[0], *imported_modules(modules[name].read_text())]
+    assert modules.keys() - found == set()
