@@ -83,12 +83,12 @@ def choice(values: Collection[str]) -> Schema:
     return {"description": f"one of {', '.join(values)}", "type": "string", "enum": list(values)}
 
 
-def parameters(shapes: Mapping[str, Any], required: Collection[str] = ()) -> Schema:
-    """Return the schema of a query or body, from the shapes of its parameters."""
-    return record({name: schema_of(shape) for name, shape in shapes.items()}, [*required])
+def parameters(*required: str, **shapes: Any) -> Schema:
+    """Return the schema of a query or body from the shapes of its parameters."""
+    return record({name: schema_of(shape) for name, shape in shapes.items()}, required)
 
 
-def answer(shapes: Mapping[str, Any]) -> Schema:
+def answer(**shapes: Any) -> Schema:
     """Return the schema of an object in an answer, which has all of its keys, from their shapes."""
     return {
         "type": "object",
@@ -107,12 +107,12 @@ def answer_of(kind: type, without: Collection[str] = (), **others: Any) -> Schem
     """
     hints = typing.get_type_hints(kind)
     names = [item.name for item in fields(kind) if item.name not in without]
-    return answer({name: hints[name] for name in names} | others)
+    return answer(**({name: hints[name] for name in names} | others))
 
 
 def answered_page(noun: str, item: Schema) -> Schema:
     """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``."""
-    return answer({noun: [item], "links": _LINKS})
+    return answer(**{noun: [item], "links": _LINKS})
 
 
 def nullable(schema: Schema, description: str) -> Schema:

@@ -50,11 +50,7 @@ _SORT_KEYS = {
 """Key of Zun's hosts -> the order of a `FleetQuery`."""
 
 LIST_QUERY = parameters(
-    {
-        **PAGE,
-        "sort_key": choice(tuple(_SORT_KEYS)),
-        "sort_dir": (choice(("asc", "desc")), "asc or desc"),
-    }
+    **PAGE, sort_key=choice(tuple(_SORT_KEYS)), sort_dir=(choice(("asc", "desc")), "asc or desc")
 )
 
 

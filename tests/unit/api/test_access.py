@@ -48,7 +48,7 @@ CHANGES = (
         POST=Operation(
             change,
             "nodetracker:services:update",
-            query=parameters({"secret": str}),
+            query=parameters(secret=str),
             body=NAMED,
             answers={202: True},
         ),

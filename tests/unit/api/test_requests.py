@@ -37,7 +37,7 @@ from nodetracker.model.errors import (
 )
 from tests.unit.api.conftest import Api, microversion
 
-BODY = parameters({"name": str, "sizes": [integer()]})
+BODY = parameters(name=str, sizes=[integer()])
 
 
 def echo(call) -> Answer:
@@ -64,8 +64,7 @@ def fail_in_the_middle(call) -> Answer:
 
 FAILURE: list[Exception] = []
 ANY = {200: True}
-QUERY = parameters({"limit": integer(1), "deep": (bool, "a boolean"),
-                "trait": [str], "name": str})  # fmt: skip
+QUERY = parameters(limit=integer(1), deep=(bool, "a boolean"), trait=[str], name=str)  # fmt: skip
 
 
 def echoing(rule: str = "r", **options) -> Operation:

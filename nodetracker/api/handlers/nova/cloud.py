@@ -17,7 +17,7 @@ from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.units import MILLI
 
-LIMITS_QUERY = parameters({"reserved": str, "tenant_id": str})
+LIMITS_QUERY = parameters(reserved=str, tenant_id=str)
 
 _MAXIMA = (
     "maxTotalInstances", "maxTotalCores", "maxTotalRAMSize", "maxTotalKeypairs", "maxServerMeta",

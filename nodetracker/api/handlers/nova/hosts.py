@@ -13,7 +13,7 @@ from nodetracker.model.errors import NotFoundError, RpcUnavailableError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 
-LIST_QUERY = parameters({"zone": str})
+LIST_QUERY = parameters(zone=str)
 
 _SWITCH: Schema = {
     "description": "enable or disable",
@@ -21,12 +21,7 @@ _SWITCH: Schema = {
     "enum": [form(word) for word in ("enable", "disable") for form in (str, str.title, str.upper)],
 }
 
-UPDATE = parameters(
-    {
-        "status": _SWITCH,
-        "maintenance_mode": _SWITCH,
-    }
-) | {
+UPDATE = parameters(status=_SWITCH, maintenance_mode=_SWITCH) | {
     "description": "an object with status, maintenance_mode or both",
     "minProperties": 1,
 }

@@ -21,11 +21,11 @@ from nodetracker.model.listing import Page, WorkloadQuery
 from nodetracker.model.service import LoadAverage, ServiceRecord
 from nodetracker.model.text import TEXT_LENGTH, parse_uuid
 
-PAGED_QUERY = parameters(PAGE)
+PAGED_QUERY = parameters(**PAGE)
 
-SHOW_QUERY = parameters({"with_servers": bool})
+SHOW_QUERY = parameters(with_servers=bool)
 
-LIST_QUERY = parameters({**PAGE, "hypervisor_hostname_pattern": str, "with_servers": bool})
+LIST_QUERY = parameters(**PAGE, hypervisor_hostname_pattern=str, with_servers=bool)
 
 _OBJECT_CPU_INFO = Version(2, 28)
 _PAGES = Version(2, 33)

@@ -5,11 +5,11 @@ from typing import Any
 
 import falcon
 
-from nodetracker.accounting.reports.services import state_of, status_of, zone_of
+from nodetracker.accounting.reports.services import STATUSES, state_of, status_of, zone_of
 from nodetracker.accounting.schemas import TEXT, Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
-from nodetracker.api.fields import SHORT_TEXT, parameters
+from nodetracker.api.fields import SHORT_TEXT, choice, parameters
 from nodetracker.api.handlers.own.services import delete
 from nodetracker.api.lookup import get_liveness, read_service_pages
 from nodetracker.api.query import parse_row_id
@@ -34,29 +34,19 @@ NOVA_BINARIES = {
 
 OWN_BINARIES = {nova: own for own, nova in NOVA_BINARIES.items()}
 
+LIST_QUERY = parameters(host=str, binary=str)
 
-LIST_QUERY = parameters({"host": str, "binary": str})
 
-_NAMED: Schema = {"host": TEXT, "binary": TEXT}
+def _named(**shapes: Any) -> Schema:
+    return parameters("host", "binary", *shapes, host=TEXT, binary=TEXT, **shapes)
 
-NAMED = parameters(_NAMED, required=tuple(_NAMED))
 
-NAMED_REASON = parameters(
-    _NAMED | {"disabled_reason": SHORT_TEXT}, required=(*_NAMED, "disabled_reason")
-)
-
-NAMED_FORCED_DOWN = parameters(_NAMED | {"forced_down": bool}, required=(*_NAMED, "forced_down"))
+NAMED = _named()
+NAMED_REASON = _named(disabled_reason=SHORT_TEXT)
+NAMED_FORCED_DOWN = _named(forced_down=bool)
 
 UPDATE = parameters(
-    {
-        "status": {
-            "description": "enabled or disabled",
-            "type": "string",
-            "enum": ["enabled", "disabled"],
-        },
-        "disabled_reason": SHORT_TEXT,
-        "forced_down": bool,
-    }
+    status=(choice(STATUSES), "enabled or disabled"), disabled_reason=SHORT_TEXT, forced_down=bool
 ) | {"description": "an object with status, forced_down or both", "minProperties": 1}
 
 _FORCED_DOWN = Version(2, 11)

@@ -5,36 +5,26 @@ from nodetracker.api.context import Login
 from nodetracker.api.fields import SHORT_TEXT, answer, parameters
 from nodetracker.model.errors import NotFoundError
 
-VERSION = answer(
-    {
-        "name": str,
-        "version": str,
-        "links": [answer({"rel": str, "href": str})],
-    }
-)
+VERSION = answer(name=str, version=str, links=[answer(rel=str, href=str)])
 
 ABOUT = answer(
-    {
-        "version": str,
-        "user": str,
-        "project_id": str | None,
-        "roles": [str],
-        "is_system": bool,
-        "has_session": (bool, "the request is that of a browser's session"),
-        "rules": ([str], "the rules of the policy that allow this user"),
-    }
+    version=str,
+    user=str,
+    project_id=str | None,
+    roles=[str],
+    is_system=bool,
+    has_session=(bool, "the request is that of a browser's session"),
+    rules=([str], "the rules of the policy that allow this user"),
 )
 
 
 LOGIN = parameters(
-    {
-        "user": SHORT_TEXT,
-        "domain": (SHORT_TEXT, f"{SHORT_TEXT['description']} (without one: Default)"),
-        "project": (SHORT_TEXT, f"{SHORT_TEXT['description']} (without one: system scope)"),
-        "password": SHORT_TEXT
-        | {"description": "a text of 1 to 4096 characters", "maxLength": 4096},
-    },
-    required=("user", "password"),
+    "user",
+    "password",
+    user=SHORT_TEXT,
+    domain=(SHORT_TEXT, f"{SHORT_TEXT['description']} (without one: Default)"),
+    project=(SHORT_TEXT, f"{SHORT_TEXT['description']} (without one: system scope)"),
+    password=SHORT_TEXT | {"description": "a text of 1 to 4096 characters", "maxLength": 4096},
 )
 
 

@@ -8,7 +8,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_candidate, render_excluded
 from nodetracker.accounting.schemas import TEXT, list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import PAGE, answer, parameters
+from nodetracker.api.fields import PAGE, answer, nullable, parameters
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
@@ -16,67 +16,42 @@ from nodetracker.model.text import render_value
 
 _EXPLAIN = (bool, "true, or false (excluded is null)")
 
-FIND_QUERY = parameters({"limit": PAGE["limit"], "explain": _EXPLAIN})
+FIND_QUERY = parameters(limit=PAGE["limit"], explain=_EXPLAIN)
 
 LIST_QUERY = parameters(
-    {
-        "resources": (str, "resource classes and amounts such as VCPU:2,MEMORY_MB:4096"),
-        "required": list_of(TEXT, "traits, separated by commas; may be repeated"),
-        **FIND_QUERY["properties"],
-    },
-    required=["resources"],
+    "resources",
+    resources=(str, "resource classes and amounts such as VCPU:2,MEMORY_MB:4096"),
+    required=list_of(TEXT, "traits, separated by commas; may be repeated"),
+    **FIND_QUERY["properties"],
 )
-
-_CHECKS = [AdmissionCheck]
 
 _NEAREST = answer(
-    {
-        "host": str,
-        "nodename": str,
-        "checks": _CHECKS,
-        "missing": ({str: float}, "resource class -> the amount by which too little is free"),
-        "reasons": [str],
-    }
-) | {"type": ["object", "null"], "description": "the excluded node that lacks least"}
-
-_EXCLUDED = answer(
-    {
-        "total_nodes": (int, "nodes that the request may name"),
-        "checks": [
-            answer(
-                {
-                    "check": AdmissionCheck,
-                    "nodes": int,
-                    "is_lower_bound": bool,
-                    "text": str,
-                }
-            )
-        ],
-        "nearest": _NEAREST,
-    }
-) | {
-    "type": ["object", "null"],
-    "description": "null if limit cuts the list, or with explain=false",
-}
-
-CANDIDATES = answer(
-    {
-        "candidates": [
-            answer(
-                {
-                    "host": str,
-                    "nodename": str,
-                    "weight": float,
-                    "free_vcpus": float,
-                    "free_memory_mb": int,
-                    "free_disk_gb": float,
-                }
-            )
-        ],
-        "excluded": _EXCLUDED,
-    }
+    host=str,
+    nodename=str,
+    checks=[AdmissionCheck],
+    missing=({str: float}, "resource class -> the amount by which too little is free"),
+    reasons=[str],
 )
 
+_EXCLUDED = answer(
+    total_nodes=(int, "nodes that the request may name"),
+    checks=[answer(check=AdmissionCheck, nodes=int, is_lower_bound=bool, text=str)],
+    nearest=nullable(_NEAREST, "the excluded node that lacks least"),
+)
+
+CANDIDATES = answer(
+    candidates=[
+        answer(
+            host=str,
+            nodename=str,
+            weight=float,
+            free_vcpus=float,
+            free_memory_mb=int,
+            free_disk_gb=float,
+        )
+    ],
+    excluded=nullable(_EXCLUDED, "null if limit cuts the list, or with explain=false"),
+)
 
 _MAX_DIGITS = 20
 

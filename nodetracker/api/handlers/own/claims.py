@@ -37,59 +37,47 @@ _STATES = list_of(one_of(ClaimState), "states; may be repeated")
 _ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
 
 LIST_QUERY = parameters(
-    {
-        "host": str,
-        "nodename": NODENAME,
-        "state": _STATES,
-        "workload": UUID,
-        "project": str,
-        **_ORDER,
-        **PAGE,
-    }
+    host=str, nodename=NODENAME, state=_STATES, workload=UUID, project=str, **_ORDER, **PAGE
 )
 
-OF_NODE_QUERY = parameters({"state": _STATES, **_ORDER, **PAGE})
+OF_NODE_QUERY = parameters(state=_STATES, **_ORDER, **PAGE)
 
-CREATE_QUERY = parameters({"dry_run": bool})
+CREATE_QUERY = parameters(dry_run=bool)
 
 _CELL = answer(
-    {
-        "host_cell": int,
-        "vcpus": int,
-        "memory_mb": int,
-        "page_size_kb": int | None,
-        "pages": int,
-        "pins": ({str: int}, "CPU of the guest -> CPU of the host"),
-        "isolated": [int],
-    }
+    host_cell=int,
+    vcpus=int,
+    memory_mb=int,
+    page_size_kb=int | None,
+    pages=int,
+    pins=({str: int}, "CPU of the guest -> CPU of the host"),
+    isolated=[int],
 )
 
-PLACEMENT = answer({"cells": [_CELL]}) | {"type": ["object", "null"]}
+PLACEMENT = answer(cells=[_CELL]) | {"type": ["object", "null"]}
 
 CLAIM = answer(
-    {
-        "uuid": str,
-        "workload_uuid": str,
-        "workload_name": str,
-        "kind": ClaimKind,
-        "state": ClaimState,
-        "host": HIDEABLE,
-        "nodename": HIDEABLE,
-        "vcpus": float,
-        "memory_mb": int,
-        "disk_gb": float,
-        "expires_at": datetime | None,
-        "reason": str,
-        "workload_kind": WorkloadKind,
-        "project_id": str,
-        "pcpus": int,
-        "resources": {str: int},
-        "numa": PLACEMENT,
-        "devices": hideable([str]),
-        "migration_uuid": str | None,
-        "created_at": datetime,
-        "updated_at": datetime,
-    }
+    uuid=str,
+    workload_uuid=str,
+    workload_name=str,
+    kind=ClaimKind,
+    state=ClaimState,
+    host=HIDEABLE,
+    nodename=HIDEABLE,
+    vcpus=float,
+    memory_mb=int,
+    disk_gb=float,
+    expires_at=datetime | None,
+    reason=str,
+    workload_kind=WorkloadKind,
+    project_id=str,
+    pcpus=int,
+    resources={str: int},
+    numa=PLACEMENT,
+    devices=hideable([str]),
+    migration_uuid=str | None,
+    created_at=datetime,
+    updated_at=datetime,
 )
 
 CLAIMS = answered_page("claims", CLAIM)
@@ -97,26 +85,18 @@ CLAIMS = answered_page("claims", CLAIM)
 _VERDICT = answer_of(ResourceVerdict, fits=bool)
 
 _PCI_FINDING = answer(
-    {
-        "alias": str,
-        "count": int,
-        "usable": int,
-        "pools": hideable([str]),
-        "devices": hideable([str]),
-    }
+    alias=str, count=int, usable=int, pools=hideable([str]), devices=hideable([str])
 )
 
 ADMISSION = answer(
-    {
-        "host": str | None,
-        "nodename": str | None,
-        "fits": bool,
-        "reasons": [str],
-        "numa": PLACEMENT,
-        "numa_reasons": [str],
-        "resources": [_VERDICT],
-        "pci": [_PCI_FINDING],
-    }
+    host=str | None,
+    nodename=str | None,
+    fits=bool,
+    reasons=[str],
+    numa=PLACEMENT,
+    numa_reasons=[str],
+    resources=[_VERDICT],
+    pci=[_PCI_FINDING],
 )
 
 CLAIM_OR_ADMISSION: Schema = {

@@ -22,21 +22,18 @@ from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.pci import ADDRESS_PATTERN, PciStatus, TrackedDevice
 from nodetracker.model.text import to_plain
 
-_OWNER = nullable(answer({"uuid": str, "name": str}), "the workload that has it")
-_PART = {"title": str, "text": str, "use": NODE_USE}
-NODE_CPU = answer({"id": int, "use": CpuUse, "text": str})
+_OWNER = nullable(answer(uuid=str, name=str), "the workload that has it")
+NODE_CPU = answer(id=int, use=CpuUse, text=str)
 NODE_CELL = answer(
-    {
-        "id": (int | None, "null: CPUs that are in no cell"),
-        "title": str,
-        "notes": str,
-        "summary": (str, "which CPUs have each use"),
-        "cores": [[NODE_CPU]],
-        "memory": ([answer(_PART)], "memory and huge pages"),
-        "distances": ([int | None], "to each cell, in their order"),
-    }
+    id=(int | None, "null: CPUs that are in no cell"),
+    title=str,
+    notes=str,
+    summary=(str, "which CPUs have each use"),
+    cores=[[NODE_CPU]],
+    memory=([answer(title=str, text=str, use=NODE_USE)], "memory and huge pages"),
+    distances=([int | None], "to each cell, in their order"),
 )
-NODE_GPU = answer({"address": str, "name": str, "notes": str, "owner": _OWNER})
+NODE_GPU = answer(address=str, name=str, notes=str, owner=_OWNER)
 _DEVICE = {
     "address": str,
     "kind": str,
@@ -45,28 +42,24 @@ _DEVICE = {
     "owner": _OWNER,
     "summary": (str, "of its functions"),
 }
-NODE_FUNCTION = answer(_DEVICE | {"functions": {"type": "array", "maxItems": 0}})
+NODE_FUNCTION = answer(**_DEVICE, functions={"type": "array", "maxItems": 0})
 _DEVICES = [
     answer(
-        {
-            "title": (str, "the NUMA cell of the devices"),
-            "devices": [answer(_DEVICE | {"functions": [NODE_FUNCTION]})],
-        }
+        title=(str, "the NUMA cell of the devices"),
+        devices=[answer(**_DEVICE, functions=[NODE_FUNCTION])],
     )
 ]
 
 DESCRIPTION = answer(
-    {
-        "amounts": {str: USE},
-        "machine": [answer({"label": str, "text": str})],
-        "cells": [NODE_CELL],
-        "gpus": [NODE_GPU],
-        "devices": (_DEVICES, "those for guests"),
-        "host_devices": _DEVICES,
-    }
+    amounts={str: USE},
+    machine=[answer(label=str, text=str)],
+    cells=[NODE_CELL],
+    gpus=[NODE_GPU],
+    devices=(_DEVICES, "those for guests"),
+    host_devices=_DEVICES,
 )
 
-DEVICES_QUERY = parameters(PAGE)
+DEVICES_QUERY = parameters(**PAGE)
 
 DEVICES = answered_page(
     "devices",

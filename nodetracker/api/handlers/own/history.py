@@ -16,22 +16,20 @@ from nodetracker.model.listing import HistoryQuery
 _TIME: Schema = {"description": "a time in ISO 8601, UTC unless it has an offset", "type": "string"}
 _PERIOD: Schema = {"since": _TIME, "until": _TIME}
 
-LIST_QUERY = parameters({"host": str, "nodename": NODENAME, **_PERIOD, **PAGE})
+LIST_QUERY = parameters(host=str, nodename=NODENAME, **_PERIOD, **PAGE)
 
-OF_NODE_QUERY = parameters({**_PERIOD, **PAGE})
+OF_NODE_QUERY = parameters(**_PERIOD, **PAGE)
 
 HISTORY = answered_page(
     "history",
     answer(
-        {
-            "id": int,
-            "at": datetime,
-            "host": str,
-            "nodename": str,
-            "what": ChangeKind,
-            "diff": Mapping,
-            "changes": ([str], "the diff in words"),
-        }
+        id=int,
+        at=datetime,
+        host=str,
+        nodename=str,
+        what=ChangeKind,
+        diff=Mapping,
+        changes=([str], "the diff in words"),
     ),
 )
 

@@ -15,17 +15,15 @@ from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import POWER_ACTIONS
 
-LIST_QUERY = parameters({"status": choice(STATUSES), **PAGE})
+LIST_QUERY = parameters(status=choice(STATUSES), **PAGE)
 
-HOSTS = answered_page(
-    "hosts", answer({"uuid": str, "host_name": str, "service": str, "zone": str, **STATE})
-)
+HOSTS = answered_page("hosts", answer(uuid=str, host_name=str, service=str, zone=str, **STATE))
 
-HOST = answer({"host": str, "resources": [answer_of(HostUsage)]})
+HOST = answer(host=str, resources=[answer_of(HostUsage)])
 
-ACTION = parameters({"action": choice(POWER_ACTIONS)}, required=("action",))
+ACTION = parameters("action", action=choice(POWER_ACTIONS))
 
-ACTION_STARTED = answer({"host": str, "action": choice(POWER_ACTIONS)})
+ACTION_STARTED = answer(host=str, action=choice(POWER_ACTIONS))
 
 
 def list_hosts(call: Call) -> Answer:

@@ -17,15 +17,13 @@ from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
 
 LIST_QUERY = parameters(
-    {
-        "host": (str, "the host of either side"),
-        "status": list_of(one_of(MigrationStatus), "statuses; may be repeated"),
-        "workload": UUID,
-        **PAGE,
-    }
+    host=(str, "the host of either side"),
+    status=list_of(one_of(MigrationStatus), "statuses; may be repeated"),
+    workload=UUID,
+    **PAGE,
 )
 
-UPDATE = parameters({"status": choice(OPEN)}, required=["status"])
+UPDATE = parameters("status", status=choice(OPEN))
 
 MIGRATION = answer_of(
     Migration,

@@ -54,16 +54,14 @@ LIST_COLUMNS = (
 
 
 LIST_QUERY = parameters(
-    {
-        "host": str,
-        "nodename": str,
-        "name_part": PART_OF_NAME,
-        "state": choice(STATES),
-        "status": choice(STATUSES),
-        "sort_key": choice(FLEET_ORDERS),
-        "sort_dir": choice(("asc", "desc")),
-        **PAGE,
-    }
+    host=str,
+    nodename=str,
+    name_part=PART_OF_NAME,
+    state=choice(STATES),
+    status=choice(STATUSES),
+    sort_key=choice(FLEET_ORDERS),
+    sort_dir=choice(("asc", "desc")),
+    **PAGE,
 )
 
 _HINTS = typing.get_type_hints(NodeValues)
@@ -77,43 +75,37 @@ _READING: Schema = {
 }
 
 NODE_USE = answer(
-    {
-        "total": float,
-        "reserved": float,
-        "used": (float, "by claims and by guests without a claim"),
-        "free": (float, "negative when more than the total is used"),
-        "limit": (float, "what may be used, reserved amounts included"),
-    }
+    total=float,
+    reserved=float,
+    used=(float, "by claims and by guests without a claim"),
+    free=(float, "negative when more than the total is used"),
+    limit=(float, "what may be used, reserved amounts included"),
 )
 
 NODES = answered_page(
     "nodes",
     answer(
-        {
-            **_IDENTITY,
-            **STATE,
-            **{name: _COLUMNS[name] for name in LIST_COLUMNS},
-            "generation": int,
-            "amounts": answer(dict.fromkeys(PARTS, NODE_USE)),
-            **_READING,
-        }
+        **_IDENTITY,
+        **STATE,
+        **{name: _COLUMNS[name] for name in LIST_COLUMNS},
+        generation=int,
+        amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
+        **_READING,
     ),
 )
 
 NODE = answer(
-    {
-        "id": int,
-        **_IDENTITY,
-        **STATE,
-        "last_seen_up": datetime | None,
-        **_COLUMNS,
-        "vms_running": (int, "instances that run; running_vms counts all"),
-        "generation": int,
-        "epoch": int,
-        "created_at": datetime | None,
-        "updated_at": datetime | None,
-        **_READING,
-    }
+    id=int,
+    **_IDENTITY,
+    **STATE,
+    last_seen_up=datetime | None,
+    **_COLUMNS,
+    vms_running=(int, "instances that run; running_vms counts all"),
+    generation=int,
+    epoch=int,
+    created_at=datetime | None,
+    updated_at=datetime | None,
+    **_READING,
 )
 
 _CAUSE = answer_of(
@@ -124,34 +116,30 @@ _CAUSE = answer_of(
 )
 
 DIFF = answer(
-    {
-        "diff": [
-            answer_of(
-                DriftLine,
-                without=("causes",),
-                workloads=(str, "the causes as text"),
-                causes=[_CAUSE],
-            )
-        ],
-        "explanations": ([str], "a sentence for each difference, and what to do about it"),
-    }
+    diff=[
+        answer_of(
+            DriftLine,
+            without=("causes",),
+            workloads=(str, "the causes as text"),
+            causes=[_CAUSE],
+        )
+    ],
+    explanations=([str], "a sentence for each difference, and what to do about it"),
 )
 
 ACTIONS = answer(
-    {
-        "actions": [
-            answer_of(
-                NodeAction,
-                method=choice(("PATCH", "POST", "DELETE")),
-                takes_reason=(bool, "the body may have disabled_reason"),
-            )
-        ],
-    }
+    actions=[
+        answer_of(
+            NodeAction,
+            method=choice(("PATCH", "POST", "DELETE")),
+            takes_reason=(bool, "the body may have disabled_reason"),
+        )
+    ]
 )
 
 AUDIT = answer_of(AuditOutcome, nodes={str: str})
 
-AUDIT_RUNNING = answer({"host": str, "nodename": str})
+AUDIT_RUNNING = answer(host=str, nodename=str)
 
 _CAPACITY_COLUMNS = (
     "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",

@@ -14,64 +14,54 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.health import HealthState
 
 USE = answer(
-    {
-        "total": float,
-        "reserved": float,
-        "claimed": float,
-        "unclaimed": float,
-        "free": (float, "negative when more than the total is used"),
-        "limit": (float, "what may be used with the allocation ratio, reserved amounts included"),
-    }
+    total=float,
+    reserved=float,
+    claimed=float,
+    unclaimed=float,
+    free=(float, "negative when more than the total is used"),
+    limit=(float, "what may be used with the allocation ratio, reserved amounts included"),
 )
-_AMOUNTS = answer(dict.fromkeys(PARTS, USE))
-_GUESTS = answer({kind.value: int for kind in WorkloadKind})
+_AMOUNTS = answer(**dict.fromkeys(PARTS, USE))
+_GUESTS = answer(**{kind.value: int for kind in WorkloadKind})
 
 _NODE = answer(
-    {
-        "uuid": str,
-        "host": str,
-        "nodename": str,
-        "state": {"type": "string", "enum": list(STATES)},
-        "status": {"type": "string", "enum": list(STATUSES)},
-        "maintenance": bool,
-        "freshness": Freshness,
-        "amounts": _AMOUNTS,
-        "guests": _GUESTS,
-        "warnings": (int, "unresolved warnings about the node"),
-    }
+    uuid=str,
+    host=str,
+    nodename=str,
+    state={"type": "string", "enum": list(STATES)},
+    status={"type": "string", "enum": list(STATUSES)},
+    maintenance=bool,
+    freshness=Freshness,
+    amounts=_AMOUNTS,
+    guests=_GUESTS,
+    warnings=(int, "unresolved warnings about the node"),
 )
 
 _FINDING = answer(
-    {
-        "level": HealthLevel,
-        "text": str,
-        "path": (str, "of the view of the page that lists what it is about, or empty"),
-        "filters": ({str: str}, "by which that view lists its nodes"),
-    }
+    level=HealthLevel,
+    text=str,
+    path=(str, "of the view of the page that lists what it is about, or empty"),
+    filters=({str: str}, "by which that view lists its nodes"),
 )
 
 OVERVIEW = answer(
-    {
-        "now": datetime,
-        "health": answer(
-            {
-                "level": HealthLevel,
-                "text": str,
-                "problems": ([_FINDING], "the worst first"),
-                "notes": ([_FINDING], "nodes that administrators disabled or maintain"),
-            }
-        ),
-        "summary": (str, "what the fleet has, in words"),
-        "totals": _AMOUNTS,
-        "states": answer(dict.fromkeys(STATES, int)),
-        "statuses": answer(dict.fromkeys(STATUSES, int)),
-        "freshness": answer({kind.value: int for kind in Freshness}),
-        "claims": answer({state.value: int for state in ClaimState}),
-        "guests": _GUESTS,
-        "warnings": ({str: int}, "unresolved warnings by kind, of nodes and of whole hosts"),
-        "nodes": [_NODE],
-        "truncated": (bool, "there are more nodes than [api] overview_max_nodes"),
-    }
+    now=datetime,
+    health=answer(
+        level=HealthLevel,
+        text=str,
+        problems=([_FINDING], "the worst first"),
+        notes=([_FINDING], "nodes that administrators disabled or maintain"),
+    ),
+    summary=(str, "what the fleet has, in words"),
+    totals=_AMOUNTS,
+    states=answer(**dict.fromkeys(STATES, int)),
+    statuses=answer(**dict.fromkeys(STATUSES, int)),
+    freshness=answer(**{kind.value: int for kind in Freshness}),
+    claims=answer(**{state.value: int for state in ClaimState}),
+    guests=_GUESTS,
+    warnings=({str: int}, "unresolved warnings by kind, of nodes and of whole hosts"),
+    nodes=[_NODE],
+    truncated=(bool, "there are more nodes than [api] overview_max_nodes"),
 )
 
 

@@ -21,15 +21,10 @@ from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import ServiceChange, ServiceRecord
 from nodetracker.model.text import render_time
 
-LIST_QUERY = parameters({"host": str, "binary": str, **PAGE})
+LIST_QUERY = parameters(host=str, binary=str, **PAGE)
 
 UPDATE = parameters(
-    {
-        "disabled": bool,
-        "disabled_reason": SHORT_TEXT,
-        "maintenance": bool,
-        "forced_down": bool,
-    }
+    disabled=bool, disabled_reason=SHORT_TEXT, maintenance=bool, forced_down=bool
 ) | {"description": "an object with what is to change", "minProperties": 1}
 
 _DISABLING: Schema = {
@@ -49,21 +44,19 @@ STATE: Schema = {
 """What the service of a node's host decides."""
 
 SERVICE = answer(
-    {
-        "id": str,
-        "binary": str,
-        "host": str,
-        "status": STATE["status"],
-        "state": STATE["state"],
-        "updated_at": datetime | None,
-        **_DISABLING,
-        "epoch": int,
-        "clock_skew_seconds": float | None,
-        "maintenance": bool,
-        "forced_down": bool,
-        "last_seen_up": datetime | None,
-        "version": str,
-    }
+    id=str,
+    binary=str,
+    host=str,
+    status=STATE["status"],
+    state=STATE["state"],
+    updated_at=datetime | None,
+    **_DISABLING,
+    epoch=int,
+    clock_skew_seconds=float | None,
+    maintenance=bool,
+    forced_down=bool,
+    last_seen_up=datetime | None,
+    version=str,
 )
 
 SERVICES = answered_page("services", SERVICE)

@@ -31,26 +31,24 @@ _FILTERS: Schema = {
     "all": (bool, "true (resolved warnings, too) or false"),
 }
 
-LIST_QUERY = parameters({"host": str, "nodename": NODENAME, **_FILTERS, **PAGE})
+LIST_QUERY = parameters(host=str, nodename=NODENAME, **_FILTERS, **PAGE)
 
-OF_NODE_QUERY = parameters({**_FILTERS, **PAGE})
+OF_NODE_QUERY = parameters(**_FILTERS, **PAGE)
 
 WARNINGS = answered_page(
     "warnings",
     answer(
-        {
-            "id": (int | None, "null until it is stored"),
-            "host": str,
-            "kind": WarningKind,
-            "nodename": str,
-            "item": str,
-            "message": str,
-            "first_seen": datetime,
-            "last_seen": datetime,
-            "count": int,
-            "resolved_at": datetime | None,
-            "earlier": (int, "how often it was raised and resolved before"),
-        }
+        id=(int | None, "null until it is stored"),
+        host=str,
+        kind=WarningKind,
+        nodename=str,
+        item=str,
+        message=str,
+        first_seen=datetime,
+        last_seen=datetime,
+        count=int,
+        resolved_at=datetime | None,
+        earlier=(int, "how often it was raised and resolved before"),
     ),
 )
 

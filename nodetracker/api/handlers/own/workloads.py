@@ -28,24 +28,12 @@ from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
 from nodetracker.model.numa import encode_assignment
 
 LIST_QUERY = parameters(
-    {
-        "host": str,
-        "nodename": NODENAME,
-        "name_part": PART_OF_NAME,
-        "project": str,
-        "claimed": bool,
-        **PAGE,
-    }
+    host=str, nodename=NODENAME, name_part=PART_OF_NAME, project=str, claimed=bool, **PAGE
 )
 
-OF_NODE_QUERY = parameters(PAGE)
+OF_NODE_QUERY = parameters(**PAGE)
 
-_IDENTITY: Schema = {
-    "uuid": str,
-    "kind": WorkloadKind,
-    "name": str,
-    "project_id": str,
-}
+_IDENTITY: Schema = {"uuid": str, "kind": WorkloadKind, "name": str, "project_id": str}
 
 _PLACE: Schema = {
     "node_uuid": HIDEABLE,
@@ -62,21 +50,16 @@ _PLACE: Schema = {
     "missing_since": datetime | None,
 }
 
-WORKLOADS = answered_page("workloads", answer({**_IDENTITY, **_PLACE}))
+WORKLOADS = answered_page("workloads", answer(**_IDENTITY, **_PLACE))
 
 _NUMA = PLACEMENT | {"description": "the placement of its claim, or the pins of its guest"}
 
-WORKLOADS_OF_NODE = answered_page("workloads", answer({**_IDENTITY, **_PLACE, "numa": _NUMA}))
+WORKLOADS_OF_NODE = answered_page("workloads", answer(**_IDENTITY, **_PLACE, numa=_NUMA))
 
-WORKLOAD = answer(
-    {
-        **_IDENTITY,
-        "places": [answer({**_PLACE, "details": hideable(Mapping)})],
-    }
-)
+WORKLOAD = answer(**_IDENTITY, places=[answer(**_PLACE, details=hideable(Mapping))])
 
 
-USAGES_QUERY = parameters({"host": str, "project": str, **PAGE, "marker": str})
+USAGES_QUERY = parameters(host=str, project=str, **(PAGE | {"marker": str}))
 """The marker is a project, which may be unknown: an empty text."""
 
 _AMOUNTS: Schema = {
@@ -89,13 +72,7 @@ _AMOUNTS: Schema = {
 
 USAGES = answered_page(
     "usages",
-    answer(
-        {
-            "project_id": str,
-            **_AMOUNTS,
-            "parts": [answer({"kind": WorkloadKind, "claimed": bool, **_AMOUNTS})],
-        }
-    ),
+    answer(project_id=str, **_AMOUNTS, parts=[answer(kind=WorkloadKind, claimed=bool, **_AMOUNTS)]),
 )
 
 
