@@ -50,7 +50,7 @@ class StoreCommand:
         example: a command line without the program's name, for the help.
         arguments: of the command, in the order of its help.
         exit_code: of a run without an error; a command may set it.
-        is_dry_run: whether it was told to write nothing.
+        is_dry_run: whether it is to write nothing.
     """
 
     app: Any  # a ManageApp; cliff declares it as its own base class
