@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from nodetracker.model.errors import BusyError, DriverFeatureError, NodetrackerError
+from nodetracker.model.errors import BusyError, NodetrackerError
 from nodetracker.ports import AgentDirectory, HostAgent
 from nodetracker.process.workers import WorkerPool
 
@@ -27,14 +27,14 @@ class AgentCalls:
     """The agents of all hosts, of which few are called at the same time.
 
     Args:
-        directory: finds them; None = no message broker is configured.
+        directory: finds them.
         prepare: called before each call, such as to set the clock of deadlines.
         patience_seconds: how long `run` waits.
     """
 
     def __init__(
         self,
-        directory: AgentDirectory | None,
+        directory: AgentDirectory,
         prepare: Callable[[], None] = lambda: None,
         max_calls: int = MAX_CALLS,
         patience_seconds: float = PATIENCE_SECONDS,
@@ -50,13 +50,8 @@ class AgentCalls:
         """Return the agent of a host for calls within this block.
 
         Raises:
-            DriverFeatureError: no message broker is configured.
             BusyError: enough agents are being called already.
         """
-        if self._directory is None:
-            raise DriverFeatureError(
-                "agents cannot be called: [DEFAULT] transport_url is not set on the API's host"
-            )
         if not self._turns.acquire(blocking=False):
             raise BusyError("too many agents are being called at the moment; try again later")
         try:
@@ -71,7 +66,7 @@ class AgentCalls:
         The call continues then, and counts as one until it ends.
 
         Raises:
-            DriverFeatureError, BusyError: as `calling`.
+            BusyError: as `calling`.
         """
         task = self._pool.submit(lambda: self._call(host, call))
         return task.result() if task.wait(self._patience) else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
@@ -120,10 +121,13 @@ def build_agent(
     notifier = broker.make_notifier(f"compute:{settings.host}")
     # Conductors notify of their changes themselves.
     watching = broker.make_observers(notifier) if conf.conductor.use_local else []
+    news: SimpleQueue[Any] | None = None  # of conductors
     if open_store is not None:
         store = open_store(watching)
     else:
-        store = build_store(conf, is_agent=True, observers=watching)
+        if is_served and not conf.conductor.use_local:
+            news = SimpleQueue()
+        store = build_store(conf, is_agent=True, observers=watching, news=news)
     observers = list(observers)
     if notifier is not None:
         from nodetracker.rpc.notify import AuditNotifier
@@ -160,6 +164,13 @@ def build_agent(
             )
         sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
         servers = [part for part in (reporter, sockets, server) if part is not None]
+    if news is not None:
+        from nodetracker.rpc.host_calls import HeartbeatCalls
+
+        clock = manager.database_clock
+        servers.append(
+            HeartbeatCalls(settings.host, news, operations, store, manager.read_generations, clock)
+        )
     service = ComputeService(settings, manager, servers)
     return Agent(
         settings, incarnation, store, probes, driver, manager, service, operations, endpoint,

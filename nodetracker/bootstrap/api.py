@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
@@ -33,7 +34,7 @@ from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
-from nodetracker.bootstrap.clients import Broker, build_unserved_removals
+from nodetracker.bootstrap.clients import Broker, build_agents, build_unserved_removals
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,
@@ -53,7 +54,7 @@ from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.fleet.watch import Watcher
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.model.errors import ConfigError
+from nodetracker.model.errors import ConfigError, DriverFeatureError
 from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
@@ -61,6 +62,9 @@ from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.notify import NotificationSender
+
+if TYPE_CHECKING:
+    from nodetracker.rpc.caller import RpcCaller
 
 LOG = logging.getLogger(__name__)
 
@@ -252,14 +256,14 @@ def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
     settings = build_api_settings(conf)
     broker = Broker(conf)
     clock = DatabaseClock()
-    directory: AgentDirectory | None = None
+    announced: AgentDirectory | None = None
     if broker.is_configured:
         broker.connect()  # an invalid value ends the start
-        directory, clock = broker.find_agents(), broker.caller.clock
+        clock, announced = broker.caller.clock, broker.find_agents()
     notifier, counters = broker.make_notifier(f"api:{settings.host}"), _make_counters(settings)
     store = build_sql_store(
         conf,
-        observers=broker.make_observers(notifier, directory),
+        observers=broker.make_observers(notifier, announced),
         watch=watch_calls(database, counters.store_errors.clear),
         pool={
             "max_pool_size": settings.threads + _SPARE_CONNECTIONS,
@@ -267,8 +271,17 @@ def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
             "pool_timeout": POOL_SECONDS,
         },
     )
+    directory = build_agents(store, f"api:{settings.host}", partial(_get_caller, broker))
     agents = AgentCalls(directory, lambda: clock.set(store.now()))
     return _Parts(settings, store, notifier, clock, agents, broker, counters)
+
+
+def _get_caller(broker: Broker) -> "RpcCaller":
+    if not broker.is_configured:
+        raise DriverFeatureError(
+            "agents cannot be called: [DEFAULT] transport_url is not set on the API's host"
+        )
+    return broker.caller
 
 
 def _make_counters(settings: ApiSettings) -> ApiCounters:

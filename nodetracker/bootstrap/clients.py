@@ -12,13 +12,13 @@ from nodetracker.bootstrap.values import build_from_options, read_value
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import PlacementSettings
-from nodetracker.ports import AgentDirectory, HostAgent, Store, StoreObserver
+from nodetracker.ports import AgentDirectory, CallStore, HostAgent, Store, StoreObserver
 from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
     from nodetracker.placement.reporter import PlacementReporter
-    from nodetracker.rpc.caller import RpcCaller
+    from nodetracker.rpc.caller import AgentCaller, RpcCaller
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
     from nodetracker.rpc.transport import Transport
@@ -83,7 +83,7 @@ class Broker:
         return None if self._caller is None else self._caller.broker_error
 
     def find_agents(self) -> AgentDirectory:
-        """Return the client of the agents.
+        """Return the client of the agents over the broker.
 
         Raises:
             ConfigError: as `connect`.
@@ -154,6 +154,21 @@ class Broker:
         from nodetracker.rpc.server import RpcServer
 
         return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS, read_time)
+
+
+def build_agents(
+    store: CallStore, sender: str, get_caller: Callable[[], "AgentCaller"]
+) -> AgentDirectory:
+    """Return the client of the agents, over the broker or by their heartbeats.
+
+    Args:
+        sender: name of this process.
+        get_caller: see `HostCaller`.
+    """
+    from nodetracker.rpc.caller import RpcAgentDirectory
+    from nodetracker.rpc.host_calls import HostCaller
+
+    return RpcAgentDirectory(HostCaller(store, sender, get_caller))
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:

@@ -43,7 +43,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     store = build_sql_store(conf, observers=broker.make_observers(notifier), pool=pool)
     clock = DatabaseClock()
     authorizer = Authorizer(store, build_admission_policy(conf), conf.service_down_time)
-    endpoint = AgentEndpoint(f"conductor {host}", store, authorizer, clock)
+    endpoint = AgentEndpoint(f"conductor {host}", store, store, authorizer, clock)
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     server = Server(
         endpoint, settings, max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2))

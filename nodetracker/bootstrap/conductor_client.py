@@ -1,7 +1,8 @@
 """Build the client of conductors, for a process without a database."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
@@ -34,11 +35,14 @@ def check_conductor_client(conf: cfg.ConfigOpts) -> None:
         parse_endpoint(text, conf.conductor.allow_http)
 
 
-def build_http_caller(conf: cfg.ConfigOpts, is_agent: bool = False) -> HttpCaller:
+def build_http_caller(
+    conf: cfg.ConfigOpts, is_agent: bool = False, news: SimpleQueue[Any] | None = None
+) -> HttpCaller:
     """Build the caller of the conductors; nothing is connected before the first call.
 
     Args:
         is_agent: the process is the agent, whose first start creates its uuid.
+        news: see `HttpCaller`.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -52,9 +56,8 @@ def build_http_caller(conf: cfg.ConfigOpts, is_agent: bool = False) -> HttpCalle
     identity = AgentIdentity(
         read_host_name(conf), agent_id or "", state_path, lambda: _read_token(conf)
     )
-    return HttpCaller(
-        endpoints, identity, DatabaseClock(), _make_tls(group.cafile) if has_tls else None
-    )
+    tls = _make_tls(group.cafile) if has_tls else None
+    return HttpCaller(endpoints, identity, DatabaseClock(), tls, news=news)
 
 
 def _make_tls(cafile: str | None) -> "ssl.SSLContext":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.values import build_database_settings
+from nodetracker.bootstrap.values import build_database_settings, read_value
 from nodetracker.conf.default import DATABASE
 from nodetracker.model.errors import (
     ConfigError,
@@ -18,6 +18,8 @@ from nodetracker.model.errors import (
 from nodetracker.process.outage import OutageLog, Watch, watch_nothing
 
 if TYPE_CHECKING:  # imported late: not every program needs them
+    from queue import SimpleQueue
+
     from nodetracker.db.store import SqlStore
     from nodetracker.fleet.watch import Watcher
     from nodetracker.ports import ReadingStore, Store, StoreObserver
@@ -34,6 +36,7 @@ def build_store(
     is_read_only: bool = False,
     is_agent: bool = False,
     observers: "Sequence[StoreObserver]" = (),
+    news: "SimpleQueue[Any] | None" = None,
 ) -> "Store":
     """Build the store that is configured, over a database or conductors.
 
@@ -43,6 +46,7 @@ def build_store(
         is_read_only: for a program that only reads; no file is created.
         is_agent: the process is the agent.
         observers: of its changes; conductors have their own.
+        news: gets what conductors have for the agent, None if it serves no calls.
 
     Raises:
         ConfigError: the URL is invalid, or its database module is missing.
@@ -52,8 +56,11 @@ def build_store(
     from nodetracker.bootstrap.conductor_client import build_http_caller
     from nodetracker.conductor.client import open_conductor_store
 
+    takes_calls = news is not None and not read_value(conf, "DEFAULT", "transport_url")
     return open_conductor_store(
-        build_http_caller(conf, is_agent), heartbeat_seconds=float(conf.report_interval)
+        build_http_caller(conf, is_agent, news),
+        heartbeat_seconds=float(conf.report_interval),
+        takes_calls=takes_calls,
     )
 
 

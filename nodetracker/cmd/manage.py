@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # imported late: help needs none of them, and not every comma
     from nodetracker.bootstrap.clients import Broker
     from nodetracker.db.store import SqlStore
     from nodetracker.ports import AgentDirectory, AuditAgent, ReadingStore, Store
+    from nodetracker.rpc.caller import RpcCaller
     from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
@@ -156,12 +157,23 @@ class ManageApp(App):
     def agents(self) -> "AgentDirectory":
         """The agents of all hosts; calls to them expire by the database's clock.
 
+        A call raises ConfigError if it needs the broker and ``transport_url`` is not set.
+
         Raises:
-            ConfigError: ``transport_url`` is not set.
+            ConfigError: it is not set, and neither is the database.
         """
-        agents = self.broker.find_agents()
-        self.broker.caller.clock.set(self.store.now())
-        return agents
+        from nodetracker.bootstrap.clients import build_agents
+
+        if not self.conf.conductor.use_local:
+            self._get_caller()
+            return self.broker.find_agents()
+        sender = f"manage:{self.conf.DEFAULT.host}"
+        return build_agents(self.open_sql_store(), sender, self._get_caller)
+
+    def _get_caller(self) -> "RpcCaller":
+        caller = self.broker.caller
+        caller.clock.set(self.store.now())
+        return caller
 
     def find_audit_agent(self, host: str) -> "AuditAgent":
         """Return a host's agent for audits: over its socket on its own machine, or the broker.

@@ -170,6 +170,10 @@ class ComputeManager:
         """The database's time, as the last audit loaded it."""
         return self._tracker.database_clock
 
+    def read_generations(self) -> dict[str, int]:
+        """Return nodename -> generation of the rows as last read or written."""
+        return self._tracker.read_generations()
+
     # The hooks, in the order in which the service calls them.
 
     def init_host(self) -> None:

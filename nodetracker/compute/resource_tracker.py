@@ -195,6 +195,10 @@ class ResourceTracker:
         """The database's time, as last loaded."""
         return self._rows.database_clock
 
+    def read_generations(self) -> dict[str, int]:
+        """See `ComputeManager.read_generations`."""
+        return {record.nodename: record.generation for record in self._rows.list_records()}
+
     @property
     def policy(self) -> AdmissionPolicy:
         """The policy of this host's claims."""

@@ -238,6 +238,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "apply_changes": _own_changes,
         "sync_warnings": _own_agent,
         "raise_warning": _own_host,
+        "answer_call": _own_host,
         # Claims on its host.
         "create_claim": _own_claim_request,
         "try_claim": _own_claim_request,

@@ -33,6 +33,7 @@ def open_conductor_store(
     timeout_seconds: float = CALL_SECONDS,
     host_clock: Callable[[], datetime] = utc_clock,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    takes_calls: bool = False,
 ) -> Store:
     """Build the store; nothing is connected before the first call.
 
@@ -41,8 +42,9 @@ def open_conductor_store(
         heartbeat_seconds: timeout of a heartbeat; one that arrives later no
             longer proves that its agent is alive, and is not written.
         host_clock: this host's own time, whose skew each heartbeat stores.
+        takes_calls: each heartbeat says that the agent takes calls with it.
     """
-    store = ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds)
+    store = ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds, takes_calls)
     return cast("Store", store)
 
 
@@ -70,11 +72,13 @@ class ConductorStore:
         timeout_seconds: float,
         host_clock: Callable[[], datetime],
         heartbeat_seconds: float,
+        takes_calls: bool,
     ) -> None:
         self._caller = caller
         self._timeout = timeout_seconds
         self._host_clock = host_clock
         self._heartbeat_timeout = heartbeat_seconds
+        self._takes_calls = takes_calls
 
     def report_state(
         self,
@@ -85,7 +89,7 @@ class ConductorStore:
         is_last: bool = False,
     ) -> None:
         """See `AgentStore`; adds this host's time, and that the heartbeat came by a conductor."""
-        state = replace(state, by_conductor=True)
+        state = replace(state, by_conductor=True, takes_calls=self._takes_calls)
         host_time = host_time or self._host_clock()
         method = CONDUCTOR.methods["report_state"]
         arguments = method.encode_arguments(agent, report_count, state, host_time, is_last)

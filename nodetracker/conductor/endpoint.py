@@ -31,7 +31,7 @@ from nodetracker.model.errors import (
     RpcVersionError,
 )
 from nodetracker.model.text import render_value
-from nodetracker.ports import CredentialStore
+from nodetracker.ports import CallStore, CredentialStore
 from nodetracker.process.change_log import CHANGES, log_change, make_line
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
@@ -48,6 +48,8 @@ REFUSAL_SECONDS = 60.0
 _MAX_REFUSALS = 1000
 _IS_DUE = "nodetracker.is_due"
 """Key of the environment: whether the caller is to renew its credential."""
+_NEWS = "nodetracker.news"
+"""Key of the environment: what the answer to a heartbeat has for the agent."""
 _CHANGES = frozenset(
     {
         "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
@@ -70,6 +72,7 @@ class AgentEndpoint:
 
     Args:
         name: of this conductor, for messages.
+        calls: what each answer to a heartbeat has for the agent.
         clock: the database's time; set at the first call.
         monotonic: seconds that never go back.
     """
@@ -78,12 +81,14 @@ class AgentEndpoint:
         self,
         name: str,
         credentials: CredentialStore,
+        calls: CallStore,
         authorizer: Authorizer,
         clock: DatabaseClock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._credentials = credentials
+        self._calls = calls
         self._authorizer = authorizer
         self._clock = clock
         self._monotonic = monotonic
@@ -106,7 +111,7 @@ class AgentEndpoint:
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""
         status, answer = "200 OK", {}
-        environ[_IS_DUE] = False
+        environ[_IS_DUE], environ[_NEWS] = False, None
         address = environ.get("REMOTE_ADDR", "")
         path = environ.get("PATH_INFO", "")
         try:
@@ -127,6 +132,8 @@ class AgentEndpoint:
         now = self._clock.read()
         if environ[_IS_DUE]:
             answer["renew"] = True
+        if environ[_NEWS] is not None:
+            answer["news"] = environ[_NEWS]
         if now is not None:
             answer["now"] = now.isoformat()
         return _send(environ, start, status, answer)
@@ -150,6 +157,8 @@ class AgentEndpoint:
         arguments = method.read_arguments(plain)
         arguments = self._authorizer.authorize(caller, name, arguments)
         value = getattr(self._authorizer.store, name)(**arguments)
+        if name == "report_state" and not arguments.get("is_last"):
+            environ[_NEWS] = self._take_news(caller.host)
         if name in _CHANGES:
             log_change(
                 f"agent of host {caller.host}",
@@ -159,6 +168,14 @@ class AgentEndpoint:
                 "done",
             )
         return encode(value, unknown)
+
+    def _take_news(self, host: str) -> Any:
+        """Return what a host's agent is to know; its heartbeat is written, whether or not."""
+        try:
+            return encode(self._calls.take_news(host))
+        except NodetrackerError as error:
+            LOG.debug("The answer to a heartbeat of host %s has no calls: %s", host, error)
+            return None
 
     def _authenticate(self, environ: WSGIEnvironment, address: str) -> Caller:
         scheme, _, secret = environ.get("HTTP_AUTHORIZATION", "").partition(" ")

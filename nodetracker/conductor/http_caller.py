@@ -8,6 +8,7 @@ import http.client
 import json
 import logging
 import os
+import queue
 import select
 import socket
 import ssl
@@ -181,6 +182,7 @@ class HttpCaller:
     Args:
         tls: of HTTPS connections.
         clock: the database's time; set by each answer that has it.
+        news: gets what answers to heartbeats have for the agent, as plain JSON.
     """
 
     def __init__(
@@ -190,8 +192,10 @@ class HttpCaller:
         clock: DatabaseClock,
         tls: ssl.SSLContext | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        news: "queue.SimpleQueue[Any] | None" = None,
     ) -> None:
         self._clock = clock
+        self._news = news
         self._endpoints = endpoints
         self._identity = identity
         self._tls = tls
@@ -450,6 +454,8 @@ class HttpCaller:
             )
         if answer.get("renew"):
             self._is_due = True
+        if self._news is not None and answer.get("news"):
+            self._news.put(answer["news"])
         if answer.get("now"):
             self.clock.set(datetime.fromisoformat(answer["now"]))
         if "error" in answer:

@@ -1,13 +1,13 @@
 """Store ``join_tokens`` and ``agent_credentials``: who may call conductors as which host."""
 
 from dataclasses import fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.db import host_warnings
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.connection.engine import Database
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, Credential, JoinToken
@@ -31,7 +31,7 @@ class SqlCredentials:
         """Store a join token, and delete those that have expired."""
 
         def create(connection: sa.Connection) -> JoinToken:
-            now = _read_time(connection)
+            now = read_time(connection)
             connection.execute(sa.delete(tables.join_tokens).where(_tokens.expires_at <= now))
             token = JoinToken(0, host, uses, now, now + lifetime, created_by)
             values = {item.name: getattr(token, item.name) for item in fields(token)[1:]}
@@ -231,8 +231,3 @@ def _decode(row: "sa.Row[Any]", **changed: Any) -> Credential:
         revoked_at=values["revoked_at"],
         is_due=values["now"] - values["issued_at"] > RENEWAL_AGE,
     )
-
-
-def _read_time(connection: sa.Connection) -> datetime:
-    now: datetime = connection.execute(sa.select(utc_now())).scalar_one()
-    return now

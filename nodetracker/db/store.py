@@ -7,6 +7,7 @@ written out here. Observers learn what it changed after its commit.
 import functools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from nodetracker.db import (
     exclusions,
     fleet,
     history,
+    host_calls,
     host_warnings,
     hosts,
     node_changes,
@@ -38,7 +40,7 @@ from nodetracker.model.change import ClaimRefusal, NodeChange, StoreEvent
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
 from nodetracker.model.errors import ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import AuditState, HostNews
 from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult, StoreObserver
 from nodetracker.process.clock import utc_clock
 from nodetracker.process.outage import Watch, watch_nothing
@@ -143,6 +145,10 @@ class SqlStore(SqlReader, SqlCredentials):
     count_exclusions = reading(exclusions.count_exclusions)
     load_ledger_nodes = reading(fleet.load_ledger_nodes)
 
+    create_call = writing(host_calls.create_call)
+    find_answer = reading(host_calls.find_answer)
+    answer_call = writing(host_calls.answer_call)
+
     list_provider_removals = reading(provider_removals.list_removals)
     fail_provider_removal = writing(provider_removals.fail_removal)
     finish_provider_removal = writing(provider_removals.finish_removal)
@@ -209,6 +215,14 @@ class SqlStore(SqlReader, SqlCredentials):
                 observer.committed(event)
             except Exception:  # the change is stored, whatever an observer does
                 LOG.exception("Store observer %s failed", type(observer).__name__)
+
+    def take_news(self, host: str) -> HostNews:
+        """See `CallStore.take_news`."""
+        news = self._database.read(lambda c: host_calls.load_news(c, host))
+        if not news.calls:
+            return news
+        taken = self._database.write(lambda c: host_calls.take_calls(c, news.calls))
+        return replace(news, calls=taken)
 
     def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
         """See `Store.take_provider_removals`."""

@@ -1,6 +1,6 @@
 """Services: one row per host and binary, with identity, heartbeat and admin state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0015"
+SCHEMA_REVISION = "0016"
 """The revision of the database's schema that this version is written for."""
 
 OLDEST_REVISION = "0012"
@@ -197,6 +197,7 @@ class AuditState:
             failing node.
         by_conductor: the heartbeat was sent through a conductor, so missing
             heartbeats may only mean that the agent is cut off from all of them.
+        takes_calls: the agent has no broker, and takes calls with its heartbeats.
         load_average: of the agent's machine over 1, 5 and 15 minutes; None = unknown.
         audit_interval_seconds: None = audits run only on demand.
         reports_devices: its PCI devices are to have providers in placement; None
@@ -209,8 +210,38 @@ class AuditState:
     age_seconds: float | None = None
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_conductor: bool = False
+    takes_calls: bool = False
     load_average: LoadAverage | None = None
     audit_interval_seconds: float | None = None
     reports_devices: bool | None = None
     has_driver_uuids: bool | None = None
     schema_revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """A row of ``host_calls``: a call of an agent that takes calls with its heartbeats.
+
+    Attributes:
+        method: of `nodetracker.ports.HostAgent`, with its arguments as plain JSON.
+        sender: the process that waits for the answer, for the log.
+        expires_at: by the database's time; nobody waits for it after that.
+    """
+
+    id: int
+    method: str
+    arguments: Mapping[str, Any]
+    sender: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HostNews:
+    """What a conductor's answer to a heartbeat has for the agent.
+
+    Attributes:
+        generations: nodename -> generation of the row, for each of the host's nodes.
+    """
+
+    generations: Mapping[str, int]
+    calls: Sequence[HostCall] = ()

@@ -22,6 +22,7 @@ from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
 from nodetracker.ports.ledger import LedgerStore, SchedulerStore
 from nodetracker.ports.store import (
     AgentStore,
+    CallStore,
     CredentialStore,
     HostStore,
     OperatorStore,
@@ -40,6 +41,7 @@ __all__ = [
     "AuditAgent",
     "AuditObserver",
     "CallServer",
+    "CallStore",
     "CandidatePolicy",
     "CredentialStore",
     "Driver",

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodetracker.model.change import ApplyResult, NodeChange
 from nodetracker.model.claim import Claim, SplitBrain
@@ -12,6 +12,7 @@ from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import (
     AgentKey,
     AuditState,
+    HostNews,
     Incarnation,
     ServiceChange,
     ServiceRecord,
@@ -141,6 +142,34 @@ class AgentStore(FleetStore, Protocol):
         Args:
             hosts: only of these hosts; None = of all.
         """
+
+    @repeatable
+    def answer_call(self, host: str, call_id: int, answer: Mapping[str, Any]) -> None:
+        """Store the answer of a call that the host's agent took; do nothing if it is gone.
+
+        Args:
+            answer: as over the broker, with either a value or an error.
+        """
+
+
+class CallStore(FleetStore, Protocol):
+    """Calls of agents without a broker, each a row that its agent takes with a heartbeat."""
+
+    def create_call(
+        self, host: str, method: str, arguments: Mapping[str, Any], sender: str, lifetime: timedelta
+    ) -> int:
+        """Store a call and return its id; delete those that have expired.
+
+        Args:
+            method: of `HostAgent`, with its arguments as plain JSON.
+            sender: the process that calls, for the agent's log.
+        """
+
+    def find_answer(self, call_id: int) -> Mapping[str, Any] | None:
+        """Return the answer of a call, None as long as it has none."""
+
+    def take_news(self, host: str) -> HostNews:
+        """Return what a host's agent is to know, by one statement; each call only once."""
 
 
 class RemovalStore(Protocol):

@@ -9,9 +9,9 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from nodetracker.model.errors import RequestError, RpcError, RpcUnavailableError, RpcVersionError
+from nodetracker.model.errors import RpcError, RpcUnavailableError, RpcVersionError
 from nodetracker.model.text import count_noun
 from nodetracker.ports import HostAgent
 from nodetracker.ports.methods import delegates
@@ -19,7 +19,6 @@ from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import HangGuard
 from nodetracker.rpc.audit_socket import AUDIT_SECONDS
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
-from nodetracker.rpc.serializer import decode_error
 from nodetracker.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)
@@ -109,13 +108,9 @@ class RpcCaller:
         except _UnnamedVersionError:
             text = describe_mismatch(name, FIRST_VERSION, interface.version)
             raise RpcVersionError(text) from None
-        plain = self._read(answer)
-        try:
-            return method.read_result(plain, "")
-        except RequestError as error:
-            raise RpcVersionError(
-                f"{name} answered what this version cannot read (call {method.name!r}): {error}"
-            ) from None
+        if isinstance(answer, dict) and answer.get("now"):
+            self.clock.set(datetime.fromisoformat(answer["now"]))
+        return method.read_answer(answer, name)
 
     def cast(
         self,
@@ -218,16 +213,6 @@ class RpcCaller:
             return {}
         return {"expires_at": (now + timedelta(seconds=timeout_seconds)).isoformat()}
 
-    def _read(self, answer: Any) -> Any:
-        """Return the value of an answer, or raise its error."""
-        if not isinstance(answer, dict) or not answer.keys() & {"value", "error"}:
-            raise RpcVersionError("the answer has neither a value nor an error")
-        if answer.get("now"):
-            self.clock.set(datetime.fromisoformat(answer["now"]))
-        if "error" in answer:
-            raise decode_error(answer["error"])
-        return answer["value"]
-
 
 def _translate(
     error: BaseException, name: str, method: str, timeout_seconds: float, waited_seconds: float
@@ -263,10 +248,34 @@ CALL_SECONDS = 30.0
 CAST_SECONDS = 5.0
 
 
-class RpcAgentDirectory:
-    """`nodetracker.ports.AgentDirectory` over the broker."""
+class AgentCaller(Protocol):
+    """Calls agents, as `RpcCaller` and `nodetracker.rpc.host_calls.HostCaller` do."""
 
-    def __init__(self, caller: RpcCaller, timeout_seconds: float = CALL_SECONDS) -> None:
+    def call(
+        self,
+        interface: Interface,
+        server: str,
+        method: Method,
+        arguments: dict[str, Any],
+        timeout_seconds: float,
+    ) -> Any:
+        """Make one call and return its result."""
+
+    def cast(
+        self,
+        interface: Interface,
+        server: str,
+        method: Method,
+        arguments: dict[str, Any],
+        timeout_seconds: float,
+    ) -> None:
+        """Send one call that is not answered."""
+
+
+class RpcAgentDirectory:
+    """`nodetracker.ports.AgentDirectory` of what a caller reaches."""
+
+    def __init__(self, caller: AgentCaller, timeout_seconds: float = CALL_SECONDS) -> None:
         self._caller = caller
         self._timeout = timeout_seconds
 
@@ -277,18 +286,18 @@ class RpcAgentDirectory:
 
 @delegates(HostAgent)
 class RpcAgent:
-    """`nodetracker.ports.HostAgent` of one host, by calls over the broker."""
+    """`nodetracker.ports.HostAgent` of one host, by calls."""
 
-    def __init__(self, caller: RpcCaller, host: str, timeout_seconds: float) -> None:
+    def __init__(self, caller: AgentCaller, host: str, timeout_seconds: float) -> None:
         self._caller = caller
         self._host = host
         self._timeout = timeout_seconds
 
     def ledger_moved(self, nodename: str | None = None) -> None:
-        """See `HostAgent`; returns when the broker has the message.
+        """See `HostAgent`; returns when the message is sent.
 
         Raises:
-            RpcError: it does not accept it, or no such agent listens.
+            NodetrackerError: it was not sent, or no such agent listens.
         """
         method = COMPUTE.methods["ledger_moved"]
         arguments = method.encode_arguments(nodename)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from nodetracker.model.errors import RequestError
+from nodetracker.model.errors import RequestError, RpcVersionError
 from nodetracker.ports.methods import is_repeatable, list_methods
-from nodetracker.rpc.serializer import Reader, encode, make_reader
+from nodetracker.rpc.serializer import Reader, decode_error, encode, make_reader
 
 _LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
 
@@ -53,6 +53,24 @@ class Method:
         except TypeError as error:
             raise RequestError("", str(error)) from None
         return arguments
+
+    def read_answer(self, answer: Any, name: str) -> Any:
+        """Return the result that an answer of the server `name` has, or raise its error.
+
+        Raises:
+            RpcVersionError: this version cannot read it.
+            NodetrackerError: the error that the server raised.
+        """
+        if not isinstance(answer, Mapping) or not answer.keys() & {"value", "error"}:
+            raise RpcVersionError("the answer has neither a value nor an error")
+        if "error" in answer:
+            raise decode_error(answer["error"])
+        try:
+            return self.read_result(answer["value"], "")
+        except RequestError as error:
+            raise RpcVersionError(
+                f"{name} answered what this version cannot read (call {self.name!r}): {error}"
+            ) from None
 
 
 class Interface:

@@ -4,10 +4,12 @@ The start waits for the broker for as long as that takes, so it is done in a
 thread; the caller continues immediately, with or without a broker.
 """
 
+import enum
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any
 
@@ -179,14 +181,10 @@ class RpcServer:
             if self._stopping.is_set():
                 raise RpcEndingError(f"{self._name} is ending; nothing was done")
             self._refuse_expired(context, method)
-            call = getattr(self._served, method.name)
             unknown = self._interface.list_unknown(context.get("version", self._interface.version))
-            answer = {"value": encode(call(**method.read_arguments(plain)), unknown)}
+            answer = carry_out(self._served, method, plain, self._name, unknown)
         except NodetrackerError as error:
             answer = {"error": encode_error(error)}
-        except Exception as error:  # a bug; the caller gets its name only
-            LOG.exception("%s failed", method.name)
-            answer = {"error": encode_error(RpcError(_fault(self._name, method, error)))}
         finally:
             self._running.discard(threading.get_ident())
         now = self._clock.read()
@@ -210,8 +208,29 @@ class RpcServer:
             )
 
 
-def _fault(name: str, method: Method, error: Exception) -> str:
-    return f"{name} failed (call {method.name!r}): {type(error).__name__}; see its log"
+def carry_out(
+    served: Any,
+    method: Method,
+    plain: Mapping[str, Any],
+    name: str,
+    unknown: AbstractSet[enum.Enum] = frozenset(),
+) -> dict[str, Any]:
+    """Carry out a call and return its answer; nodetracker's errors travel as answers.
+
+    Args:
+        served: has the method.
+        name: of this server.
+        unknown: values that the caller does not know.
+    """
+    try:
+        result = getattr(served, method.name)(**method.read_arguments(plain))
+        return {"value": encode(result, unknown)}
+    except NodetrackerError as error:
+        return {"error": encode_error(error)}
+    except Exception as error:  # a bug; the caller gets its name only
+        LOG.exception("%s failed", method.name)
+        text = f"{name} failed (call {method.name!r}): {type(error).__name__}; see its log"
+        return {"error": encode_error(RpcError(text))}
 
 
 class _Dispatcher:

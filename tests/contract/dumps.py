@@ -111,5 +111,6 @@ def _label(saved: Saved, names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
         seen[label] += 1
         yield f"{label} {seen[label]}", row
     yield from ((names[row["uuid"]], row) for row in tables["migrations"])
+    yield from ((f"call {row['host']}", row) for row in tables["host_calls"])
     for row in tables["provider_removals"]:
         yield f"removal {names[row['provider_uuid']]}", {**row, "workloads": [*row["workloads"]]}

@@ -120,11 +120,13 @@ class Scene:
     Attributes:
         agents: host -> key of its agent.
         cut: time between what happened long ago and what happened since.
+        call_id: of a call of alpha that waits for its agent.
     """
 
     store: Store
     agents: dict[str, AgentKey] = field(default_factory=dict)
     cut: datetime | None = None
+    call_id: int = 0
 
     def record(self, label: str) -> NodeRecord:
         """Return a node."""

@@ -52,7 +52,7 @@ from tests.contract.scene import (
     node_uuid,
     uuid_of,
 )
-from tests.contract.stores import StoreMaker
+from tests.contract.stores import StoreMaker, open_sharing
 from tests.goldens import check_golden
 from tests.oracle import check_usage
 
@@ -291,6 +291,12 @@ WRITES = [
         {"warning alpha agent_unreachable": {"count", "last_seen"}},
     ),
     Write(
+        "answer_call",
+        "own",
+        lambda scene: scene.store.answer_call("alpha", scene.call_id, {"value": 1.0}),
+        {"call alpha": {"answer", "answered_at"}},
+    ),
+    Write(
         "resolve_warnings",
         "of one kind",
         lambda scene: scene.store.resolve_warnings(WarningKind.AGENT_UNREACHABLE),
@@ -432,12 +438,25 @@ def opened(stores: StoreMaker) -> Iterator[Rows]:
     found.close()
 
 
+def create_calls(url: str) -> int:
+    """Create calls of two hosts, and return the id of alpha's."""
+    store = open_sharing(url)
+    alpha, _ = (
+        store.create_call(host, "get_host_uptime", {}, "api:c", timedelta(hours=1))
+        for host in ("alpha", "beta")
+    )
+    store.close()
+    return alpha
+
+
 @pytest.fixture
 def scene(stores: StoreMaker, opened: Rows) -> Scene:
     """The scene in one of the stores; it is built once for each and then restored."""
     store = stores.open()
     if stores.backend not in _scenes:
-        _scenes[stores.backend] = build(store), opened.save()
+        built = build(store)
+        built.call_id = create_calls(stores.url)
+        _scenes[stores.backend] = built, opened.save()
     built, saved = _scenes[stores.backend]
     opened.restore(saved)
     return dataclasses.replace(built, store=store)

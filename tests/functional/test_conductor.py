@@ -1,10 +1,13 @@
 """Agents without a database, and the conductors that work with it for them."""
 
+import contextlib
+import http.client
 import json
 import re
 import signal
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,14 @@ import psutil
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.bootstrap.clients import build_agents
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from tests.contract.stores import make_url
 from tests.functional.conductors import NODE, Conductor, Remote
 from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.functional.storm import StormProcess
 from tests.oracle import check_rows
@@ -163,6 +168,116 @@ def test_agents_are_listed_and_revoked(
         running.wait_for("Refused /")
         (remote.directory / "token").write_text(conductor.make_token("--host", "host-1"))
         wait_until(lambda: last_seen(store) > before, 90)
+
+
+class TestCalls:
+    """A host without a broker, which is called by its heartbeats."""
+
+    @pytest.fixture
+    def api(self, tmp_path: Path, connection: str) -> Iterator[Callable[..., Any]]:
+        """Return a function that sends a request with a body to a REST service without a broker."""
+        port = find_free_port()
+        extra = f"[api]\nport = {port}\nauth_strategy = noauth"
+        programs = Programs(tmp_path / "api", connection, "ctl", extra=extra)
+
+        def post(path: str, body: Any = None) -> tuple[int, Any]:
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as opened:
+                headers = {"Content-Type": "application/json"}
+                opened.request("POST", path, body and json.dumps(body), headers)
+                answer = opened.getresponse()
+                return answer.status, json.loads(answer.read())
+
+        with programs.start("nodetracker-api") as running:
+            running.wait_for("Serving on")
+            yield post
+            assert running.stop() == 0
+            assert "Traceback" not in running.output()
+
+    def test_it_is_audited_by_rest_by_command_and_after_a_claim(
+        self, tmp_path: Path, conductor: Conductor, store: SqlStore, api: Callable[..., Any]
+    ) -> None:
+        def count_audits() -> float:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = answer.read().decode()
+            return sum(
+                float(value)
+                for value in re.findall(r"^nodetracker_audits_total{.*} (.*)$", text, re.MULTILINE)
+            )
+
+        def add_cpus(vcpus: int) -> None:
+            remote.inventory.write_text(json.dumps({"nodes": [NODE | {"vcpus": vcpus}]}))
+
+        def list_vcpus() -> list[int]:
+            return [node.values.vcpus for node in store.list_nodes()]
+
+        port = find_free_port()
+        remote = Remote(
+            tmp_path / "remote", conductor.endpoint, conductor.make_token(), metrics_port=port,
+            update_resources_interval=-1,
+        )  # fmt: skip
+        with conductor.start_conductor(), remote.start() as agent:
+            agent.wait_for("is ready")
+            (node,) = store.list_nodes()
+            add_cpus(32)
+            status, answer = api(f"/v1/nodes/{node.uuid}/audit")
+            assert (status, answer["nodes"], list_vcpus()) == (200, {"node-1": "update"}, [32])
+            agent.wait_for("Carrying out update_available_resource, called by api:ctl")
+            add_cpus(48)
+            (row,) = conductor.ask("node", "audit", "host-1")
+            assert (row["outcome"], list_vcpus()) == ("update", [48])
+            before = count_audits()
+            body = make_request(1) | {"host": "host-1", "nodename": "node-1"}
+            assert api("/v1/claims", body)[0] == 201
+            wait_until(lambda: count_audits() > before)
+            status, answer = api("/v1/hosts/host-1/actions", {"action": "reboot"})
+            assert (status, answer["errors"][0]["code"]) == (501, "nodetracker.not_supported")
+            assert "oslo_messaging" not in agent.output()
+            assert "broker" not in agent.output()
+            assert agent.stop() == 0
+            assert "Traceback" not in agent.output()
+
+    @pytest.mark.parametrize("is_allowed", [True, False])
+    def test_its_uptime_is_read_and_it_is_rebooted_where_that_is_allowed(
+        self, tmp_path: Path, conductor: Conductor, store: SqlStore, api: Callable[..., Any],
+        is_allowed: bool,
+    ) -> None:  # fmt: skip
+        systemctl = tmp_path / "bin" / "systemctl"
+        systemctl.parent.mkdir()
+        systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
+        systemctl.chmod(0o755)
+        remote = Remote(
+            tmp_path / "remote", conductor.endpoint, conductor.make_token(), driver="local",
+            allow_power_actions=is_allowed,
+        )  # fmt: skip
+        path = f"{systemctl.parent}:/usr/bin:/bin"
+        with conductor.start_conductor(), remote.start(PATH=path) as agent:
+            agent.wait_for("is ready")
+            (node,) = store.list_nodes()
+            agents = build_agents(store, "test", lambda: pytest.fail("there is no broker"))
+            uptime = agents.agent_of("host-1").get_host_uptime(node.nodename)
+            assert uptime.total_seconds() > 0
+            status, answer = api("/v1/hosts/host-1/actions", {"action": "reboot"})
+            done = conductor.manage("host", "action", "host-1", "reboot")
+            if is_allowed:
+                assert (status, done.returncode, done.stderr) == (202, 0, "")
+                assert (tmp_path / "asked").read_text() == "reboot\nreboot\n"
+            else:
+                assert "[compute] allow_power_actions is false" in json.dumps(answer)
+                assert "[compute] allow_power_actions is false" in done.stderr
+                assert (status, (tmp_path / "asked").exists()) == (501, False)
+            assert agent.stop() == 0
+
+    def test_one_whose_agent_has_ended_is_named(
+        self, conductor: Conductor, remote: Remote, store: SqlStore
+    ) -> None:
+        with conductor.start_conductor(), remote.start() as agent:
+            agent.wait_for("is ready")
+            wait_until(lambda: store.list_services("host-1")[0].last_audit.get("takes_calls"))
+            assert agent.stop() == 0
+        done = conductor.manage("host", "action", "host-1", "reboot")
+        assert done.returncode == 1
+        assert "compute host-1 did not answer within 31 s" in done.stderr
+        assert "takes calls with its heartbeat" in done.stderr
 
 
 def test_the_credential_is_renewed_on_its_host(conductor: Conductor, remote: Remote) -> None:

@@ -241,6 +241,7 @@ def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
     ]
     assert plan.deletions == (
         "table agent_credentials, 0 rows",
+        "table host_calls, 0 rows",
         "table join_tokens, 0 rows",
         "table provider_removals, 0 rows",
         "of table compute_nodes, 2 rows: disk_mb_claimable, instance_memory_mb_claimable, "

@@ -435,6 +435,25 @@ agent_credentials = sa.Table(
     **MYSQL,
 )
 
+# Calls of agents that have no broker; they take them with their heartbeats.
+host_calls = sa.Table(
+    "host_calls",
+    metadata,
+    row_id(),
+    text("host"),
+    text("method"),
+    json_text("arguments"),
+    text("sender"),
+    time("created_at"),
+    time("expires_at"),
+    time("taken_at", nullable=True),
+    time("answered_at", nullable=True),
+    json_text("answer", nullable=True),
+    sa.Index(None, "host"),
+    sa.Index(None, "expires_at"),
+    **MYSQL,
+)
+
 
 HAS_SERVICE = sa.and_(services.c.host == compute_nodes.c.host, services.c.binary == COMPUTE_BINARY)
 """The condition that a service is that of a node's agent."""

@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.model.errors import BusyError, DriverFeatureError
+from nodetracker.model.errors import BusyError
 from tests.unit.api.conftest import SilentAgents
 
 
@@ -27,8 +27,3 @@ def test_a_call_that_fails_makes_room_for_the_next():
     for _ in range(2):
         with pytest.raises(Exception, match="does not answer"), calls.calling("a"):
             pass
-
-
-def test_without_a_broker_no_agent_is_called():
-    with pytest.raises(DriverFeatureError, match="transport_url"), AgentCalls(None).calling("a"):
-        pass

@@ -1,4 +1,6 @@
-"""``/health`` of a service under a foreign WSGI server, built from its configuration."""
+"""A service under a foreign WSGI server, built from its configuration: health, agents."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import falcon.testing
 import pytest
@@ -9,6 +11,9 @@ from nodetracker.conf.opts import register_options
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
+from nodetracker.model.service import AuditState
+from tests.builders import register
+from tests.programs import wait_until
 
 
 @pytest.fixture
@@ -60,3 +65,35 @@ def test_a_user_file_without_users_is_a_warning_whose_text_is_not_for_everybody(
     found = get(client, "/health")
     assert (found.status_code, found.json["status"]) == (200, "warn")
     assert found.json["checks"]["user_file"] == {"status": "warn"}
+
+
+def test_without_a_broker_no_agent_is_called_but_those_that_take_calls(build, tmp_path):
+    store = open_store(DatabaseSettings(f"sqlite:///{tmp_path}/db.sqlite"))
+    revisions.sync(store.engine)
+    agent = register(store)
+    store.report_state(agent, 1, AuditState())
+    (tmp_path / "missing").symlink_to(tmp_path)
+    client = build(auth_strategy="noauth")
+
+    def reboot():
+        return client.simulate_post(
+            "/v1/hosts/alpha/actions", host="localhost", json={"action": "reboot"}
+        )
+
+    refused = reboot()
+    assert refused.status_code == 501
+    assert "transport_url is not set on the API's host" in refused.text
+    store.report_state(agent, 2, AuditState(by_conductor=True, takes_calls=True))
+    taken = []
+
+    def take():
+        taken.extend(store.take_news("alpha").calls)
+        return taken
+
+    with ThreadPoolExecutor(1) as pool:
+        rebooted = pool.submit(reboot)
+        wait_until(take)
+        assert (taken[0].method, taken[0].arguments) == ("host_power_action", {"action": "reboot"})
+        store.answer_call("alpha", taken[0].id, {"value": None})
+        assert rebooted.result().status_code == 202
+    store.close()

@@ -10,6 +10,7 @@ import threading
 import wsgiref.simple_server
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
 
 import pytest
 import sqlalchemy as sa
@@ -33,6 +34,7 @@ from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableEr
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import DatabaseClock
+from tests.builders import create
 from tests.stores import SqliteStore
 
 AGENT = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
@@ -53,7 +55,7 @@ def store():
 @pytest.fixture
 def endpoint(store):
     authorizer = Authorizer(store, AdmissionPolicy(60, 600), 60)
-    return AgentEndpoint("conductor c1", store, authorizer, DatabaseClock())
+    return AgentEndpoint("conductor c1", store, store, authorizer, DatabaseClock())
 
 
 @contextlib.contextmanager
@@ -94,10 +96,10 @@ def state(tmp_path):
 def call(port, state):
     """Return a maker of this host's caller."""
 
-    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,)):
+    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,), news=None):
         endpoints = [Endpoint("127.0.0.1", item, False) for item in ports]
         identity = AgentIdentity(host, agent_id, state, lambda: token)
-        return HttpCaller(endpoints, identity, DatabaseClock())
+        return HttpCaller(endpoints, identity, DatabaseClock(), news=news)
 
     return make
 
@@ -202,6 +204,47 @@ class TestCalls:
             open_conductor_store(caller).report_state(key_of(service), 1, AuditState())
         assert store.list_services("h1")[0].report_count == 0
 
+    def test_the_answer_to_a_heartbeat_has_what_waits_for_the_host(self, call, token, store):
+        news = SimpleQueue()
+        opened = open_conductor_store(call(news=news), takes_calls=True)
+        key = key_of(register(opened))
+        store.apply_changes(key, [create(key, "n1")], 60)
+        for host in ("h1", "h2"):
+            store.create_call(host, "ledger_moved", {}, "api:c1", timedelta(minutes=1))
+        opened.list_nodes("h1")
+        assert news.empty()
+        opened.report_state(key, 1, AuditState())
+        heard = news.get_nowait()
+        assert heard["generations"] == {"n1": store.list_nodes("h1")[0].generation}
+        assert [item["method"] for item in heard["calls"]] == ["ledger_moved"]
+        opened.answer_call("h1", heard["calls"][0]["id"], {"value": None})
+        assert store.find_answer(heard["calls"][0]["id"]) == {"value": None}
+        with pytest.raises(StoreError, match="not of host h2"):
+            opened.answer_call("h2", 2, {"value": None})
+        assert store.list_services("h1")[0].last_audit["takes_calls"] is True
+
+    def test_the_last_heartbeat_takes_no_calls(self, call, token, store):
+        news = SimpleQueue()
+        opened = open_conductor_store(call(news=news))
+        key = key_of(register(opened))
+        waiting = store.create_call("h1", "ledger_moved", {}, "api:c1", timedelta(minutes=1))
+        opened.report_state(key, 1, AuditState(), is_last=True)
+        assert news.empty()
+        assert [item.id for item in store.take_news("h1").calls] == [waiting]
+
+    def test_a_heartbeat_is_written_where_the_calls_cannot_be_read(
+        self, call, token, store, monkeypatch
+    ):
+        def fail(host):
+            raise StoreError("no table host_calls")
+
+        monkeypatch.setattr(store, "take_news", fail)
+        news = SimpleQueue()
+        opened = open_conductor_store(call(news=news))
+        opened.report_state(key_of(register(opened)), 1, AuditState())
+        assert store.list_services("h1")[0].report_count == 1
+        assert news.empty()
+
     def test_a_revoked_agent_is_refused_at_once(self, call, token, store):
         opened = open_conductor_store(call())
         opened.now()
@@ -253,7 +296,7 @@ class TestCalls:
 def test_an_endpoint_knows_how_many_hosts_called_and_when_the_last_did(store, token):
     seconds = [10.0]
     authorizer = Authorizer(store, AdmissionPolicy(60, 600), 60)
-    endpoint = AgentEndpoint("c1", store, authorizer, DatabaseClock(), lambda: seconds[0])
+    endpoint = AgentEndpoint("c1", store, store, authorizer, DatabaseClock(), lambda: seconds[0])
     assert (endpoint.called_hosts, endpoint.silent_seconds) == (0, None)
     for host in ("h1", "h2"):
         store.join_agent(hash_secret(TOKEN), host, host, hash_secret(host), "")

@@ -1,0 +1,209 @@
+"""Call agents without a broker: each call is a row that the agent takes with a heartbeat.
+
+Agents that have a database or a broker are called over the broker.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from nodetracker.model.errors import (
+    NodetrackerError,
+    RequestError,
+    RpcUnavailableError,
+    RpcVersionError,
+)
+from nodetracker.model.service import COMPUTE_BINARY, HostCall, HostNews
+from nodetracker.ports import AgentStore, CallStore, HostAgent
+from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.workers import WorkerPool, start_thread
+from nodetracker.rpc.caller import COMPUTE, AgentCaller
+from nodetracker.rpc.interface import Interface, Method
+from nodetracker.rpc.serializer import encode_error, make_reader
+from nodetracker.rpc.server import carry_out
+
+LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+_THREADS = 4
+"""Calls that an agent carries out concurrently."""
+_read_news = make_reader(HostNews, is_strict=False)
+
+
+class HostCaller:
+    """Calls each agent as it can be reached, see `RpcCaller`.
+
+    Args:
+        store: has the agents' services rows, which say how.
+        sender: name of this process.
+        get_caller: returns the caller over the broker; raises a NodetrackerError without one.
+    """
+
+    def __init__(
+        self,
+        store: CallStore,
+        sender: str,
+        get_caller: Callable[[], AgentCaller],
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._sender = sender
+        self._get_caller = get_caller
+        self._monotonic = monotonic
+        self._sleep = sleep
+
+    def call(
+        self,
+        interface: Interface,
+        server: str,
+        method: Method,
+        arguments: dict[str, Any],
+        timeout_seconds: float,
+    ) -> Any:
+        """Make one call and return its result.
+
+        Raises:
+            RpcUnavailableError: no answer arrived within the agent's report interval and
+                the timeout.
+            NodetrackerError: as `RpcCaller.call`, or of the store.
+        """
+        interval = self._find_interval(server)
+        if interval is None:
+            caller = self._get_caller()
+            return caller.call(interface, server, method, arguments, timeout_seconds)
+        name, lifetime = interface.describe(server), interval + timeout_seconds
+        call_id = self._create(server, method, arguments, lifetime)
+        deadline = self._monotonic() + lifetime
+        while (answer := self._store.find_answer(call_id)) is None:
+            if self._monotonic() >= deadline:
+                raise RpcUnavailableError(
+                    f"{name} did not answer within {lifetime:g} s (call {method.name!r}): the "
+                    f"agent of host {server} has no broker and takes calls with its heartbeat"
+                )
+            self._sleep(POLL_SECONDS)
+        return method.read_answer(answer, name)
+
+    def cast(
+        self,
+        interface: Interface,
+        server: str,
+        method: Method,
+        arguments: dict[str, Any],
+        timeout_seconds: float,
+    ) -> None:
+        """Send one call that is not answered.
+
+        One that names a node says that its claims changed, which each answer to a heartbeat
+        says already: without a broker it is not sent.
+
+        Raises:
+            NodetrackerError: it was not sent.
+        """
+        interval = None if "nodename" in arguments else self._find_interval(server)
+        if interval is None:
+            self._get_caller().cast(interface, server, method, arguments, timeout_seconds)
+        else:
+            self._create(server, method, arguments, interval + timeout_seconds)
+
+    def _create(self, host: str, method: Method, arguments: dict[str, Any], lifetime: float) -> int:
+        return self._store.create_call(
+            host, method.name, arguments, self._sender, timedelta(seconds=lifetime)
+        )
+
+    def _find_interval(self, host: str) -> float | None:
+        """Return the report interval of an agent that takes calls, None if it does not."""
+        for service in self._store.list_services(host, COMPUTE_BINARY):
+            if service.last_audit.get("takes_calls"):
+                return float(service.incarnation.report_interval)
+        return None
+
+
+class HeartbeatCalls:
+    """Does what the answers to an agent's heartbeats bring: a `CallServer`.
+
+    It audits nodes whose rows others have changed, and carries out calls in threads.
+
+    Args:
+        news: what conductors have for the agent, as plain JSON.
+        served: has the interface's methods.
+        store: gets the answers.
+        read_generations: returns nodename -> generation, as the agent has read it.
+        clock: the database's time; a call that has expired by it is not carried out.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        news: SimpleQueue[Any],
+        served: HostAgent,
+        store: AgentStore,
+        read_generations: Callable[[], Mapping[str, int]],
+        clock: DatabaseClock,
+    ) -> None:
+        self._host = host
+        self._news = news
+        self._served = served
+        self._store = store
+        self._read_generations = read_generations
+        self._clock = clock
+        self._pool = WorkerPool("host-call", _THREADS)
+        self._running: set[int] = set()
+        self._audited: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Start in the background."""
+        start_thread("heartbeat-calls", self._run)
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Take no more calls; return whether all running ones ended in time."""
+        deadline = time.monotonic() + timeout_seconds
+        self._news.put(None)
+        while self._running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not self._running
+
+    def _run(self) -> None:
+        while (plain := self._news.get()) is not None:
+            try:
+                news: HostNews = _read_news(plain, "")
+            except RequestError as error:
+                LOG.warning("A conductor's answer to a heartbeat cannot be read: %s", error)
+                continue
+            self._audit_changed(news.generations)
+            for call in news.calls:
+                self._running.add(call.id)
+                self._pool.submit(partial(self._carry_out, call))
+
+    def _audit_changed(self, stored: Mapping[str, int]) -> None:
+        """Audit the nodes whose rows have a newer generation, for each generation once."""
+        known = self._read_generations()
+        for name, generation in stored.items():
+            newest = max(known.get(name, generation), self._audited.get(name, 0))
+            if generation > newest:
+                self._audited[name] = generation
+                self._served.ledger_moved(name)
+
+    def _carry_out(self, call: HostCall) -> None:
+        try:
+            now = self._clock.read()
+            if now is not None and now > call.expires_at:
+                LOG.warning("Call of %s by %s expired before its turn", call.method, call.sender)
+                return
+            LOG.info("Carrying out %s, called by %s", call.method, call.sender)
+            self._store.answer_call(self._host, call.id, self._answer(call))
+        except NodetrackerError as error:
+            LOG.warning("The answer to %s of %s is not stored: %s", call.method, call.sender, error)
+        finally:
+            self._running.discard(call.id)
+
+    def _answer(self, call: HostCall) -> dict[str, Any]:
+        name, method = COMPUTE.describe(self._host), COMPUTE.methods.get(call.method)
+        if method is None:
+            text = f"{name}, version {COMPUTE.version}, has no method {call.method}"
+            return {"error": encode_error(RpcVersionError(text))}
+        return carry_out(self._served, method, call.arguments, name)
