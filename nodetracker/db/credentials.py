@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from nodetracker.db import host_warnings
 from nodetracker.db.connection.dialect import read_time, utc_now
-from nodetracker.db.connection.engine import Database
 from nodetracker.db.schema import tables
+from nodetracker.model.change import StoreEvent
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, Credential, JoinToken
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, NotFoundError
 from nodetracker.model.service import COMPUTE_BINARY
@@ -20,83 +20,27 @@ _credentials = tables.agent_credentials.c
 _services = tables.services.c
 
 
-class SqlCredentials:
-    """`nodetracker.ports.CredentialStore` over SQL."""
-
-    _database: Database
-
-    def create_join_token(
-        self, token_hash: str, host: str | None, uses: int, lifetime: timedelta, created_by: str
-    ) -> JoinToken:
-        """Store a join token, and delete those that have expired."""
-
-        def create(connection: sa.Connection) -> JoinToken:
-            now = read_time(connection)
-            connection.execute(sa.delete(tables.join_tokens).where(_tokens.expires_at <= now))
-            token = JoinToken(0, host, uses, now, now + lifetime, created_by)
-            values = {item.name: getattr(token, item.name) for item in fields(token)[1:]}
-            inserted = connection.execute(
-                sa.insert(tables.join_tokens).values(token_hash=token_hash, **values)
-            ).inserted_primary_key
-            assert inserted is not None
-            return replace(token, id=inserted[0])
-
-        return self._database.write(create)
-
-    def join_agent(
-        self, token_hash: str, host: str, agent_id: str, secret_hash: str, address: str
-    ) -> Credential:
-        """Exchange a use of a join token for the credential of a host."""
-        return self._database.write(
-            lambda c: _join(c, token_hash, host, agent_id, secret_hash, address),
-            retry_on_duplicate=True,
-        )
-
-    def find_credential(self, secret_hash: str, address: str) -> Credential:
-        """Return a valid credential, and store its use from time to time."""
-        row = self._database.read(lambda c: _find(c, secret_hash))
-        if row is None:
-            raise AuthenticationError("unknown credential")
-        if row.secret_hash == secret_hash and not _is_use_due(row, address):
-            return _decode(row)
-        use = self._database.write(lambda c: _use(c, secret_hash, address))
-        if isinstance(use, Credential):
-            return use
-        raise AuthenticationError(use)
-
-    def renew_credential(self, host: str, secret_hash: str) -> Credential:
-        """Store the next credential of a host."""
-
-        def renew(connection: sa.Connection) -> Credential:
-            row = _lock(connection, _credentials.host == host)
-            if row is None or row.secret_hash is None:
-                raise NotFoundError(f"host {host} has no valid credential")
-            if secret_hash != row.secret_hash:
-                _update(connection, row, next_hash=secret_hash)
-            return _decode(row)
-
-        return self._database.write(renew)
-
-    def revoke_credential(self, host: str) -> Credential:
-        """End a host's credential."""
-
-        def revoke(connection: sa.Connection) -> Credential:
-            row = _lock(connection, _credentials.host == host)
-            if row is None:
-                raise NotFoundError(f"host {host} has no credential")
-            ended = {"secret_hash": None, "next_hash": None, "previous_hash": None}
-            revoked_at = row.revoked_at or row.now
-            return _update(connection, row, **ended, revoked_at=revoked_at)
-
-        return self._database.write(revoke)
-
-    def list_credentials(self) -> list[Credential]:
-        """Return the credentials of all hosts in order of host."""
-        query = _select().order_by(_credentials.host)
-        return self._database.read(lambda c: [_decode(row) for row in c.execute(query)])
+def create_join_token(
+    connection: sa.Connection,
+    token_hash: str,
+    host: str | None,
+    uses: int,
+    lifetime: timedelta,
+    created_by: str,
+) -> JoinToken:
+    """See `CredentialStore.create_join_token`."""
+    now = read_time(connection)
+    connection.execute(sa.delete(tables.join_tokens).where(_tokens.expires_at <= now))
+    token = JoinToken(0, host, uses, now, now + lifetime, created_by)
+    values = {item.name: getattr(token, item.name) for item in fields(token)[1:]}
+    inserted = connection.execute(
+        sa.insert(tables.join_tokens).values(token_hash=token_hash, **values)
+    ).inserted_primary_key
+    assert inserted is not None
+    return replace(token, id=inserted[0])
 
 
-def _join(
+def join_agent(
     connection: sa.Connection,
     token_hash: str,
     host: str,
@@ -104,6 +48,7 @@ def _join(
     secret_hash: str,
     address: str,
 ) -> Credential:
+    """See `CredentialStore.join_agent`."""
     existing = _lock(connection, _credentials.host == host)
     if existing is not None and existing.secret_hash == secret_hash:
         return _decode(existing)  # the answer was lost
@@ -171,6 +116,24 @@ def _check_name_is_free(
     )
 
 
+def find_credential(connection: sa.Connection, secret_hash: str, address: str) -> Credential | None:
+    """Return a valid credential, None if its use is to be stored by `use_credential`.
+
+    Raises:
+        AuthenticationError: it is unknown.
+    """
+    row = _find(connection, secret_hash)
+    if row is None:
+        raise AuthenticationError("unknown credential")
+    is_due = (
+        row.secret_hash != secret_hash
+        or row.used_at is None
+        or row.address != address
+        or row.now - row.used_at > USE_INTERVAL
+    )
+    return None if is_due else _decode(row)
+
+
 def _select() -> "sa.Select[Any]":
     return sa.select(tables.agent_credentials, utc_now().label("now"))
 
@@ -188,25 +151,51 @@ def _lock(connection: sa.Connection, condition: "sa.ColumnElement[bool]") -> "sa
     return connection.execute(_select().where(condition).with_for_update()).one_or_none()
 
 
-def _use(connection: sa.Connection, secret_hash: str, address: str) -> Credential | str:
+def use_credential(
+    connection: sa.Connection, secret_hash: str, address: str
+) -> tuple[Credential | str, StoreEvent]:
     """Record a use under the row's lock; return the credential, or why it is refused."""
     found = _find(connection, secret_hash)
     row = None if found is None else _lock(connection, _credentials.id == found.id)
     if row is None or secret_hash not in (row.secret_hash, row.next_hash, row.previous_hash):
-        return "unknown credential"
+        return "unknown credential", StoreEvent()
     used = {"used_at": row.now, "address": address}
     if secret_hash == row.secret_hash:
-        return _update(connection, row, **used)
+        return _update(connection, row, **used), StoreEvent()
     if secret_hash == row.next_hash:
-        replaced = {"secret_hash": secret_hash, "next_hash": None, "issued_at": row.now}
-        return _update(connection, row, **replaced, previous_hash=row.secret_hash, **used)
+        used |= {"secret_hash": secret_hash, "next_hash": None, "issued_at": row.now}
+        return _update(connection, row, **used, previous_hash=row.secret_hash), StoreEvent()
     message = (
         f"a credential that was replaced was used from {address or 'an unknown address'}; if "
         "nobody restored this host's state directory, it was copied"
     )
     warning = HostWarning(WarningKind.CREDENTIAL_REUSED, WHOLE_HOST, NO_ITEM, message)
-    host_warnings.raise_warning(connection, row.host, warning)
-    return "the credential was replaced by a newer one"
+    _, event = host_warnings.raise_warning(connection, row.host, warning)
+    return "the credential was replaced by a newer one", event
+
+
+def renew_credential(connection: sa.Connection, host: str, secret_hash: str) -> Credential:
+    """See `CredentialStore.renew_credential`."""
+    row = _lock(connection, _credentials.host == host)
+    if row is None or row.secret_hash is None:
+        raise NotFoundError(f"host {host} has no valid credential")
+    if secret_hash != row.secret_hash:
+        _update(connection, row, next_hash=secret_hash)
+    return _decode(row)
+
+
+def revoke_credential(connection: sa.Connection, host: str) -> Credential:
+    """See `CredentialStore.revoke_credential`."""
+    row = _lock(connection, _credentials.host == host)
+    if row is None:
+        raise NotFoundError(f"host {host} has no credential")
+    ended = {"secret_hash": None, "next_hash": None, "previous_hash": None}
+    return _update(connection, row, **ended, revoked_at=row.revoked_at or row.now)
+
+
+def list_credentials(connection: sa.Connection) -> list[Credential]:
+    """See `CredentialStore.list_credentials`."""
+    return [_decode(row) for row in connection.execute(_select().order_by(_credentials.host))]
 
 
 def _update(connection: sa.Connection, row: "sa.Row[Any]", **values: Any) -> Credential:
@@ -214,10 +203,6 @@ def _update(connection: sa.Connection, row: "sa.Row[Any]", **values: Any) -> Cre
         sa.update(tables.agent_credentials).where(_credentials.id == row.id).values(**values)
     )
     return _decode(row, **values)
-
-
-def _is_use_due(row: "sa.Row[Any]", address: str) -> bool:
-    return row.used_at is None or row.address != address or row.now - row.used_at > USE_INTERVAL
 
 
 def _decode(row: "sa.Row[Any]", **changed: Any) -> Credential:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import (
     candidates,
+    credentials,
     exclusions,
     fleet,
     history,
@@ -33,12 +34,12 @@ from nodetracker.db.connection.engine import (
     reading,
     writing,
 )
-from nodetracker.db.credentials import SqlCredentials
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.reader import SqlReader
 from nodetracker.model.change import ClaimRefusal, NodeChange, StoreEvent
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
-from nodetracker.model.errors import ClaimRefusedError, ConflictError
+from nodetracker.model.credential import Credential
+from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AuditState, HostNews
 from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult, StoreObserver
@@ -99,8 +100,8 @@ def observed(
     return method
 
 
-class SqlStore(SqlReader, SqlCredentials):
-    """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL.
+class SqlStore(SqlReader):
+    """`nodetracker.ports.Store` and `CredentialStore` over SQLite, MariaDB, MySQL and PostgreSQL.
 
     Args:
         clock: this host's own time, whose skew each heartbeat stores.
@@ -152,6 +153,12 @@ class SqlStore(SqlReader, SqlCredentials):
     list_provider_removals = reading(provider_removals.list_removals)
     fail_provider_removal = writing(provider_removals.fail_removal)
     finish_provider_removal = writing(provider_removals.finish_removal)
+
+    create_join_token = writing(credentials.create_join_token)
+    join_agent = writing(credentials.join_agent, retry_on_duplicate=True)
+    renew_credential = writing(credentials.renew_credential)
+    revoke_credential = writing(credentials.revoke_credential)
+    list_credentials = reading(credentials.list_credentials)
 
     def create_claim(
         self,
@@ -223,6 +230,20 @@ class SqlStore(SqlReader, SqlCredentials):
             return news
         taken = self._database.write(lambda c: host_calls.take_calls(c, news.calls))
         return replace(news, calls=taken)
+
+    def find_credential(self, secret_hash: str, address: str) -> Credential:
+        """See `CredentialStore.find_credential`; a warning is stored although the call fails."""
+        found: Credential | str | None = self._database.read(
+            lambda c: credentials.find_credential(c, secret_hash, address)
+        )
+        if found is None:
+            found, event = self._database.write(
+                lambda c: credentials.use_credential(c, secret_hash, address)
+            )
+            self._notify(event)
+        if isinstance(found, str):
+            raise AuthenticationError(found)
+        return found
 
     def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
         """See `Store.take_provider_removals`."""

@@ -1,11 +1,18 @@
 """Notifications of changes made through a store; failures are not notified."""
 
+from datetime import timedelta
+
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import MigrationStatus
-from nodetracker.model.errors import ClaimRefusedError, NotFoundError, StoreUnavailableError
+from nodetracker.model.errors import (
+    AuthenticationError,
+    ClaimRefusedError,
+    NotFoundError,
+    StoreUnavailableError,
+)
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
@@ -177,6 +184,19 @@ def test_warnings_raised_for_others_are_notified(store, recorder):
     store.resolve_warnings(WarningKind.CLOCK_SKEW)
     store.resolve_warnings(WarningKind.CLOCK_SKEW)
     assert recorder.take() == ["warning.raise", "warning.resolve"]
+
+
+def test_a_credential_that_was_copied_is_notified(store, recorder):
+    lifetime = timedelta(days=1)
+    store.create_join_token("token", "alpha", 1, lifetime, "admin")
+    store.join_agent("token", "alpha", "agent-a", "first", "")
+    store.renew_credential("alpha", "second")
+    store.find_credential("second", "")
+    assert recorder.take() == []
+    with pytest.raises(AuthenticationError):
+        store.find_credential("first", "")
+    assert [item.payload["kind"] for item in recorder.all] == ["credential_reused"]
+    assert recorder.take() == ["warning.raise"]
 
 
 def test_an_audit_s_warnings_are_notified_once_and_only_if_stored(recorder):
