@@ -32,7 +32,13 @@ from nodetracker.model.node import (
 )
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    AuditState,
+    Incarnation,
+    ServiceAvailability,
+    ServiceRecord,
+)
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
@@ -232,6 +238,11 @@ def make_service(**changes: Any) -> ServiceRecord:
         last_seen_up=NOW,
     )
     return dataclasses.replace(service, **changes)
+
+
+def availability_of(service: ServiceRecord) -> ServiceAvailability:
+    names = [item.name for item in dataclasses.fields(ServiceAvailability)]
+    return ServiceAvailability(**{name: getattr(service, name) for name in names})
 
 
 def take_service(store, host, incarnation, binary=COMPUTE_BINARY, version="0"):

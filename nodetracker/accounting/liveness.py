@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import (
@@ -10,6 +9,7 @@ from nodetracker.model.service import (
     API_BINARY,
     BROKER,
     CONDUCTOR_BINARY,
+    ServiceAvailability,
     ServiceRecord,
 )
 
@@ -19,28 +19,8 @@ MISSED_HEARTBEATS = 3
 _MIN_AGENTS = 2
 
 
-class Heartbeats(Protocol):
-    """The attributes of a service that decide whether it is up."""
-
-    @property
-    def created_at(self) -> datetime:
-        """When its row was created."""
-
-    @property
-    def last_seen_up(self) -> datetime | None:
-        """Time of its last heartbeat."""
-
-    @property
-    def forced_down(self) -> bool:
-        """Whether an administrator forced it down."""
-
-    @property
-    def epoch(self) -> int:
-        """Number of times that its row was taken over."""
-
-    @property
-    def ended_epoch(self) -> int | None:
-        """Epoch of the last run that reported its own end."""
+Heartbeats = ServiceRecord | ServiceAvailability
+"""What has the attributes of a service that decide whether it is up."""
 
 
 def is_service_up(service: Heartbeats, now: datetime, service_down_time: int) -> bool:

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -109,19 +109,10 @@ class PartialGuest:
     @classmethod
     def of(cls, guest: Guest, problem: str) -> "PartialGuest":
         """Return a guest as last known, for which its source does not answer now."""
-        return cls(
-            guest.uuid,
-            guest.name,
-            guest.kind,
-            guest.power_state,
-            guest.vcpu_milli,
-            guest.memory_mb,
-            guest.disk_mb,
-            guest.project_id,
-            guest.pins,
-            guest.details,
-            problem,
-        )
+        known: dict[str, Any] = {
+            item.name: getattr(guest, item.name) for item in fields(cls) if item.name != "problem"
+        }
+        return cls(**known, problem=problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from nodetracker.model.claim import Claim, Move
@@ -89,18 +90,10 @@ class HostSnapshot:
 
     def host_problems(self) -> tuple[HostProblem, ...]:
         """Return the files of the host that could not be used, each one once."""
-        values = (
-            self.cpu.value,
-            self.memory.value,
-            self.numa.value,
-            self.storage.value,
-            self.system.value,
-        )
+        facts = (self.cpu, self.memory, self.numa, self.storage, self.system)
+        known = [value.problems for fact in facts if (value := fact.value) is not None]
         found: dict[str, HostProblem] = {}
-        for value in values:
-            for problem in value.problems if value is not None else ():
-                found.setdefault(problem.path, problem)
-        for problem in self.pci_problems:
+        for problem in chain(*known, self.pci_problems):
             found.setdefault(problem.path, problem)
         return tuple(found.values())
 
@@ -117,19 +110,8 @@ FACT_NAMES = (
 
 def failed_snapshot(nodename: str, source: str, error: str) -> HostSnapshot:
     """Build the snapshot of a node that could not be read at all: every fact failed."""
-    nothing: Fact[Any] = failed(source, error)
-    return HostSnapshot(
-        nodename=nodename,
-        hypervisor=nothing,
-        cpu=nothing,
-        memory=nothing,
-        numa=nothing,
-        storage=nothing,
-        pci=nothing,
-        gpus=nothing,
-        system=nothing,
-        guests=nothing,
-    )
+    facts: dict[str, Any] = dict.fromkeys(FACT_NAMES, failed(source, error))
+    return HostSnapshot(nodename, **facts | {"engine": None})
 
 
 @dataclass(frozen=True, slots=True)

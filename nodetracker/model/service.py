@@ -132,20 +132,6 @@ class ServiceRecord:
     disabled_at: datetime | None = None
     disabled_by: str | None = None
 
-    @property
-    def availability(self) -> ServiceAvailability:
-        """The columns that decide whether its host accepts claims."""
-        return ServiceAvailability(
-            self.created_at,
-            self.last_seen_up,
-            self.disabled,
-            self.disabled_reason,
-            self.maintenance,
-            self.forced_down,
-            self.epoch,
-            self.ended_epoch,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ServiceChange:

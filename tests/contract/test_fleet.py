@@ -13,6 +13,7 @@ from tests.builders import (
     ADMISSION_POLICY,
     admission_values,
     ask,
+    availability_of,
     create,
     key_of,
     make_guest,
@@ -45,7 +46,7 @@ def test_nodes_have_their_services(store: Store) -> None:
     assert [(n.id, n.host, n.nodename) for n in nodes] == sorted(
         (r.id, r.host, r.nodename) for r in records
     )
-    services = {host: store.list_services(host)[0].availability for host in ("alpha", "beta")}
+    services = {host: availability_of(store.list_services(host)[0]) for host in ("alpha", "beta")}
     assert services["beta"].disabled_reason == "disk"
     for found in nodes:
         assert found.service == services[found.host]

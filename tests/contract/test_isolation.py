@@ -21,6 +21,7 @@ from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditSta
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AgentKey, Store
 from tests.builders import (
+    availability_of,
     create,
     delete,
     key_of,
@@ -524,7 +525,7 @@ class TestReads:
             record = scene.record(label)
             (found,) = scene.store.load_ledger_nodes([record.id])
             service = scene.service(record.host)
-            assert found.service == service.availability
+            assert found.service == availability_of(service)
             mine = [claim for claim in active if claim.node_id == record.id]
             assert list(found.claims) == mine
             assert {uuid: c for uuid, c in record.claims.items() if c.is_active} == {

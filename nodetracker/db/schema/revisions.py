@@ -7,7 +7,7 @@ import functools
 import itertools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,9 +222,10 @@ def list_live_services(engine: sa.Engine, service_down_time: int) -> list[str]:
             ended.label("ended_epoch"),
             utc_now().label("now"),
         )
+        found: Iterable[Any] = connection.execute(query)
         return sorted(
             f"{row.binary} on host {row.host}"
-            for row in connection.execute(query)
+            for row in found
             if has_recent_heartbeat(row, row.now, service_down_time)
         )
 
