@@ -5,6 +5,7 @@ The facts of a local hypervisor's node that are this machine's own files are rea
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -62,18 +63,6 @@ class _PciReading:
     problems: tuple[HostProblem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Probes:
-    """The probes of one reading that depend on no other."""
-
-    host: Pending[HostReading]
-    features: Pending[HostFeatures]
-    memory: Pending[MemoryInfo]
-    states: Pending[list[DomainStatistics]]
-    pci: Pending[_PciReading]
-    system: Pending[SystemInfo] | None
-
-
 class HypervisorReader:
     """Reads one node; a new one is built for each session, so no state survives a reconnect.
 
@@ -120,24 +109,30 @@ class HypervisorReader:
 
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact; facts that do not depend on each other are read in parallel."""
-        probes = self._start_probes(nodename)
-        states = probes.states.fact()
+        client, start = self.session.client, partial(self._start, nodename)
+        pending_states = start("domains", client.list_domain_states)
+        pending_host = start("host", lambda: _read_host(client))
+        pending_features = start("features", lambda: self._read_features(client))
+        pending_memory = start("memory", lambda: self._read_memory(client))
+        pending_functions = start("pci", lambda: self._read_pci(client))
+        pending_system = None if self._local is None else self._local.start_system(nodename)
+        states = pending_states.fact()
         bulk = states if states.value is None else self._bulk.read(nodename, len(states.value))
         domains = self._read_domains(nodename, states, bulk)
         if domains.value is not None:
             self._last_sizes = self._sizes.read(nodename, domains.value, bulk.value, self._scope)
         sizes = self._last_sizes or SizeReading(())
-        host = probes.host.fact()
+        host = pending_host.fact()
         document = host.map(lambda value: parse_capabilities(value.capabilities))
-        features_fact = probes.features.fact()
+        features_fact = pending_features.fact()
         self.features = features_fact.value or self.features
         features = self.features or HostFeatures()
         cpu = derive_cpu(host, document, features.cpu)
         numa = derive_numa(document, cpu)
         self._topology = numa.value or self._topology
         storage = self._read_storage(nodename, sizes.disks)
-        memory = probes.memory.fact()
-        functions = probes.pci.fact()
+        memory = pending_memory.fact()
+        functions = pending_functions.fact()
         found = functions.value or _PciReading()
         pci = functions.map(lambda value: value.devices)
         own_memory = None if self._settings.file_backed_memory else host.value
@@ -159,8 +154,8 @@ class HypervisorReader:
             pci=pci,
             gpus=self._local.probe_gpus(nodename, pci) if self._local else fresh(self._source, ()),
             # Of a remote system only the hostname is known.
-            system=probes.system.fact()
-            if probes.system
+            system=pending_system.fact()
+            if pending_system
             else fresh(self._source, SystemInfo(identity.hostname, "", "", "")),
             guests=build_listing(domains, sizes, bulk, self._scope, self._topology),
             netdevs=found.netdevs,
@@ -176,17 +171,6 @@ class HypervisorReader:
         if not all(fact.is_fresh for fact in snapshot.facts().values()):
             self._connection.check_alive()
         return snapshot
-
-    def _start_probes(self, nodename: str) -> _Probes:
-        client = self.session.client
-        return _Probes(
-            states=self._start(nodename, "domains", client.list_domain_states),
-            host=self._start(nodename, "host", lambda: _read_host(client)),
-            features=self._start(nodename, "features", lambda: self._read_features(client)),
-            memory=self._start(nodename, "memory", lambda: self._read_memory(client)),
-            pci=self._start(nodename, "pci", lambda: self._read_pci(client)),
-            system=None if self._local is None else self._local.start_system(nodename),
-        )
 
     def _start(self, nodename: str, name: str, read: Callable[[], T]) -> Pending[T]:
         return self._environment.probes.start(ProbeKey(self._source, nodename, name), read)
