@@ -13,7 +13,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports import notifications
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.change import NodeChange, Notification
+from nodetracker.model.change import ClaimRefusal, NodeChange, Notification
 from nodetracker.model.claim import (
     Claim,
     ClaimKind,
@@ -96,7 +96,7 @@ def list_examples() -> list[Notification]:
         *notifications.build_change_notifications(change_of(measured, stored())),
         *map(notifications.build_claim_notification, (CLAIM, confirmed, released)),
         notifications.build_refusal_notification(
-            request, "host-1", "node-1", ["Free vcpu 0.00 VCPU < …"]
+            ClaimRefusal(request, "host-1", "node-1", ("Free vcpu 0.00 VCPU < …",))
         ),
         notifications.build_migration_notification(MIGRATION),
         notifications.build_service_notification(None, service),
