@@ -169,10 +169,13 @@ class HeartbeatCalls:
 
     def _run(self) -> None:
         while (plain := self._news.get()) is not None:
+            problem: str | None = None
             try:
                 news: HostNews = _read_news(plain, "")
             except RequestError as error:
-                LOG.warning("A conductor's answer to a heartbeat cannot be read: %s", error)
+                problem = str(error)
+            if problem is not None:
+                LOG.warning("A conductor's answer to a heartbeat cannot be read: %s", problem)
                 continue
             self._audit_changed(news.generations)
             for call in news.calls:
@@ -189,6 +192,7 @@ class HeartbeatCalls:
                 self._served.ledger_moved(name)
 
     def _carry_out(self, call: HostCall) -> None:
+        problem: str | None = None
         try:
             now = self._clock.read()
             if now is not None and now > call.expires_at:
@@ -197,9 +201,13 @@ class HeartbeatCalls:
             LOG.info("Carrying out %s, called by %s", call.method, call.sender)
             self._store.answer_call(self._host, call.id, self._answer(call))
         except NodetrackerError as error:
-            LOG.warning("The answer to %s of %s is not stored: %s", call.method, call.sender, error)
+            problem = str(error)
         finally:
             self._running.discard(call.id)
+        if problem is not None:
+            LOG.warning(
+                "The answer to %s of %s is not stored: %s", call.method, call.sender, problem
+            )
 
     def _answer(self, call: HostCall) -> dict[str, Any]:
         name, method = COMPUTE.describe(self._host), COMPUTE.methods.get(call.method)
