@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 
-_MOST_DIGITS = 1000
+_MAX_DIGITS = 1000
 
 
 def parse_json(text: str, name: str) -> object:
@@ -60,8 +60,8 @@ def _read_object(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_integer(name: str, text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise RequestError(name, f"number of {len(text)} digits: expected at most {_MOST_DIGITS}")
+    if len(text) > _MAX_DIGITS:
+        raise RequestError(name, f"number of {len(text)} digits: expected at most {_MAX_DIGITS}")
     return int(text)
 
 

@@ -92,7 +92,7 @@ class BodyReader:
         async def receive_whole() -> Message:
             return message
 
-        sender = _PatientSender(send, self.send_seconds)
+        sender = _TimedSender(send, self.send_seconds)
         gone = threading.Event()
         watcher = asyncio.create_task(_watch(receive, gone))
         try:
@@ -176,7 +176,7 @@ def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bo
     return b"expect" in found and length.isdigit() and int(length) > max_bytes
 
 
-class _PatientSender:
+class _TimedSender:
     """Sends messages; to a client that does not read them, none after a time.
 
     It must not raise then: a2wsgi would wait forever for the next one to be sent.

@@ -73,7 +73,7 @@ class ReportQueue:
                 LOG.exception("Audit observer %s failed", type(observer).__name__)
 
 
-class ServiceMark:
+class AutoDisable:
     """The reason for which the agent itself disables its service, written when it changes."""
 
     def __init__(self, store: AgentStore) -> None:
@@ -160,7 +160,7 @@ class ComputeManager:
             settings, driver, store, monotonic, clock, self._queue, self.audit_progress
         )
         self._database = database or OutageLog("The database", StoreError, LOG, monotonic)
-        self._mark = ServiceMark(store)
+        self._auto_disable = AutoDisable(store)
         self._reports = ReportQueue(observers)
         self._auditing = threading.Lock()
         self._has_started = False
@@ -289,7 +289,7 @@ class ComputeManager:
         self._audits.note(report)
         if report.read is None:
             self.heartbeat_requests.request()
-        self._mark.update(agent, report)
+        self._auto_disable.update(agent, report)
         return report
 
     def _audit_as_holder(

@@ -33,7 +33,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Group:
     """Threads that make calls in their order, and the calls that were not accepted yet.
 
     Attributes:
@@ -71,7 +71,7 @@ class NodeReader:
         self._driver = driver
         self._queue = queue
         self._probe_timeout = probe_timeout
-        self._lanes = [_Lane(HangGuard(name, max_concurrent)) for name in ("audit", "event")]
+        self._groups = [_Group(HangGuard(name, max_concurrent)) for name in ("audit", "event")]
         self._numbers = itertools.count()
         self._first_number = 0
         self._requested: dict[str, _Call] = {}  # by this audit, not by events
@@ -100,12 +100,12 @@ class NodeReader:
         number = next(self._numbers)
         unread = failed_snapshot(nodename, "driver", _DOES_NOT_ANSWER)
         call = _Call(NodeReading(unread, number, deleted_before, is_urgent))
-        lane = self._lanes[is_urgent]
-        lane.calls[number] = call
+        group = self._groups[is_urgent]
+        group.calls[number] = call
         if not is_urgent:
             self._requested[nodename] = call
-        if not any(other.guard.is_blocked(nodename) for other in self._lanes):
-            call.task = lane.guard.start(nodename, partial(self._run, call))
+        if not any(other.guard.is_blocked(nodename) for other in self._groups):
+            call.task = group.guard.start(nodename, partial(self._run, call))
         if call.task is None:
             self._queue.put_reading(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
         self._fail_unstarted((call,))
@@ -115,10 +115,10 @@ class NodeReader:
         known = [
             reading
             for reading in readings
-            if self._lanes[reading.is_urgent].calls.pop(reading.number, None) is not None
+            if self._groups[reading.is_urgent].calls.pop(reading.number, None) is not None
         ]
-        for lane in self._lanes:
-            known += self._give_up_hung(lane)
+        for group in self._groups:
+            known += self._give_up_hung(group)
         return [reading for reading in known if reading.number >= self._first_number]
 
     def is_waiting(self, nodename: str) -> bool:
@@ -130,26 +130,26 @@ class NodeReader:
     def next_timeout(self) -> float:
         """Moment of the timer at which `accept` is to be called even without a reading."""
         now = self._queue.timer.now()
-        return min(lane.oldest_started_at(now) for lane in self._lanes) + self._budget
+        return min(group.oldest_started_at(now) for group in self._groups) + self._budget
 
     @property
     def _budget(self) -> float:
         # A driver's probes have timeouts of their own; this is for drivers that run none.
         return self._probe_timeout * 2
 
-    def _give_up_hung(self, lane: _Lane) -> list[NodeReading]:
+    def _give_up_hung(self, group: _Group) -> list[NodeReading]:
         """Leave the calls behind that exceed their budget; return failed readings of them."""
         hung = []
         now = self._queue.timer.now()
-        while (call := lane.oldest) is not None:
+        while (call := group.oldest) is not None:
             if call.started_at is None or now < call.started_at + self._budget:
                 break
-            if call.task is None or not lane.guard.abandon(call.reading.nodename, call.task):
+            if call.task is None or not group.guard.abandon(call.reading.nodename, call.task):
                 break  # it has just ended, and its reading is queued
-            del lane.calls[call.reading.number]
+            del group.calls[call.reading.number]
             hung.append(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
         if hung:
-            self._fail_unstarted(lane.calls.values())
+            self._fail_unstarted(group.calls.values())
         return hung
 
     def _fail_unstarted(self, calls: Iterable[_Call]) -> None:

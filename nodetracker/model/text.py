@@ -45,8 +45,8 @@ def sanitize_text(text: str, length: int = TEXT_LENGTH) -> str:
 
 
 _LONGEST = 100
-_MOST_ITEMS = 40  # more never fit
-_MOST_BITS = 512  # Python renders no integer of more than 4300 digits
+_MAX_ITEMS = 40  # more never fit
+_MAX_BITS = 512  # Python renders no integer of more than 4300 digits
 _DEEPEST = 4
 
 
@@ -111,7 +111,7 @@ def _render(value: object, depth: int) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value) if value.bit_length() <= _MOST_BITS else "a number of over 150 digits"
+        return str(value) if value.bit_length() <= _MAX_BITS else "a number of over 150 digits"
     if isinstance(value, float):
         return _render_float(value)
     if isinstance(value, str):
@@ -133,7 +133,7 @@ def _render_items(value: Collection[object], depth: int) -> str:
     opening, closing = "{}" if isinstance(value, Mapping) else "[]"
     if not depth:
         return f"{opening}...{closing}"
-    first = list(islice(value, _MOST_ITEMS))
+    first = list(islice(value, _MAX_ITEMS))
     items = [_render(item, depth - 1) for item in first]
     if isinstance(value, Mapping):
         items = [

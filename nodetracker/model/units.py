@@ -96,7 +96,7 @@ def render_amount(amount: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-_MOST_DIGITS = 20
+_MAX_DIGITS = 20
 _PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}
 
 
@@ -111,7 +111,7 @@ def parse_page_size_kb(text: str) -> int:
     """
     digits = text.strip().rstrip("KMGBkmgb")
     suffix = text.strip()[len(digits) :].upper()
-    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    is_number = digits.isdecimal() and len(digits) <= _MAX_DIGITS
     if not is_number or suffix not in _PAGE_SUFFIXES:
         raise ValueError(f"{render_value(text)} is not a page size")
     return int(digits) * _PAGE_SUFFIXES[suffix]

@@ -12,7 +12,7 @@ LOG = logging.getLogger(__name__)
 CHANGES = logging.getLogger("nodetracker.changes")
 """Logs changes, failed logins and refused callers; `open_change_file` adds a file."""
 
-_MOST_CHARACTERS = 1024
+_MAX_CHARACTERS = 1024
 
 
 def log_change(
@@ -37,7 +37,7 @@ def make_line(text: str) -> str:
     >>> make_line("node a\nChange -: b")
     'node a?Change -: b'
     """
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:_MOST_CHARACTERS])
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_MAX_CHARACTERS])
 
 
 def open_change_file(path: str | None) -> None:

@@ -34,7 +34,7 @@ REQUESTS = LISTS | {
     "no candidates": ("/v1/candidates?resources=VCPU:100000", {}),
     "no candidates, unexplained": ("/v1/candidates?resources=VCPU:100000&explain=false", {}),
 }
-MOST_OF_A_PAGE = 2
+MAX_OF_A_PAGE = 2
 MOST = {
     "statistics": 1,
     "with servers": 3,
@@ -45,7 +45,7 @@ MOST = {
 """Requests that may take another number of statements than a page of a list."""
 
 OVERVIEW = "/v1/overview"
-MOST_OF_AN_OVERVIEW = 6
+MAX_OF_AN_OVERVIEW = 6
 
 PLAIN = {"resources": {"MEMORY_MB": 1}}
 
@@ -77,7 +77,7 @@ def test_the_number_of_nodes_changes_no_number_of_statements(
     few, many = counted
     assert {name for name in REQUESTS if few[name] != many[name]} <= {ALL_CANDIDATES}
     for name, statements in many.items():
-        assert statements <= MOST.get(name, MOST_OF_A_PAGE), name
+        assert statements <= MOST.get(name, MAX_OF_A_PAGE), name
 
 
 @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
@@ -129,7 +129,7 @@ def test_many_viewers_of_the_overview_take_as_many_statements_as_one(store: SqlS
         tags = list(
             viewers.map(lambda _: service.request("GET", OVERVIEW).headers["ETag"], range(50))
         )
-    assert len(seen) == MOST_OF_AN_OVERVIEW
+    assert len(seen) == MAX_OF_AN_OVERVIEW
     headers = {"If-None-Match": tags[0]}
     assert not send(service, store, "GET", OVERVIEW, 304, headers=headers)
     assert not send(service, store, "GET", "/metrics", 200)

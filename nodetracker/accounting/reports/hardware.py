@@ -18,8 +18,8 @@ from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB
 
-_MOST_DISKS = 6
-_MOST_NICS = 6
+_MAX_DISKS = 6
+_MAX_NICS = 6
 
 
 def list_machine(values: NodeValues) -> list[tuple[str, str]]:
@@ -34,7 +34,7 @@ def list_machine(values: NodeValues) -> list[tuple[str, str]]:
         filter(None, (values.hypervisor_type, _render_version(values.hypervisor_version)))
     )
     disks = ", ".join(
-        f"{disk['name']} {render_mib(disk.get('size_mb'))}" for disk in values.disks[:_MOST_DISKS]
+        f"{disk['name']} {render_mib(disk.get('size_mb'))}" for disk in values.disks[:_MAX_DISKS]
     )
     nics = _render_nics(system.get("nics", ()))
     software = ", ".join(filter(None, (values.os, values.kernel_version)))
@@ -80,12 +80,12 @@ def _render_caches(caches: Sequence[Mapping[str, Any]]) -> str:
 def _render_nics(nics: Sequence[Mapping[str, Any]]) -> str:
     """Return the first interfaces, those of equal speed and driver together."""
     names: dict[str, list[str]] = {}
-    for nic in nics[:_MOST_NICS]:
+    for nic in nics[:_MAX_NICS]:
         driver = f" ({nic['driver']})" if nic["driver"] else ""
         names.setdefault(f"{render_speed(nic['speed_mbps'])}{driver}", []).append(nic["name"])
     texts = [f"{' '.join(found)} {text}" for text, found in names.items()]
-    if len(nics) > _MOST_NICS:
-        texts.append(f"… {len(nics) - _MOST_NICS} more")
+    if len(nics) > _MAX_NICS:
+        texts.append(f"… {len(nics) - _MAX_NICS} more")
     return ", ".join(texts)
 
 

@@ -17,7 +17,7 @@ _FOLLOWING = {  # columns that follow from guests, claims and capacity
     "disk_used", "total_containers", "running_containers", "paused_containers",
     "stopped_containers", "pci_stats",
 }  # fmt: skip
-_MOST_LEAVES = 3
+_MAX_LEAVES = 3
 _LONGEST_VALUE = 60
 
 Names = Mapping[str, str]
@@ -143,7 +143,7 @@ def _describe_columns(diff: Mapping[str, Any]) -> Iterator[ChangeText]:
         leaves = list(_compare(column, change[0], change[1]))
         if column == "numa_topology":  # its usage follows from guests and claims
             leaves = [leaf for leaf in leaves if not _is_usage(leaf[0])]
-        if len(leaves) > _MOST_LEAVES:
+        if len(leaves) > _MAX_LEAVES:
             yield ChangeText(f"{column}: {len(leaves)} values")
             continue
         for path, before, after in leaves:
@@ -196,7 +196,7 @@ def _render_fields(item: Mapping[str, Any], key: str, names: Names) -> str:
             parts.append(_render_claim(change, names, key))
             continue
         leaves = list(_compare(field, *change))
-        if len(leaves) > _MOST_LEAVES:
+        if len(leaves) > _MAX_LEAVES:
             parts.append(f"{field}: {len(leaves)} values")
             continue
         parts += [f"{path} {_cut(old)} → {_cut(new)}" for path, old, new in leaves]

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from wsgiref.types import WSGIEnvironment
 
-from nodetracker.api.auth.turns import Attempt, Turns
+from nodetracker.api.auth.login_queue import Attempt, LoginQueue
 from nodetracker.api.auth.users import (
     UserFile,
     get_rounds,
@@ -52,13 +52,13 @@ class HttpBasicAuthenticator:
         admins: Collection[str],
         seconds: Callable[[], float] = time.monotonic,
         check: Callable[[bytes, str], bool] = is_password,
-        turns: Turns | None = None,
+        queue: LoginQueue | None = None,
     ) -> None:
         self._users = _WatchedUsers(path)
         self._admins = frozenset(admins)
         self._remembered = _RememberedPasswords(seconds)
         self._check = check
-        self._turns = turns or Turns(seconds=seconds)
+        self._queue = queue or LoginQueue(seconds=seconds)
 
     @property
     def problem(self) -> str | None:
@@ -68,13 +68,13 @@ class HttpBasicAuthenticator:
     def identify(self, environ: WSGIEnvironment) -> Identity:
         """Return the user of the ``Authorization`` header; raises as `Authenticator.identify`."""
         attempt = self._read(environ)
-        is_right = self._is_remembered(attempt) or self._turns.take_in_thread(attempt)
+        is_right = self._is_remembered(attempt) or self._queue.check_in_thread(attempt)
         return self._decide(attempt.user, is_right)
 
     async def identify_early(self, environ: WSGIEnvironment) -> Identity:
         """Do the same for a request that has no thread yet."""
         attempt = self._read(environ)
-        is_right = self._is_remembered(attempt) or await self._turns.take(attempt)
+        is_right = self._is_remembered(attempt) or await self._queue.check(attempt)
         return self._decide(attempt.user, is_right)
 
     def _read(self, environ: WSGIEnvironment) -> Attempt[bool]:

@@ -13,7 +13,7 @@ from keystoneauth1.session import Session
 from keystonemiddleware.auth_token import AuthProtocol, list_opts
 
 from nodetracker.api.auth.layer import LoginFailures
-from nodetracker.api.auth.turns import Attempt, Turns
+from nodetracker.api.auth.login_queue import Attempt, LoginQueue
 from nodetracker.api.context import Identity, Login
 from nodetracker.api.library_options import KEYSTONE_GROUP, set_keystone_defaults
 from nodetracker.model.errors import AuthenticationError, ConfigError
@@ -111,7 +111,7 @@ class KeystoneSessions:
         self._url = getattr(service, "auth_url", None) or self._group.www_authenticate_uri
         self._challenge = f'Keystone uri="{self._group.www_authenticate_uri}"'
         self._failures = failures
-        self._turns = Turns()
+        self._queue = LoginQueue()
 
     def open(self, login: Login, address: str) -> str:
         """Return a new token.
@@ -121,7 +121,7 @@ class KeystoneSessions:
             ThrottledError: too many logins are being checked, or failed.
         """
         user = f"{login.user}@{login.domain}"
-        token = self._turns.take_in_thread(Attempt(user, address, partial(self._fetch, login)))
+        token = self._queue.check_in_thread(Attempt(user, address, partial(self._fetch, login)))
         if not token:
             self._failures.add(user, address)
             raise AuthenticationError("wrong user, domain, project or password", self._challenge)

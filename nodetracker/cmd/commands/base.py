@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # imported late: few commands need them
         SchedulerStore,
     )
 
-MOST_DIGITS = 20
+MAX_DIGITS = 20
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -232,7 +232,7 @@ def parse_limit(text: str) -> int:
     Raises:
         ArgumentTypeError: the text has another format.
     """
-    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+    if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
         raise argparse.ArgumentTypeError(
             f"invalid value {render_value(text)}: expected a positive integer"
         )

@@ -14,7 +14,7 @@ from nodetracker.accounting.reports.claims import render_admission, render_candi
 from nodetracker.accounting.reports.values import render_gib, render_mib
 from nodetracker.accounting.validator import parse_json
 from nodetracker.cmd.commands.base import (
-    MOST_DIGITS,
+    MAX_DIGITS,
     UUID,
     Argument,
     DrawnCommand,
@@ -39,7 +39,7 @@ from nodetracker.model.text import render_file_error, render_value
 from nodetracker.model.units import render_amount
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 
-_MOST_CHARACTERS = 1024 * 1024
+_MAX_CHARACTERS = 1024 * 1024
 """Limit of a request's file."""
 
 
@@ -183,14 +183,14 @@ def read_json(name: str) -> object:
     """
     try:
         if name == "-":
-            text = sys.stdin.read(_MOST_CHARACTERS + 1)
+            text = sys.stdin.read(_MAX_CHARACTERS + 1)
         else:
             with Path(name).open(encoding="utf-8") as file:
-                text = file.read(_MOST_CHARACTERS + 1)
+                text = file.read(_MAX_CHARACTERS + 1)
     except (OSError, UnicodeError) as error:
         raise RequestError(name, f"cannot be read: {render_file_error(error)}") from error
-    if len(text) > _MOST_CHARACTERS:
-        raise RequestError(name, f"has more than {_MOST_CHARACTERS} characters")
+    if len(text) > _MAX_CHARACTERS:
+        raise RequestError(name, f"has more than {_MAX_CHARACTERS} characters")
     return parse_json(text, name)
 
 
@@ -277,7 +277,7 @@ def parse_resource(text: str) -> tuple[str, int]:
         ArgumentTypeError: the text has another format.
     """
     name, _, amount = text.partition("=")
-    if not name or not amount.isdecimal() or len(amount) > MOST_DIGITS:
+    if not name or not amount.isdecimal() or len(amount) > MAX_DIGITS:
         raise argparse.ArgumentTypeError(
             f"invalid value {render_value(text)}: expected CLASS=AMOUNT such as VCPU=2"
         )

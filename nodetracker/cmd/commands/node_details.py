@@ -32,7 +32,7 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.node_details import (
-    MOST_CHANGES,
+    MAX_CHANGES,
     draw_advice,
     draw_description,
     draw_history,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LIMIT = 1000
-_MOST_OLDER = 1000
+_MAX_OLDER = 1000
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -82,7 +82,7 @@ class DescribeNode(DrawnCommand, ShowCommand):
         record = read_consistently(reader, find_node(reader, args.host, args.nodename))
         host, nodename = record.host, record.nodename
         warnings = read_items(reader.list_warning_page, WarningQuery(host=host, is_resolved=False))
-        query = HistoryQuery(host=host, nodename=nodename, limit=MOST_CHANGES)
+        query = HistoryQuery(host=host, nodename=nodename, limit=MAX_CHANGES)
         changes = reader.list_history_page(query).items
         service, liveness = find_agent(reader, host), self.read_liveness()
         return describe_node(record, service, *liveness, warnings, changes)
@@ -178,7 +178,7 @@ def name_guests(
     if not find_unnamed(entries, names):
         return names
     older = replace(query, since=None, until=entries[0].at)
-    found = list(islice(read_items(store.list_history_page, older), _MOST_OLDER))
+    found = list(islice(read_items(store.list_history_page, older), _MAX_OLDER))
     return collect_names([*reversed(found), *entries])
 
 

@@ -100,7 +100,7 @@ class PlacementCommand(StoreCommand):
 
         return read_tree(self.client, provider)
 
-    def find_rival(self, record: NodeRecord) -> ProviderSummary | None:
+    def find_name_holder(self, record: NodeRecord) -> ProviderSummary | None:
         """Return another provider that has a node's name."""
         holders = self.client.list_providers(name=record.nodename)
         return next((holder for holder in holders if holder.uuid != record.uuid), None)
@@ -123,14 +123,14 @@ class ShowPlacement(PlacementCommand, ShowCommand):
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
         record = read_consistently(self.store, find_node(self.store, args.host, args.nodename))
         placed, wanted = self.read(record.uuid), self.describe(record)
-        rival = self.find_rival(record)
+        holder = self.find_name_holder(record)
         providers = [render_provider(placed, uuid) for uuid in sorted(placed.providers)]
         consumers = render_consumers(placed, wanted)
         return {
             "host": record.host,
             "nodename": record.nodename,
             "uuid": record.uuid,
-            "name_held_by": None if rival is None else rival.uuid,
+            "name_held_by": None if holder is None else holder.uuid,
             "providers": Lines(providers, [line for p in providers for line in draw_provider(p)]),
             "consumers": Lines(consumers, map(draw_consumer, consumers)),
         }
@@ -164,8 +164,8 @@ class AuditPlacement(PlacementCommand, ListCommand):
     def _audit(self, record: NodeRecord) -> Iterator[tuple[str, str, str, str]]:
         """Yield provider, what differs, what is expected and what was found."""
         placed = self.read(record.uuid)
-        if not placed.providers and (rival := self.find_rival(record)) is not None:
-            yield record.uuid, f"name {record.nodename}", record.uuid, rival.uuid
+        if not placed.providers and (holder := self.find_name_holder(record)) is not None:
+            yield record.uuid, f"name {record.nodename}", record.uuid, holder.uuid
             return
         for difference in compare(placed, self.describe(record)):
             yield difference.provider, difference.what, difference.expected, difference.found
@@ -200,26 +200,26 @@ class HealPlacement(PlacementCommand, ListCommand):
 
     def _heal(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
         """Delete an empty provider that has the node's name, and report the node."""
-        rival = self.find_rival(record)
-        if rival is not None:
-            obstacle = self._delete_rival(rival, is_dry)
+        holder = self.find_name_holder(record)
+        if holder is not None:
+            obstacle = self._delete_rival(holder, is_dry)
             result = "would be deleted" if is_dry else "deleted"
             if obstacle is not None:
-                yield rival.uuid, f"name {record.nodename}", self._fail(f"kept: {obstacle}")
+                yield holder.uuid, f"name {record.nodename}", self._fail(f"kept: {obstacle}")
                 return
-            yield rival.uuid, f"name {record.nodename}", result
+            yield holder.uuid, f"name {record.nodename}", result
         yield from self._heal_node(record, is_dry)
 
-    def _delete_rival(self, rival: ProviderSummary, is_dry: bool) -> str | None:
+    def _delete_rival(self, holder: ProviderSummary, is_dry: bool) -> str | None:
         """Delete a provider unless somebody needs it; return why it is kept."""
-        if rival.parent_uuid is not None:
-            return f"it is a child of provider {rival.parent_uuid}"
-        placed = self.read(rival.uuid)
+        if holder.parent_uuid is not None:
+            return f"it is a child of provider {holder.parent_uuid}"
+        placed = self.read(holder.uuid)
         if any(NOVA_TRAIT in provider.traits for provider in placed.providers.values()):
             return f"it has the trait {NOVA_TRAIT}"
         if placed.consumers:
             return f"it has allocations of {count_noun(len(placed.consumers), 'consumer')}"
-        return None if is_dry else self.remover.remove(rival.uuid)
+        return None if is_dry else self.remover.remove(holder.uuid)
 
     def _heal_node(self, record: NodeRecord, is_dry: bool) -> Iterator[tuple[str, str, str]]:
         """Report a node, and remove the consumers that its ledger does not know."""
@@ -279,24 +279,24 @@ class AdoptProvider(PlacementCommand, ListCommand):
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, str]]:
         record = find_node(self.store, args.host, args.nodename)
-        rival = self.find_rival(record)
-        if rival is None:
+        holder = self.find_name_holder(record)
+        if holder is None:
             raise RefusedError(f"no other provider has the name of node {record.nodename}")
-        if rival.parent_uuid is not None:
+        if holder.parent_uuid is not None:
             raise RefusedError(
-                f"provider {rival.uuid} is a child of provider {rival.parent_uuid}: a node needs "
+                f"provider {holder.uuid} is a child of provider {holder.parent_uuid}: a node needs "
                 "a provider without a parent"
             )
         self._check_uuid(record)
-        if not args.force and NOVA_TRAIT in self.client.read_traits(rival.uuid)[1]:
+        if not args.force and NOVA_TRAIT in self.client.read_traits(holder.uuid)[1]:
             raise RefusedError(
-                f"provider {rival.uuid} has the trait {NOVA_TRAIT}: a nova-compute reports to it; "
+                f"provider {holder.uuid} has the trait {NOVA_TRAIT}: a nova-compute reports to it; "
                 "--force adopts it"
             )
         if not args.dry_run:
-            self.store.adopt_uuid(record.host, record.nodename, record.uuid, rival.uuid)
+            self.store.adopt_uuid(record.host, record.nodename, record.uuid, holder.uuid)
         identity = {"host": record.host, "nodename": record.nodename}
-        return [identity | {"before": record.uuid, "uuid": rival.uuid}]
+        return [identity | {"before": record.uuid, "uuid": holder.uuid}]
 
     def _check_uuid(self, record: NodeRecord) -> None:
         """Check that the node's uuid was derived by an agent, and is not its driver's.

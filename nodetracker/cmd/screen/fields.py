@@ -20,7 +20,7 @@ from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.text import count_noun
 
-MOST_LINES = 3
+MAX_LINES = 3
 """Lines that a complex value may take before it is summed up."""
 
 _GAP = 2
@@ -86,7 +86,7 @@ def _draw_value(
     if isinstance(value, TextLines):
         return [part for text in value for part in wrap_text(safe_text(text), room)] or ["-"]
     lines = wrap_text(safe_text(_render(name, value, now)), room)
-    is_long = isinstance(value, Mapping | list | tuple) and len(lines) > MOST_LINES
+    is_long = isinstance(value, Mapping | list | tuple) and len(lines) > MAX_LINES
     if not is_long or is_complete:
         return lines
     return wrap_text(f"{safe_text(summaries.get(name, sum_up)(value))} (--all shows them)", room)

@@ -40,10 +40,10 @@ _NAME_SHARE = 5  # a name takes at most a fifth of the line
 _NARROWEST = 30
 _LABEL = 12
 _WORDS = {CpuUse.HOST: "of the host"}
-_MOST_CELLS = 8
-_MOST_POOLS = 6
-_MOST_USERS = 3
-_MOST_DRAWN = 192
+_MAX_CELLS = 8
+_MAX_POOLS = 6
+_MAX_USERS = 3
+_MAX_DRAWN = 192
 _CPUS = {  # use -> character, its ASCII form, style
     CpuUse.SHARED: ("○", "s", Style.FREE),
     CpuUse.DEDICATED: ("□", "d", Style.GOOD),
@@ -51,11 +51,11 @@ _CPUS = {  # use -> character, its ASCII form, style
     CpuUse.HOST: ("·", ".", Style.RESERVED),
     CpuUse.OFFLINE: ("✖", "x", Style.BAD),
 }
-MOST_WORKLOADS = 10
-MOST_CHANGES = 5
-_MOST_WARNINGS = 4
-_MOST_CLASSES = 4
-_MOST_FACTS = 5
+MAX_WORKLOADS = 10
+MAX_CHANGES = 5
+_MAX_WARNINGS = 4
+_MAX_CLASSES = 4
+_MAX_FACTS = 5
 _BARS = (6, 30)
 _BEYOND = 4
 _INDENT = "  "
@@ -172,7 +172,7 @@ def _draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
 def _draw_capacity(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return a table with a bar in each line, and what the parts of bars mean."""
     found = [line for line in described.resources if line.use != ResourceUse()]
-    shown = found[: len(TITLES) + _MOST_CLASSES]
+    shown = found[: len(TITLES) + _MAX_CLASSES]
     titles = ("total", *(style.value for style in PARTS), "free", "ratio")
     columns = [
         Column("", ("resource",)),
@@ -215,7 +215,7 @@ def _render_amount(resource: str, parts: int, amount: int) -> str:
 def _draw_workloads(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return what is reserved and the largest workloads."""
     reserved = {line.resource: line for line in described.resources if line.use.reserved}
-    rows = [_row_of_use(use, terminal) for use in described.workloads[:MOST_WORKLOADS]]
+    rows = [_row_of_use(use, terminal) for use in described.workloads[:MAX_WORKLOADS]]
     amounts = {
         name: _render_amount(line.resource, line.parts, line.use.reserved)
         for name, line in reserved.items()
@@ -234,7 +234,7 @@ def _draw_workloads(described: NodeDescription, terminal: Terminal) -> list[Line
         if name != "pinned" or any(row["pinned"] != "0" for row in rows)
     ]
     table = draw_table(columns, rows, terminal, None, is_complete=True)
-    return table + _draw_more(len(described.workloads) - MOST_WORKLOADS, terminal)
+    return table + _draw_more(len(described.workloads) - MAX_WORKLOADS, terminal)
 
 
 def _row_of_use(use: WorkloadUse, terminal: Terminal) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _row_of_use(use: WorkloadUse, terminal: Terminal) -> dict[str, Any]:
 def _draw_cells(cells: Sequence[CellLine], terminal: Terminal) -> list[Line]:
     """Return the lines of each cell: how its CPUs are used, its memory, and each CPU drawn."""
     lines: list[Line] = []
-    for cell in cells[:_MOST_CELLS]:
+    for cell in cells[:_MAX_CELLS]:
         title = "no cell" if cell.id is None else f"cell {cell.id}"
         start: Line = (Piece(f"{title:<9}", Style.DIM), *_sum_up(cell, terminal))
         memory = Piece(_render_memory(cell), Style.PLAIN)
@@ -263,8 +263,8 @@ def _draw_cells(cells: Sequence[CellLine], terminal: Terminal) -> list[Line]:
         elif memory.text:
             drawn.append((Piece("  "), memory))
         lines += [start, *drawn]
-    if len(cells) > _MOST_CELLS:
-        text = f"{'…' if terminal.has_unicode else '...'} {len(cells) - _MOST_CELLS} more"
+    if len(cells) > _MAX_CELLS:
+        text = f"{'…' if terminal.has_unicode else '...'} {len(cells) - _MAX_CELLS} more"
         lines.append(make_line(Piece(text, Style.DIM)))
     return lines
 
@@ -282,7 +282,7 @@ def _sum_up(cell: CellLine, terminal: Terminal) -> Line:
 
 def _draw_cpus(cell: CellLine, terminal: Terminal) -> list[Line]:
     """Return the CPUs as characters; none for a cell with very many."""
-    if sum(map(len, cell.cores)) > _MOST_DRAWN:
+    if sum(map(len, cell.cores)) > _MAX_DRAWN:
         return []
     has_threads = any(len(core) > 1 for core in cell.cores)
     lines: list[Line] = []
@@ -319,13 +319,13 @@ def _render_pages(pool: Mapping[str, Any]) -> str:
 def _draw_pools(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return a line for each pool with its users."""
     lines: list[Line] = []
-    for pool in described.pools[:_MOST_POOLS]:
+    for pool in described.pools[:_MAX_POOLS]:
         cell = "" if pool.numa_node is None else f", cell {pool.numa_node}"
         text = f"{pool.title}{cell}: {_render_use(pool)}"
         lines.append(make_line(safe_text(text, terminal.has_unicode)))
     rest = []
-    if len(described.pools) > _MOST_POOLS:
-        rest.append(f"{len(described.pools) - _MOST_POOLS} more pools")
+    if len(described.pools) > _MAX_POOLS:
+        rest.append(f"{len(described.pools) - _MAX_POOLS} more pools")
     if described.host_devices:
         rest.append(f"{count_noun(described.host_devices, 'other function')} of the host")
     if rest:
@@ -337,9 +337,9 @@ def _render_use(pool: DevicePool) -> str:
     if not pool.total:
         return "no device spec matches it"
     users = Counter(pool.users).most_common()
-    names = [name if count == 1 else f"{name} ({count})" for name, count in users[:_MOST_USERS]]
-    if len(users) > _MOST_USERS:
-        names.append(f"{len(users) - _MOST_USERS} more")
+    names = [name if count == 1 else f"{name} ({count})" for name, count in users[:_MAX_USERS]]
+    if len(users) > _MAX_USERS:
+        names.append(f"{len(users) - _MAX_USERS} more")
     used = f"; used by {', '.join(names)}" if names else ""
     return f"{pool.free} of {pool.total} free{used}"
 
@@ -347,18 +347,18 @@ def _render_use(pool: DevicePool) -> str:
 def _draw_facts(described: NodeDescription, terminal: Terminal) -> list[Line]:
     facts: Mapping[str, Any] = to_plain(described.record.values.facts)
     texts = list_facts(facts, described.state == "up", described.audit_age_seconds, described.now)
-    lines = [make_line(safe_text(text, terminal.has_unicode)) for text in texts[:_MOST_FACTS]]
-    return lines + _draw_more(len(texts) - _MOST_FACTS, terminal)
+    lines = [make_line(safe_text(text, terminal.has_unicode)) for text in texts[:_MAX_FACTS]]
+    return lines + _draw_more(len(texts) - _MAX_FACTS, terminal)
 
 
 def _draw_warnings(described: NodeDescription, terminal: Terminal) -> list[Line]:
     lines: list[Line] = []
-    for found in described.warnings[:_MOST_WARNINGS]:
+    for found in described.warnings[:_MAX_WARNINGS]:
         warning = found.warning
         age = render_age((described.now - found.first_seen).total_seconds())
         text = f"{warning.kind.value}: {warning.message} ({age})"
         lines += _wrap([safe_text(text, terminal.has_unicode)], Style.WARNING, terminal)
-    return lines + _draw_more(len(described.warnings) - _MOST_WARNINGS, terminal)
+    return lines + _draw_more(len(described.warnings) - _MAX_WARNINGS, terminal)
 
 
 def _wrap(texts: Iterable[str], style: Style, terminal: Terminal) -> list[Line]:
@@ -368,7 +368,7 @@ def _wrap(texts: Iterable[str], style: Style, terminal: Terminal) -> list[Line]:
 
 def _draw_changes(described: NodeDescription, names: Names, terminal: Terminal) -> list[Line]:
     """Return a line for each change, the newest last."""
-    shown = described.changes[:MOST_CHANGES][::-1]
+    shown = described.changes[:MAX_CHANGES][::-1]
     ages = [f"{render_age((described.now - entry.at).total_seconds())} ago" for entry in shown]
     width = max(map(len, ages), default=0)
     lines: list[Line] = []

@@ -14,7 +14,7 @@ from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.accounting.schemas import record
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.addresses import add_client_address
-from nodetracker.api.auth.turns import FREE_FAILURES
+from nodetracker.api.auth.login_queue import FREE_FAILURES
 from nodetracker.api.auth.users import hash_password
 from nodetracker.api.call import Answer
 from nodetracker.api.fields import parameters

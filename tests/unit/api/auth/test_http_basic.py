@@ -1,4 +1,4 @@
-"""Passwords of users: right, wrong, remembered, and checked in turns."""
+"""Passwords of users: right, wrong, remembered, and checked in queues."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ from nodetracker.api.auth.http_basic import (
     HttpBasicAuthenticator,
     parse_basic,
 )
-from nodetracker.api.auth.turns import CONCURRENT_CHECKS, FREE_FAILURES
+from nodetracker.api.auth.login_queue import CONCURRENT_CHECKS, FREE_FAILURES
 from nodetracker.api.auth.users import get_rounds, hash_password, is_password
 from nodetracker.api.context import CLIENT_ADDRESS
 from nodetracker.model.errors import AuthenticationError, ThrottledError

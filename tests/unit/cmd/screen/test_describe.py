@@ -9,7 +9,7 @@ import pytest
 from nodetracker.accounting.reports.description import describe_node, render_description
 from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.screen.lines import line_width, plain_text
-from nodetracker.cmd.screen.node_details import MOST_WORKLOADS, draw_description
+from nodetracker.cmd.screen.node_details import MAX_WORKLOADS, draw_description
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.listing import HistoryQuery, WarningQuery
 from nodetracker.model.node import NodeRecord, NodeValues
@@ -84,7 +84,7 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
     lines = draw(parts, Terminal(100), guests=guests, claims={})
     text = plain_text(lines)
     assert "… 42 more" in text
-    assert text.count("unclaimed  ") >= MOST_WORKLOADS
+    assert text.count("unclaimed  ") >= MAX_WORKLOADS
     assert len(lines) <= 60
 
 

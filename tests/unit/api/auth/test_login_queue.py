@@ -1,4 +1,4 @@
-"""Turns of logins: how many passwords are checked at a time, whose is next, and who has to wait."""
+"""Queues of logins: how many passwords are checked at a time, whose is next, and who has to wait."""
 
 import asyncio
 import threading
@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodetracker.api.auth.turns import CONCURRENT_CHECKS, MAX_REMEMBERED, Attempt, Backoff, Turns
+from nodetracker.api.auth.login_queue import (
+    CONCURRENT_CHECKS,
+    MAX_REMEMBERED,
+    Attempt,
+    Backoff,
+    LoginQueue,
+)
 from nodetracker.model.errors import ThrottledError
 
 GUESSER, OTHER = "192.0.2.66", "192.0.2.7"
@@ -39,21 +45,21 @@ def checks() -> Iterator[Checks]:
     found.may_end.set()
 
 
-async def start(turns: Turns, *attempts: Attempt[bool]) -> list[asyncio.Task[bool]]:
+async def start(queue: LoginQueue, *attempts: Attempt[bool]) -> list[asyncio.Task[bool]]:
     """Let attempts begin to wait, one after the other."""
     tasks = []
     for attempt in attempts:
-        tasks.append(asyncio.ensure_future(turns.take(attempt)))
+        tasks.append(asyncio.ensure_future(queue.check(attempt)))
         await asyncio.sleep(0)
     return tasks
 
 
-def test_two_passwords_are_checked_at_a_time_in_turns_by_address(checks):
+def test_two_passwords_are_checked_at_a_time_and_addresses_wait_separately(checks):
     async def run() -> None:
-        turns = Turns()
-        first = await occupy(turns, checks)
+        queue = LoginQueue()
+        first = await occupy(queue, checks)
         later = await start(
-            turns,
+            queue,
             *(checks.attempt(f"guess-{n}", GUESSER) for n in range(4)),
             checks.attempt("other"),
         )
@@ -69,9 +75,9 @@ def test_two_passwords_are_checked_at_a_time_in_turns_by_address(checks):
 
 def test_a_password_that_was_right_before_does_not_wait_behind_guesses(checks):
     async def run() -> None:
-        turns = Turns()
+        queue = LoginQueue()
         guesses = (checks.attempt(f"guess-{n}", f"{GUESSER}{n}") for n in range(8))
-        waiting = await start(turns, *guesses, checks.attempt("known", GUESSER, known=b"k"))
+        waiting = await start(queue, *guesses, checks.attempt("known", GUESSER, known=b"k"))
         checks.may_end.set()
         await asyncio.gather(*waiting)
 
@@ -79,9 +85,9 @@ def test_a_password_that_was_right_before_does_not_wait_behind_guesses(checks):
     assert checks.done.index("known") <= 3
 
 
-async def occupy(turns: Turns, checks: Checks) -> list[asyncio.Task[bool]]:
+async def occupy(queue: LoginQueue, checks: Checks) -> list[asyncio.Task[bool]]:
     """Let as many checks run as may at a time."""
-    running = await start(turns, *(checks.attempt(f"a-{n}", "a") for n in range(CONCURRENT_CHECKS)))
+    running = await start(queue, *(checks.attempt(f"a-{n}", "a") for n in range(CONCURRENT_CHECKS)))
     for _ in running:
         assert await asyncio.to_thread(checks.running.acquire, timeout=60)
     return running
@@ -89,11 +95,11 @@ async def occupy(turns: Turns, checks: Checks) -> list[asyncio.Task[bool]]:
 
 def test_whose_turn_does_not_come_in_time_is_refused_and_never_checked(checks):
     async def run() -> None:
-        turns = Turns()
-        running = await occupy(turns, checks)
-        turns._timeout = 0.0
+        queue = LoginQueue()
+        running = await occupy(queue, checks)
+        queue._timeout = 0.0
         found = await asyncio.gather(
-            *(turns.take(checks.attempt(f"b-{n}")) for n in range(4)), return_exceptions=True
+            *(queue.check(checks.attempt(f"b-{n}")) for n in range(4)), return_exceptions=True
         )
         assert [type(error) for error in found] == [ThrottledError] * 4
         assert found[0].retry_seconds == 1
@@ -106,13 +112,13 @@ def test_whose_turn_does_not_come_in_time_is_refused_and_never_checked(checks):
 
 def test_a_request_that_is_cancelled_gives_up_its_turn(checks):
     async def run() -> None:
-        turns = Turns()
-        running = await occupy(turns, checks)
-        [waiting] = await start(turns, checks.attempt("b"))
+        queue = LoginQueue()
+        running = await occupy(queue, checks)
+        [waiting] = await start(queue, checks.attempt("b"))
         waiting.cancel()
         await asyncio.wait({waiting})
         checks.may_end.set()
-        await asyncio.gather(*running, turns.take(checks.attempt("c")))
+        await asyncio.gather(*running, queue.check(checks.attempt("c")))
 
     asyncio.run(run())
     assert "b" not in checks.done
@@ -122,8 +128,8 @@ def test_a_check_that_has_begun_is_waited_for(checks):
     """Or in an overload all would be given up shortly after they began."""
 
     async def run() -> None:
-        turns = Turns(timeout=0.05)
-        running = await occupy(turns, checks)
+        queue = LoginQueue(timeout=0.05)
+        running = await occupy(queue, checks)
         await asyncio.wait(running, timeout=0.2)
         checks.may_end.set()
         assert await asyncio.gather(*running) == [True] * CONCURRENT_CHECKS
@@ -135,62 +141,62 @@ class TestThreads:
     """Where every request has a thread from the beginning, as below a foreign WSGI server."""
 
     def test_few_wait_and_the_others_are_refused_at_once(self, checks):
-        turns = Turns()
+        queue = LoginQueue()
         addresses = [GUESSER, GUESSER, "192.0.2.1", "192.0.2.2"]
         with ThreadPoolExecutor(len(addresses)) as pool:
             waiting = [
-                pool.submit(turns.take_in_thread, checks.attempt("a", address))
+                pool.submit(queue.check_in_thread, checks.attempt("a", address))
                 for address in addresses
             ]
-            wait_for_threads(turns, len(addresses))
+            wait_for_threads(queue, len(addresses))
             for address in (GUESSER, OTHER):
                 with pytest.raises(ThrottledError, match="too many passwords"):
-                    turns.take_in_thread(checks.attempt("b", address))
+                    queue.check_in_thread(checks.attempt("b", address))
             checks.may_end.set()
             assert all(future.result(60) for future in waiting)
-        assert turns.take_in_thread(checks.attempt("c", GUESSER))
+        assert queue.check_in_thread(checks.attempt("c", GUESSER))
         assert "b" not in checks.done
 
     def test_one_address_does_not_take_them_all(self, checks):
-        turns = Turns()
+        queue = LoginQueue()
         with ThreadPoolExecutor(3) as pool:
             waiting = [
-                pool.submit(turns.take_in_thread, checks.attempt("a", GUESSER)) for _ in range(2)
+                pool.submit(queue.check_in_thread, checks.attempt("a", GUESSER)) for _ in range(2)
             ]
-            wait_for_threads(turns, 2)
+            wait_for_threads(queue, 2)
             with pytest.raises(ThrottledError):
-                turns.take_in_thread(checks.attempt("b", GUESSER))
-            waiting.append(pool.submit(turns.take_in_thread, checks.attempt("other")))
-            wait_for_threads(turns, 3)
+                queue.check_in_thread(checks.attempt("b", GUESSER))
+            waiting.append(pool.submit(queue.check_in_thread, checks.attempt("other")))
+            wait_for_threads(queue, 3)
             checks.may_end.set()
             assert all(future.result(60) for future in waiting)
 
     def test_a_password_that_was_right_before_may_always_wait(self, checks):
-        turns = Turns()
+        queue = LoginQueue()
         with ThreadPoolExecutor(3) as pool:
             for _ in range(2):
-                pool.submit(turns.take_in_thread, checks.attempt("a", GUESSER))
-            wait_for_threads(turns, 2)
-            known = pool.submit(turns.take_in_thread, checks.attempt("known", GUESSER, known=b"k"))
+                pool.submit(queue.check_in_thread, checks.attempt("a", GUESSER))
+            wait_for_threads(queue, 2)
+            known = pool.submit(queue.check_in_thread, checks.attempt("known", GUESSER, known=b"k"))
             checks.may_end.set()
             assert known.result(60)
 
     def test_whose_turn_does_not_come_in_time_is_refused(self, checks):
-        turns = Turns(timeout=0.0)
+        queue = LoginQueue(timeout=0.0)
         with ThreadPoolExecutor(CONCURRENT_CHECKS) as pool:
             running = [
-                pool.submit(turns.take_in_thread, checks.attempt("a", GUESSER))
+                pool.submit(queue.check_in_thread, checks.attempt("a", GUESSER))
                 for _ in range(CONCURRENT_CHECKS)
             ]
             for _ in running:
                 assert checks.running.acquire(timeout=60)
             with pytest.raises(ThrottledError):
-                turns.take_in_thread(checks.attempt("b"))
+                queue.check_in_thread(checks.attempt("b"))
             checks.may_end.set()
 
 
-def wait_for_threads(turns: Turns, count: int) -> None:
-    while turns._threads.total() < count:
+def wait_for_threads(queue: LoginQueue, count: int) -> None:
+    while queue._threads.total() < count:
         threading.Event().wait(0.001)
 
 
@@ -200,17 +206,17 @@ class TestBackoff:
         return [1000.0]
 
     @pytest.fixture
-    def turns(self, now) -> Turns:
-        return Turns(seconds=lambda: now[0])
+    def queue(self, now) -> LoginQueue:
+        return LoginQueue(seconds=lambda: now[0])
 
     @pytest.fixture
-    def try_once(self, turns, checks):
+    def try_once(self, queue, checks):
         """Try to log in; return the seconds after which another attempt is allowed, None if now."""
         checks.may_end.set()
 
         def try_once(name: str = "wrong", address: str = GUESSER, known: bytes | None = None):
             try:
-                turns.take_in_thread(checks.attempt(name, address, known))
+                queue.check_in_thread(checks.attempt(name, address, known))
             except ThrottledError as error:
                 return error.retry_seconds
             return None
@@ -239,15 +245,15 @@ class TestBackoff:
         assert try_once(address=OTHER) is None
         assert try_once("wrong-2") is None
 
-    def test_a_password_that_was_right_before_is_not_delayed(self, turns, checks, try_once):
+    def test_a_password_that_was_right_before_is_not_delayed(self, queue, checks, try_once):
         for _ in range(4):
             try_once("wrong")
         assert try_once("wrong", known=b"k") is None
 
-    def test_a_right_password_ends_it(self, now, turns):
+    def test_a_right_password_ends_it(self, now, queue):
         for is_right in (False, False, True, False, False):
-            turns.take_in_thread(Attempt("alice", OTHER, lambda is_right=is_right: is_right))
-        turns._backoff.require(Attempt("alice", OTHER, bool))
+            queue.check_in_thread(Attempt("alice", OTHER, lambda is_right=is_right: is_right))
+        queue._backoff.require(Attempt("alice", OTHER, bool))
 
     def test_failures_are_forgotten_after_ten_minutes(self, now, try_once):
         for _ in range(3):
@@ -255,9 +261,9 @@ class TestBackoff:
         now[0] += 602
         assert [try_once() for _ in range(4)] == [None, None, None, 1]
 
-    def test_requests_that_waited_meanwhile_are_delayed_as_well(self, turns):
+    def test_requests_that_waited_meanwhile_are_delayed_as_well(self, queue):
         async def run() -> list[object]:
-            guesses = [turns.take(Attempt("alice", GUESSER, lambda: False)) for _ in range(40)]
+            guesses = [queue.check(Attempt("alice", GUESSER, lambda: False)) for _ in range(40)]
             return await asyncio.gather(*guesses, return_exceptions=True)
 
         found = asyncio.run(run())
@@ -266,5 +272,5 @@ class TestBackoff:
     def test_no_more_failures_are_kept_than_fit_in_memory(self):
         backoff = Backoff(lambda: 0.0)
         for number in range(MAX_REMEMBERED + 10):
-            backoff.note(Attempt(f"user-{number}", GUESSER, bool), is_right=False)
+            backoff.record(Attempt(f"user-{number}", GUESSER, bool), is_right=False)
         assert len(backoff._failures) == MAX_REMEMBERED

@@ -1,6 +1,6 @@
 """Limit how many passwords are checked at a time, and how often somebody may guess.
 
-Requests wait in turns by address, and not in the threads that process requests.
+Requests wait in a queue of their address, and not in the threads that process requests.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ CONCURRENT_CHECKS = 2
 """Passwords checked in parallel; http_basic's take a CPU for about 0.3 s each."""
 
 CHECK_TIMEOUT = 10.0
-"""Seconds that a request waits for its turn."""
+"""Seconds that a request waits in its queue."""
 
 MAX_THREADS = 4
 MAX_THREADS_PER_ADDRESS = 2
-"""Threads for requests that wait for a check or its turn; further ones are refused."""
+"""Threads for requests that wait for a check; further ones are refused."""
 
 FREE_FAILURES = 3
 MAX_DELAY = 60.0
@@ -51,13 +51,13 @@ class Attempt(Generic[T]):
     known: bytes | None = None
 
 
-class Turns:
-    """Turns of logins, so that guessing is slow and stops no others.
+class LoginQueue:
+    """Queues of logins by address, so that guessing is slow and stops no others.
 
     Threads are started by the first check, as a process may fork before it.
 
     Args:
-        timeout: seconds that a request waits for its turn.
+        timeout: seconds that a request waits in its queue.
         seconds: monotonic time.
     """
 
@@ -68,14 +68,14 @@ class Turns:
         self._backoff = Backoff(seconds)
         self._executor = ThreadPoolExecutor(CONCURRENT_CHECKS, "passwords")
         self._lock = threading.Lock()
-        self._lanes: OrderedDict[object, deque[tuple[Future[Any], Attempt[Any]]]] = OrderedDict()
+        self._waiting: OrderedDict[object, deque[tuple[Future[Any], Attempt[Any]]]] = OrderedDict()
         self._threads: Counter[str] = Counter()
 
-    async def take(self, attempt: Attempt[T]) -> T:
-        """Return what the attempt's check returns when its turn has come.
+    async def check(self, attempt: Attempt[T]) -> T:
+        """Return what the attempt's check returns when it is the next one.
 
         Raises:
-            ThrottledError: it does not come in time, or too many attempts failed before.
+            ThrottledError: that takes too long, or too many attempts failed before.
         """
         self._backoff.require(attempt)
         future = self._submit(attempt)
@@ -88,7 +88,7 @@ class Turns:
         finally:
             future.cancel()  # when the server ends meanwhile
 
-    def take_in_thread(self, attempt: Attempt[T]) -> T:
+    def check_in_thread(self, attempt: Attempt[T]) -> T:
         """Do the same in a thread that other requests need, of which only a few may wait."""
         self._backoff.require(attempt)
         with self._own_thread(attempt):
@@ -116,31 +116,31 @@ class Turns:
 
     def _submit(self, attempt: Attempt[T]) -> Future[T]:
         future: Future[T] = Future()
-        lane = attempt.known or attempt.address
+        queue = attempt.known or attempt.address
         with self._lock:
-            self._lanes.setdefault(lane, deque()).append((future, attempt))
+            self._waiting.setdefault(queue, deque()).append((future, attempt))
             if attempt.known is not None:
-                self._lanes.move_to_end(lane, last=False)
+                self._waiting.move_to_end(queue, last=False)
         self._executor.submit(self._run_next)
         return future
 
     def _run_next(self) -> None:
         with self._lock:
-            lane, waiting = self._lanes.popitem(last=False)
+            queue, waiting = self._waiting.popitem(last=False)
             future, attempt = waiting.popleft()
             if waiting:
-                self._lanes[lane] = waiting
+                self._waiting[queue] = waiting
         if not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(self._check(attempt))
+            future.set_result(self._run(attempt))
         except Exception as error:
             future.set_exception(error)
 
-    def _check(self, attempt: Attempt[T]) -> T:
+    def _run(self, attempt: Attempt[T]) -> T:
         self._backoff.require(attempt)  # others may have failed meanwhile
         found = attempt.check()
-        self._backoff.note(attempt, is_right=bool(found))
+        self._backoff.record(attempt, is_right=bool(found))
         return found
 
 
@@ -173,7 +173,7 @@ class Backoff:
                 "too many failed logins of this user from this address", math.ceil(left)
             )
 
-    def note(self, attempt: Attempt[Any], is_right: bool) -> None:
+    def record(self, attempt: Attempt[Any], is_right: bool) -> None:
         """Remember the outcome of an attempt."""
         key, now = _digest(attempt), self._seconds()
         with self._lock:
