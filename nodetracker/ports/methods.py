@@ -38,6 +38,7 @@ def delegates(protocol: type) -> Callable[[type[C]], type[C]]:
 
     Its users take it for the protocol by a cast, which type checkers do not see through.
 
+    >>> from typing import Protocol
     >>> class Greeter(Protocol):
     ...     def greet(self, name: str) -> str: ...
     >>> @delegates(Greeter)
