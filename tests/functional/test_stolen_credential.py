@@ -21,6 +21,7 @@ from nodetracker.model.credential import hash_secret
 from nodetracker.model.listing import ClaimQuery, HistoryQuery, WorkloadQuery
 from nodetracker.model.service import (
     COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
     AgentKey,
     AuditState,
     ServiceChange,
@@ -91,12 +92,13 @@ class Fleet:
         return self.post("/join", body | {"secret_hash": hash_secret(secret)})
 
     def read_rows(self) -> dict[str, list[Any]]:
-        """Return all rows, without when a credential was used."""
+        """Return all rows but the conductor's own, without when a credential was used."""
         with self.store.engine.connect() as connection:
             return {
                 table.name: [
                     {name: value for name, value in row.items() if name not in _CHANGING}
                     for row in connection.execute(sa.select(table)).mappings()
+                    if row.get("binary") != CONDUCTOR_BINARY
                 ]
                 for table in tables.metadata.sorted_tables
             }
