@@ -267,10 +267,6 @@ class TestAudit:
         _, audit = self.audit(backend, store, agents)
         assert audit().status_code == status
 
-    def test_without_a_broker_is_501(self, backend, store):
-        _, audit = self.audit(backend, store, None)
-        assert audit().status_code == 501
-
 
 @pytest.mark.parametrize(
     ("rule", "method", "path"),

@@ -235,7 +235,7 @@ class TestCredentials:
         assert "services" in api.get("/v2.1/p2/os-services")
 
     def test_a_change_is_one_line_without_its_body(self, echo_api, caplog):
-        caplog.set_level("INFO", logger="nodetracker.api")
+        caplog.set_level("INFO", logger="nodetracker.changes")
         found = echo_api.request("POST", "/v1/echo", json={"name": "secret"})
         [line] = caplog.messages
         request_id = found.headers["x-openstack-request-id"]
