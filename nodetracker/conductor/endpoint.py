@@ -18,7 +18,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from nodetracker.conductor.authorization import Authorizer, Caller
 from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
 from nodetracker.model.claim import Claim
-from nodetracker.model.credential import hash_secret
+from nodetracker.model.credential import Credential, hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
     ForbiddenError,
@@ -46,6 +46,7 @@ REFUSAL_SECONDS = 60.0
 """How often the refusals of one caller are logged."""
 
 _MAX_REFUSALS = 1000
+_HEARTBEAT = "/store/report_state"
 _IS_DUE = "nodetracker.is_due"
 """Key of the environment: whether the caller is to renew its credential."""
 _NEWS = "nodetracker.news"
@@ -143,22 +144,19 @@ class AgentEndpoint:
         self._refuse_expired(body)
         if path == "/join":
             return self._join(body, address)
-        caller = self._authenticate(environ, address)
+        secret_hash = _hash_secret(environ)
+        if path == _HEARTBEAT and self._report(environ, body, secret_hash, address):
+            return None
+        found = self._credentials.find_credential(secret_hash, address)
+        caller = self._note_call(environ, found)
         if path == "/renew":
             return self._renew(caller, body, address)
         family, _, name = path.removeprefix("/").partition("/")
-        method = CONDUCTOR.methods.get(name) if family == "store" else None
-        if method is None:
+        if family != "store" or name not in CONDUCTOR.methods:
             raise RpcVersionError(f"{self._name}, version {CONDUCTOR.version}, has no {path}")
         unknown = CONDUCTOR.list_unknown(self._check_version(body))
-        plain = body.get("arguments", {})
-        if not isinstance(plain, dict):
-            raise RequestError("arguments", "expected an object")
-        arguments = method.read_arguments(plain)
-        arguments = self._authorizer.authorize(caller, name, arguments)
+        arguments = self._authorizer.authorize(caller, name, _read_arguments(body, name))
         value = getattr(self._authorizer.store, name)(**arguments)
-        if name == "report_state" and not arguments.get("is_last"):
-            environ[_NEWS] = self._take_news(caller.host)
         if name in _CHANGES:
             log_change(
                 f"agent of host {caller.host}",
@@ -169,23 +167,33 @@ class AgentEndpoint:
             )
         return encode(value, unknown)
 
-    def _take_news(self, host: str) -> Any:
-        """Return what a host's agent is to know; its heartbeat is written, whether or not."""
-        try:
-            return encode(self._calls.take_news(host))
-        except NodetrackerError as error:
-            LOG.debug("The answer to a heartbeat of host %s has no calls: %s", host, error)
-            return None
+    def _report(
+        self, environ: WSGIEnvironment, body: Mapping[str, Any], secret_hash: str, address: str
+    ) -> bool:
+        """Carry out a heartbeat whose answer has what waits for the host; not an agent's last."""
+        self._check_version(body)
+        arguments = _read_arguments(body, "report_state")
+        if arguments.get("is_last"):
+            return False
 
-    def _authenticate(self, environ: WSGIEnvironment, address: str) -> Caller:
-        scheme, _, secret = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-        if scheme.lower() != "bearer" or not secret:
-            raise AuthenticationError("no credential; join by a token first")
-        found = self._credentials.find_credential(hash_secret(secret.strip()), address)
+        def authorize(credential: Credential) -> Mapping[str, Any]:
+            caller = self._note_call(environ, credential)
+            return self._authorizer.authorize(caller, "report_state", arguments)
+
+        news = self._calls.report_for_news(secret_hash, authorize)
+        if news is None:  # its use is to be stored, or it is refused
+            self._credentials.find_credential(secret_hash, address)
+            news = self._calls.report_for_news(secret_hash, authorize)
+        if news is None:
+            raise AuthenticationError("unknown credential")
+        environ[_NEWS] = encode(news)
+        return True
+
+    def _note_call(self, environ: WSGIEnvironment, credential: Credential) -> Caller:
         self._called_at = self._monotonic()
-        self._hosts.add(found.host)
-        environ[_IS_DUE] = found.is_due
-        return Caller(found.host, found.agent_id)
+        self._hosts.add(credential.host)
+        environ[_IS_DUE] = credential.is_due
+        return Caller(credential.host, credential.agent_id)
 
     def _join(self, body: Mapping[str, Any], address: str) -> Any:
         token, host, agent_id, secret_hash = (
@@ -250,6 +258,20 @@ def _name_target(arguments: Mapping[str, Any], value: object) -> str:
         place = {"host": value.host, "node": value.nodename, "claim": value.uuid}
     place["provider"] = arguments.get("provider_uuid")
     return " ".join(f"{noun} {name}" for noun, name in place.items() if name is not None)
+
+
+def _hash_secret(environ: WSGIEnvironment) -> str:
+    scheme, _, secret = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise AuthenticationError("no credential; join by a token first")
+    return hash_secret(secret.strip())
+
+
+def _read_arguments(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    plain = body.get("arguments", {})
+    if not isinstance(plain, dict):
+        raise RequestError("arguments", "expected an object")
+    return CONDUCTOR.methods[name].read_arguments(plain)
 
 
 def _read_text(body: Mapping[str, Any], name: str) -> str:

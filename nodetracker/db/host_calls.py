@@ -6,11 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.connection.dialect import read_time, utc_now
+from nodetracker.db.connection.dialect import read_time, utc_ago, utc_now
 from nodetracker.db.schema import tables
+from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, Credential
 from nodetracker.model.service import HostCall, HostNews
 
 _calls = tables.host_calls.c
+_credentials = tables.agent_credentials.c
 _nodes = tables.compute_nodes.c
 
 
@@ -45,23 +47,25 @@ def find_answer(connection: sa.Connection, call_id: int) -> Mapping[str, Any] | 
     return found
 
 
-def load_news(connection: sa.Connection, host: str) -> HostNews:
-    """Return the generations of a host's nodes and the calls that wait, by one statement."""
-    names = ("method", "arguments", "sender", "expires_at")
-    waiting = sa.select(_calls.id, *(_calls[name] for name in names)).where(
-        _calls.host == host, _calls.taken_at.is_(None), _calls.expires_at > utc_now()
-    )
-    nulls = (sa.null().label(name) for name in names[1:])
-    nodes = sa.select(_nodes.generation, _nodes.hypervisor_hostname, *nulls).where(
-        _nodes.host == host
-    )
-    generations, calls = {}, []
-    for row in connection.execute(sa.union_all(waiting, nodes)):
-        if row.expires_at is None:
-            generations[row.method] = row.id
+def take_news(connection: sa.Connection, secret_hash: str) -> tuple[Credential, HostNews] | None:
+    """Return a credential and what its host's agent is to know; each call only once.
+
+    By one statement where no call waits. None for a credential that `find_credential` has
+    to decide about, or to store the use of.
+    """
+    owner, generations, waiting = None, {}, []
+    for kind, number, *values in connection.execute(_NEWS, {"secret_hash": secret_hash}):
+        if kind == _CREDENTIAL:
+            host, _, agent_id, issued_at = values
+            owner = Credential(host, agent_id, issued_at, is_due=bool(number))
+        elif kind == _NODE:
+            generations[values[0]] = number
         else:
-            calls.append(HostCall(*row))
-    return HostNews(generations, tuple(sorted(calls, key=lambda call: call.id)))
+            waiting.append(HostCall(number, *values))
+    if owner is None:
+        return None
+    waiting.sort(key=lambda call: call.id)
+    return owner, HostNews(generations, take_calls(connection, waiting))
 
 
 def take_calls(connection: sa.Connection, calls: Sequence[HostCall]) -> tuple[HostCall, ...]:
@@ -75,6 +79,46 @@ def take_calls(connection: sa.Connection, calls: Sequence[HostCall]) -> tuple[Ho
             .values(taken_at=utc_now())
         ).rowcount
     )
+
+
+_CREDENTIAL, _CALL, _NODE = 0, 1, 2
+
+
+def _select_news() -> "sa.CompoundSelect[Any]":
+    """Return the query for a credential that is in use, its host's calls and its nodes."""
+    columns = (_calls.id, _calls.method, _calls.arguments, _calls.sender, _calls.expires_at)
+    is_of = _credentials.secret_hash == sa.bindparam("secret_hash")
+    host = sa.select(_credentials.host).where(is_of).scalar_subquery()
+    is_young = _credentials.issued_at > utc_ago(int(RENEWAL_AGE.total_seconds()))
+
+    def select(kind: int, *values: Any) -> "sa.Select[Any]":
+        names = (column.name for column in columns)
+        labelled = (value.label(name) for value, name in zip(values, names, strict=True))
+        return sa.select(sa.literal_column(str(kind)).label("kind"), *labelled)
+
+    return sa.union_all(
+        select(_CALL, *columns).where(
+            _calls.host == host, _calls.taken_at.is_(None), _calls.expires_at > utc_now()
+        ),
+        select(
+            _NODE, _nodes.generation, _nodes.hypervisor_hostname, sa.null(), sa.null(), sa.null()
+        ).where(_nodes.host == host),
+        select(
+            _CREDENTIAL,
+            sa.case((is_young, 0), else_=1),
+            _credentials.host,
+            sa.null(),
+            _credentials.agent_id,
+            _credentials.issued_at,
+        ).where(
+            is_of,
+            _credentials.used_at > utc_ago(int(USE_INTERVAL.total_seconds())),
+        ),
+    )
+
+
+# Built once, as thousands of agents send a heartbeat every few seconds.
+_NEWS = _select_news()
 
 
 def answer_call(

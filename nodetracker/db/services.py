@@ -4,6 +4,7 @@ import dataclasses
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
@@ -306,6 +307,11 @@ def _disable(is_kept: "sa.ColumnElement[bool]", disabled_by: str | None) -> dict
     }
 
 
+_AGENT = SimpleNamespace(
+    **{item.name: sa.bindparam(f"agent_{item.name}") for item in dataclasses.fields(AgentKey)}
+)
+
+
 def report_state(
     connection: sa.Connection,
     agent: AgentKey,
@@ -319,23 +325,13 @@ def report_state(
     Args:
         host_time: time of the agent's own clock, to compare with the database's.
     """
-    ended: dict[str, Any] = {"ended_epoch": agent.epoch} if is_last else {}
-    written = connection.execute(
-        sa.update(tables.services)
-        .where(
-            _is_held_by(agent),
-            _services.report_count < report_count,
-        )
-        .values(
-            report_count=report_count,
-            last_seen_up=utc_now(),
-            updated_at=utc_now(),
-            clock_skew_ms=milliseconds_ahead(sa.literal(host_time, UtcDateTime())),
-            last_audit=codec.encode_audit_state(state),
-            **ended,
-        )
-    )
-    if written.rowcount != 1:
+    values = {
+        **{f"agent_{item.name}": getattr(agent, item.name) for item in dataclasses.fields(agent)},
+        "new_count": report_count,
+        "host_time": host_time,
+        "state": codec.encode_audit_state(state),
+    }
+    if connection.execute(_LAST_HEARTBEAT if is_last else _HEARTBEAT, values).rowcount != 1:
         raise FencedError(
             f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}: "
             "another agent took it over, or its services row was deleted or renamed; "
@@ -343,7 +339,8 @@ def report_state(
         )
 
 
-def _is_held_by(agent: AgentKey) -> "sa.ColumnElement[bool]":
+def _is_held_by(agent: Any) -> "sa.ColumnElement[bool]":
+    """Return whether a row is that of an `AgentKey`, or of parameters with its names."""
     return sa.and_(
         _services.host == agent.host,
         _services.binary == agent.binary,
@@ -352,3 +349,18 @@ def _is_held_by(agent: AgentKey) -> "sa.ColumnElement[bool]":
         _services.epoch == agent.epoch,
         _services.report_count >= agent.report_count,
     )
+
+
+# Built once, as thousands of agents send one every few seconds.
+_HEARTBEAT = (
+    sa.update(tables.services)
+    .where(_is_held_by(_AGENT), _services.report_count < sa.bindparam("new_count"))
+    .values(
+        report_count=sa.bindparam("new_count"),
+        last_seen_up=utc_now(),
+        updated_at=utc_now(),
+        clock_skew_ms=milliseconds_ahead(sa.bindparam("host_time", type_=UtcDateTime())),
+        last_audit=sa.bindparam("state"),
+    )
+)
+_LAST_HEARTBEAT = _HEARTBEAT.values(ended_epoch=_AGENT.epoch)

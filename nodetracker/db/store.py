@@ -7,9 +7,8 @@ written out here. Observers learn what it changed after its commit.
 import functools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -223,13 +222,22 @@ class SqlStore(SqlReader):
             except Exception:  # the change is stored, whatever an observer does
                 LOG.exception("Store observer %s failed", type(observer).__name__)
 
-    def take_news(self, host: str) -> HostNews:
-        """See `CallStore.take_news`."""
-        news = self._database.read(lambda c: host_calls.load_news(c, host))
-        if not news.calls:
-            return news
-        taken = self._database.write(lambda c: host_calls.take_calls(c, news.calls))
-        return replace(news, calls=taken)
+    def report_for_news(
+        self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
+    ) -> HostNews | None:
+        """See `CallStore.report_for_news`."""
+
+        def report(connection: sa.Connection) -> HostNews | None:
+            found = host_calls.take_news(connection, secret_hash)
+            if found is None:
+                return None
+            given = authorize(found[0])
+            asked_at = given.get("host_time") or self._clock()
+            heartbeat = given["agent"], given["report_count"], given["state"]
+            services.report_state(connection, *heartbeat, asked_at, is_last=False)
+            return found[1]
+
+        return self._database.write(report, retry_on_lock_wait=False)
 
     def find_credential(self, secret_hash: str, address: str) -> Credential:
         """See `CredentialStore.find_credential`; a warning is stored although the call fails."""

@@ -1,6 +1,6 @@
 """The parts of the store that agents and operators write, and all of the store."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -168,8 +168,18 @@ class CallStore(FleetStore, Protocol):
     def find_answer(self, call_id: int) -> Mapping[str, Any] | None:
         """Return the answer of a call, None as long as it has none."""
 
-    def take_news(self, host: str) -> HostNews:
-        """Return what a host's agent is to know, by one statement; each call only once."""
+    def report_for_news(
+        self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
+    ) -> HostNews | None:
+        """Store the heartbeat of a credential's agent and return its host's news, at once.
+
+        One transaction, without a waiting call of two statements; each call is returned
+        once. None, and nothing is stored, for a credential that
+        `CredentialStore.find_credential` has to decide about, or to store the use of.
+
+        Args:
+            authorize: returns the arguments of `report_state`, or refuses them.
+        """
 
 
 class RemovalStore(Protocol):

@@ -12,7 +12,7 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.model.service import AuditState
-from tests.builders import register
+from tests.builders import register, take_news
 from tests.programs import wait_until
 
 
@@ -87,7 +87,7 @@ def test_without_a_broker_no_agent_is_called_but_those_that_take_calls(build, tm
     taken = []
 
     def take():
-        taken.extend(store.take_news("alpha").calls)
+        taken.extend(take_news(store, "alpha").calls)
         return taken
 
     with ThreadPoolExecutor(1) as pool:

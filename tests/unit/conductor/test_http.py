@@ -34,7 +34,7 @@ from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableEr
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import DatabaseClock
-from tests.builders import create
+from tests.builders import create, take_news
 from tests.stores import SqliteStore
 
 AGENT = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
@@ -230,20 +230,7 @@ class TestCalls:
         waiting = store.create_call("h1", "ledger_moved", {}, "api:c1", timedelta(minutes=1))
         opened.report_state(key, 1, AuditState(), is_last=True)
         assert news.empty()
-        assert [item.id for item in store.take_news("h1").calls] == [waiting]
-
-    def test_a_heartbeat_is_written_where_the_calls_cannot_be_read(
-        self, call, token, store, monkeypatch
-    ):
-        def fail(host):
-            raise StoreError("no table host_calls")
-
-        monkeypatch.setattr(store, "take_news", fail)
-        news = SimpleQueue()
-        opened = open_conductor_store(call(news=news))
-        opened.report_state(key_of(register(opened)), 1, AuditState())
-        assert store.list_services("h1")[0].report_count == 1
-        assert news.empty()
+        assert [item.id for item in take_news(store, "h1").calls] == [waiting]
 
     def test_a_revoked_agent_is_refused_at_once(self, call, token, store):
         opened = open_conductor_store(call())

@@ -18,7 +18,7 @@ from nodetracker.rpc import host_calls
 from nodetracker.rpc.caller import RpcAgentDirectory
 from nodetracker.rpc.host_calls import HeartbeatCalls, HostCaller
 from nodetracker.rpc.serializer import encode
-from tests.builders import register
+from tests.builders import register, take_news
 from tests.programs import wait_until
 from tests.stores import SqliteStore
 
@@ -89,7 +89,7 @@ class Host:
             threading.Event().wait(0.01)
 
     def beat(self):
-        self.news.put(encode(self.store.take_news("alpha")))
+        self.news.put(encode(take_news(self.store, "alpha")))
 
     def of(self, host="alpha", get_caller=None):
         """Return the client of a host's agent."""
@@ -172,7 +172,7 @@ def test_the_service_that_changed_is_announced_and_nobody_waits(host):
     wait_until(lambda: host.served.moved == [None])
     host.of().ledger_moved("n1")  # which its generation says, so that only a broker needs it
     assert host.broker.calls == [("alpha", "ledger_moved", {"nodename": "n1"})]
-    assert host.store.take_news("alpha").calls == ()
+    assert take_news(host.store, "alpha").calls == ()
 
 
 def test_a_node_that_others_changed_is_audited_once_for_each_generation(host):
