@@ -1,7 +1,7 @@
 """Bodies of requests: read whole before a thread gets the request, then parsed as JSON.
 
-The first is ASGI in front of a2wsgi, which otherwise gives a slow body, or a client that
-does not read its answer, one of its few threads (seen with 1.10: six stopped four).
+The first is ASGI in front of the threads: a slow body, or a client that does not read its
+answer, holds none of them.
 
 A request whose client has gone before a thread has started it is not carried out: the client
 may have been answered elsewhere that the same request is refused.
@@ -12,18 +12,17 @@ import contextlib
 import logging
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, unquote_to_bytes
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
 
 from nodetracker.accounting.validator import parse_json
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
 from nodetracker.api.query import check_document
+from nodetracker.api.wsgi import Message, Send, WholeApplication
 from nodetracker.model.errors import BusyError, RequestError
 
 LOG = logging.getLogger(__name__)
@@ -33,22 +32,16 @@ MAX_HELD_BYTES = 16 * 1024 * 1024
 _MAX_DISCARDED = 64 * 1024 * 1024
 """Bytes that are read on after too many, as clients read no answer while they send."""
 
-_GONE = "nodetracker.gone"
-"""Key of a request's scope: the `threading.Event` that is set once its client has gone."""
-
 _LOOKS = 3
 """Rounds of the event loop in which it notices that a client closed its connection
 while this process was stopped: after the request, it reads the end, then reports it."""
 
-Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class BodyReader:
-    """An ASGI application that calls another one with bodies that have arrived.
+    """An ASGI application that calls another application with bodies that have arrived.
 
     Attributes:
         body_seconds: in which a body has to arrive (408 otherwise).
@@ -56,7 +49,7 @@ class BodyReader:
         max_held_bytes: of the bodies of all requests together (503 otherwise).
     """
 
-    application: Application
+    application: WholeApplication
     max_bytes: int
     body_seconds: float
     send_seconds: float
@@ -87,12 +80,15 @@ class BodyReader:
         ]
         if body or len(headers) < len(scope["headers"]):
             headers.append((b"content-length", str(len(body)).encode()))
-        message = {"type": "http.request", "body": body, "more_body": False}
 
-        async def receive_whole() -> Message:
-            return message
+        async def send_timed(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self.send_seconds):
+                    await send(message)
+            except TimeoutError:
+                LOG.debug("A client did not read its answer within %g s", self.send_seconds)
+                raise ConnectionAbortedError from None
 
-        sender = _TimedSender(send, self.send_seconds)
         gone = threading.Event()
         watcher = asyncio.create_task(_watch(receive, gone))
         try:
@@ -100,8 +96,7 @@ class BodyReader:
                 await asyncio.sleep(0)
             # An answer that is cut off: the server closes the connection, as it has no end.
             with contextlib.suppress(ConnectionAbortedError):
-                whole = {**scope, "headers": headers, _GONE: gone}
-                await self.application(whole, receive_whole, sender)
+                await self.application({**scope, "headers": headers}, body, gone, send_timed)
         finally:
             watcher.cancel()
 
@@ -150,52 +145,11 @@ async def _watch(receive: Receive, gone: threading.Event) -> None:
     gone.set()
 
 
-def to_wsgi(application: WSGIApplication) -> WSGIApplication:
-    """Return an application that gets paths as they were sent, and nothing of who has gone."""
-
-    def start(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        scope = environ["asgi.scope"]  # in whose path uvicorn has replaced what is not UTF-8
-        environ["PATH_INFO"] = unquote_to_bytes(scope["raw_path"]).decode("latin-1")
-        if not scope[_GONE].is_set():
-            return application(environ, start_response)
-        LOG.info(
-            "%s %s was not carried out: its client has gone",
-            environ["REQUEST_METHOD"],
-            quote(environ["PATH_INFO"], encoding="latin-1"),  # as WSGI has it
-        )
-        start_response("503 Service Unavailable", [])  # nobody reads it
-        return []
-
-    return start
-
-
 def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bool:
     """Return whether the client waits for a decision about a body that is too long."""
     found = dict(headers)
     length = found.get(b"content-length", b"0")
     return b"expect" in found and length.isdigit() and int(length) > max_bytes
-
-
-class _TimedSender:
-    """Sends messages; to a client that does not read them, none after a time.
-
-    It must not raise then: a2wsgi would wait forever for the next one to be sent.
-    """
-
-    def __init__(self, send: Send, seconds: float) -> None:
-        self._send = send
-        self._seconds = seconds
-        self._is_lost = False
-
-    async def __call__(self, message: Message) -> None:
-        if self._is_lost:
-            return
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._send(message)
-        except TimeoutError:
-            self._is_lost = True
-            LOG.debug("A client did not read its answer within %g s", self._seconds)
 
 
 async def _refuse(scope: Any, problem: Problem, send: Send) -> None:

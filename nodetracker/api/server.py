@@ -1,4 +1,4 @@
-"""Serve the WSGI application over HTTP or HTTPS: uvicorn and a2wsgi in a thread."""
+"""Serve the WSGI application over HTTP or HTTPS: uvicorn in a thread."""
 
 import asyncio
 import errno
@@ -15,9 +15,8 @@ from typing import Any
 from wsgiref.types import WSGIApplication
 
 import uvicorn
-from a2wsgi import WSGIMiddleware
 
-from nodetracker.api.body import BodyReader, to_wsgi
+from nodetracker.api.body import BodyReader
 from nodetracker.api.connections import (
     DEADLINES,
     Connection,
@@ -25,6 +24,7 @@ from nodetracker.api.connections import (
     Listener,
     find_max_connections,
 )
+from nodetracker.api.wsgi import Send, WsgiThreads
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.settings import ServerSettings
 
@@ -91,11 +91,10 @@ class Server:
             resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         )
         protocol: Any = partial(Connection, listener, deadlines)
-        application: Any = to_wsgi(self._application)  # the library has other types
         config = uvicorn.Config(
             self._gate(
                 BodyReader(
-                    _Threads(application, settings.threads),
+                    _Threads(self._application, settings.threads),
                     settings.max_body_bytes,
                     deadlines.body,
                     deadlines.send,
@@ -165,15 +164,15 @@ class _Threads:
     Other requests may all wait, as for a token that Keystone does not answer.
     """
 
-    def __init__(self, application: Any, count: int) -> None:
-        self._shared: Any = WSGIMiddleware(application, workers=count)
-        self._spare: Any = WSGIMiddleware(application, workers=1)
+    def __init__(self, application: WSGIApplication, count: int) -> None:
+        self._shared = WsgiThreads(application, count)
+        self._spare = WsgiThreads(application, 1)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, body: bytes, gone: threading.Event, send: Send) -> None:
         """Answer one request."""
         has_credentials = any(name in _CREDENTIALS for name, _ in scope["headers"])
         is_probe = scope["path"] == "/health" and not has_credentials
-        await (self._spare if is_probe else self._shared)(scope, receive, send)
+        await (self._spare if is_probe else self._shared)(scope, body, gone, send)
 
 
 class PatientServer:

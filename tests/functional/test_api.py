@@ -276,7 +276,7 @@ assert main(["service", "list"]) == 0
 print(*sys.modules)
 """
 WEB = {
-    "a2wsgi", "bcrypt", "falcon", "keystonemiddleware", "microversion_parse", "oslo_middleware",
+    "bcrypt", "falcon", "keystonemiddleware", "microversion_parse", "oslo_middleware",
     "oslo_policy", "uvicorn",
 }  # fmt: skip
 

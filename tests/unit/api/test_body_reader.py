@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 import uvicorn
-from a2wsgi import WSGIMiddleware
 
-from nodetracker.api.body import BodyReader, to_wsgi
+from nodetracker.api.body import BodyReader
+from nodetracker.api.wsgi import WsgiThreads
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
 
@@ -40,9 +40,8 @@ class Exchange:
     async def send(self, message):
         self.sent.append(message)
 
-    async def application(self, scope, receive, send):
-        message = await receive()
-        self.bodies.append((dict(scope["headers"]), message["body"]))
+    async def application(self, scope, body, gone, send):
+        self.bodies.append((dict(scope["headers"]), body))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
@@ -66,7 +65,7 @@ def test_the_application_gets_the_whole_body_and_its_length():
 def test_an_answer_that_is_cut_off_has_no_end():
     exchange = Exchange(b"")
 
-    async def fail(scope, receive, send):
+    async def fail(scope, body, gone, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"[", "more_body": True})
         raise ConnectionAbortedError
@@ -100,10 +99,10 @@ def test_a_long_body_is_refused_before_it_is_sent_if_the_client_asks():
 def test_bodies_that_are_too_long_together_are_503_until_others_are_answered():
     started, release = asyncio.Event(), asyncio.Event()
 
-    async def application(scope, receive, send):
+    async def application(scope, body, gone, send):
         started.set()
         await release.wait()
-        await Exchange().application(scope, receive, send)
+        await Exchange().application(scope, body, gone, send)
 
     async def run():
         reader = BodyReader(application, 5, 60, 60, max_held_bytes=12)
@@ -146,7 +145,7 @@ def test_a_path_reaches_the_application_as_the_bytes_that_were_sent():
         return [b""]
 
     async def run():
-        reader = BodyReader(WSGIMiddleware(to_wsgi(application), workers=1), 10, 60, 60)
+        reader = BodyReader(WsgiThreads(application, 1), 10, 60, 60)
         scope = SCOPE | {"method": "GET", "http_version": "1.1", "query_string": b""}
         path = {"path": "/\ufffd\xe9", "raw_path": b"/%FF%c3%a9"}  # as uvicorn decodes it
         exchange = Exchange(b"")
@@ -211,7 +210,7 @@ def test_a_request_whose_client_has_gone_while_it_waited_for_a_thread_is_not_car
         release.set()
         await asyncio.gather(first, abandoned, waiting)
 
-    reader = BodyReader(WSGIMiddleware(to_wsgi(application), workers=1), 10, 60, 60)
+    reader = BodyReader(WsgiThreads(application, 1), 10, 60, 60)
     asyncio.run(run())
     assert done == ["/first", "/waiting"]
     line = "POST /%C3%A9%0AERROR was not carried out: its client has gone"
@@ -232,7 +231,7 @@ def test_a_request_that_was_abandoned_while_the_process_was_stopped_is_not_carri
         return client
 
     async def run():
-        reader = BodyReader(WSGIMiddleware(to_wsgi(application), workers=1), 10, 60, 60)
+        reader = BodyReader(WsgiThreads(application, 1), 10, 60, 60)
         server = uvicorn.Server(uvicorn.Config(reader, lifespan="off", log_config=None))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:
