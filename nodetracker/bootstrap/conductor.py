@@ -48,7 +48,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     server = Server(
         endpoint, settings, max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2))
     )
-    watch = AgentWatch(endpoint, conf.service_down_time)
+    watch = AgentWatch(endpoint, store, conf.service_down_time)
     membership = Membership(
         store,
         host,

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -108,6 +108,12 @@ class AgentEndpoint:
         """Seconds since the last call of any agent, None before the first."""
         called_at = self._called_at
         return None if called_at is None else self._monotonic() - called_at
+
+    def recall(self, hosts: Collection[str], seconds_ago: float) -> None:
+        """Note hosts whose agents called before this conductor started, and how long ago."""
+        self._hosts.update(hosts)
+        if self._called_at is None:
+            self._called_at = self._monotonic() - seconds_ago
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""

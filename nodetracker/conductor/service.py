@@ -5,14 +5,16 @@ It notices when no agent reaches it any more, which is rarely the agents' fault.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 from typing import Protocol
 
+from nodetracker.accounting.liveness import has_ended
 from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import INTERVAL_SECONDS, FleetWatch
 from nodetracker.model.errors import NodetrackerError, StoreError
-from nodetracker.model.service import AGENTS, AuditState
+from nodetracker.model.service import AGENTS, COMPUTE_BINARY, AuditState
 from nodetracker.ports import FleetStore
 from nodetracker.process.loops import PeriodicLoop
 from nodetracker.process.outage import OutageLog
@@ -31,26 +33,41 @@ class Calls(Protocol):
     def silent_seconds(self) -> float | None:
         """Seconds since the last call, None before the first."""
 
+    def recall(self, hosts: Collection[str], seconds_ago: float) -> None:
+        """Note hosts whose agents called before this process started, and how long ago."""
+
 
 class AgentWatch:
-    """Reports in a conductor's row that no agent has called it for `service_down_time`.
+    """Reports in a conductor's row that no agent calls it any more.
 
     An expired certificate or a firewall silences all agents at once while their hosts
-    are well. See `find_conductor_outage`.
+    are well. See `find_conductor_outage`. Often the conductor was started again before,
+    so the agents' rows say once who called until then.
+
+    Args:
+        service_down_time: an agent is down after so many seconds. The row says after half of
+            them that none calls, so that agents are never taken for down first.
     """
 
-    def __init__(self, calls: Calls, service_down_time: int) -> None:
+    def __init__(self, calls: Calls, store: FleetStore, service_down_time: int) -> None:
         self._calls = calls
+        self._store = store
         self._service_down_time = service_down_time
+        self._has_recalled = False
 
     @property
     def is_out(self) -> bool:
         """True while no agent calls."""
         silent = self._calls.silent_seconds
-        return silent is None or silent > self._service_down_time
+        return silent is None or silent > self._service_down_time / 2
 
     def state(self) -> AuditState:
-        """Return the entry for the conductor's row; its age is that of the last call."""
+        """Return the entry for the conductor's row; its age is that of the last call.
+
+        Raises:
+            StoreError: the agents' rows cannot be read.
+        """
+        self._recall()
         if not self.is_out:
             return AuditState()
         entry = {
@@ -59,6 +76,23 @@ class AgentWatch:
             "error": "no agent has called this conductor",
         }
         return AuditState(nodes={AGENTS: entry})
+
+    def _recall(self) -> None:
+        if self._has_recalled:
+            return
+        seen = {
+            service.host: service.last_seen_up
+            for service in self._store.list_services(binary=COMPUTE_BINARY)
+            if service.last_seen_up is not None
+            and service.last_audit.get("by_conductor")
+            and not has_ended(service)
+        }
+        if seen:
+            last = max(seen.values())
+            oldest = last - timedelta(seconds=self._service_down_time)
+            hosts = [host for host, seen_at in seen.items() if seen_at >= oldest]
+            self._calls.recall(hosts, (self._store.now() - last).total_seconds())
+        self._has_recalled = True
 
 
 LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.liveness import find_conductor_outage, is_cut_off, is_service_up
 from nodetracker.conductor.service import AgentWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch
@@ -30,7 +30,7 @@ class WatchedFleet:
         self.called_hosts = 2
         self.is_silent = False
         self.store = SqliteStore(lambda: NOW + timedelta(seconds=self.seconds))
-        self.watch = AgentWatch(self, DOWN)
+        self.watch = AgentWatch(self, self.store, DOWN)
         self.members = {}
         self.fleets = {}
         self.add_conductor("c-1")
@@ -38,6 +38,20 @@ class WatchedFleet:
     @property
     def silent_seconds(self):
         return None if self.called_at is None else self.seconds - self.called_at
+
+    def recall(self, hosts, seconds_ago):
+        self.called_hosts = len(hosts)
+        if self.called_at is None:
+            self.called_at = self.seconds - seconds_ago
+
+    def restart(self):
+        """Start the conductors again, which know nothing from before."""
+        self.called_at, self.called_hosts = None, 0
+        self.watch = AgentWatch(self, self.store, DOWN)
+        hosts = list(self.members)
+        for host in hosts:
+            del self.members[host]
+            self.add_conductor(host)
 
     def add_conductor(self, host):
         incarnation = make_incarnation(agent_id=f"00000000-0000-4000-8000-{len(self.members):012d}")
@@ -103,6 +117,43 @@ def test_a_single_agent_that_is_silent_is_down(watched):
         watched.tick(10)
     assert watched.cut_off() == []
     assert watched.find(WarningKind.HOST_DOWN) == ["h-1"]
+
+
+def test_a_conductor_that_was_started_again_knows_who_called_before(watched):
+    watched.add_agent("h-1")
+    watched.add_agent("h-2")
+    watched.is_silent = True
+    watched.tick(10)
+    watched.restart()
+    watched.tick(DOWN - 10)
+    assert watched.cut_off() == []
+    watched.tick(1)
+    assert watched.cut_off() == ["h-1", "h-2"]
+    assert watched.find(WarningKind.HOST_DOWN) == []
+
+
+def test_agents_that_were_stopped_did_not_call_before(watched):
+    for host in ("h-1", "h-2"):
+        watched.store.report_state(watched.add_agent(host), 2, AuditState(), is_last=True)
+    watched.is_silent = True
+    watched.restart()
+    for _ in range(8):
+        watched.tick(10)
+    assert watched.cut_off() == []
+
+
+def test_agents_are_unreachable_as_soon_as_they_would_be_down(watched):
+    for host in ("h-1", "h-2"):
+        watched.add_agent(host)
+    watched.is_silent = True
+    for _ in range(DOWN):
+        watched.tick(1)
+        services, now = watched.store.list_services(), watched.store.now()
+        outage = find_conductor_outage(services, now, DOWN)
+        later = now + timedelta(seconds=1)
+        for service in services:
+            is_up = is_service_up(service, later, DOWN)
+            assert is_up or is_cut_off(service, later, DOWN, outage)
 
 
 def test_an_agent_that_died_before_is_not_taken_for_cut_off(watched):
