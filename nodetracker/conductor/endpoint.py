@@ -118,6 +118,7 @@ class AgentEndpoint:
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""
         status, answer = "200 OK", {}
+        refusal: NodetrackerError | None = None
         environ[_IS_DUE], environ[_NEWS] = False, None
         address = environ.get("REMOTE_ADDR", "")
         path = environ.get("PATH_INFO", "")
@@ -129,13 +130,14 @@ class AgentEndpoint:
             answer = {"value": self._carry_out(environ, path, address)}
         except NodetrackerError as error:
             status = next((text for kind, text in _STATUSES if isinstance(error, kind)), "200 OK")
-            self._log_refusal(address, path, error)
-            answer = {"error": encode_error(error)}
+            answer, refusal = {"error": encode_error(error)}, error
         except Exception as error:  # a bug; the caller gets its name only
             LOG.exception("%s failed", path)
             status = "500 Internal Server Error"
             text = f"{self._name} failed ({path}): {type(error).__name__}; see its log"
             answer = {"error": encode_error(RpcError(text))}
+        if refusal is not None:  # outside the handler, see `OutageLog.watch`
+            self._log_refusal(address, path, refusal)
         now = self._clock.read()
         if environ[_IS_DUE]:
             answer["renew"] = True

@@ -178,6 +178,7 @@ def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> No
     assert fleet.call("apply_changes", fleet.own, [named], 60)[0] == 200
     assert fleet.read_rows()["claims"] == before["claims"]
     fleet.running.wait_for("Refused /store/set_service from 127.0.0.1")
+    assert "ForbiddenError" not in fleet.running.output()
 
 
 def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:
