@@ -12,6 +12,7 @@ from pathlib import Path
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
 from nodetracker.model.change import is_removed
+from nodetracker.model.credential import CREDENTIAL_FILE
 from nodetracker.model.errors import (
     ConflictError,
     DuplicateAgentError,
@@ -130,8 +131,8 @@ class Takeover:
             StoreError: the database is unavailable, or others took the row repeatedly.
         """
         for attempt in range(1, _ATTEMPTS + 1):
+            self._check_other_hosts()  # first: conductors show a copy no row of its own host
             own = self._read_own()
-            self._check_other_hosts(own)
             if own is not None:
                 self._check_own_host(own)
             try:
@@ -208,7 +209,7 @@ class Takeover:
         if holder_now is None:
             return
         cure = (
-            f"if this machine is a copy of the other, delete {self._id_file} and set its own "
+            f"if this machine is a copy of the other, {self._cure} and set its own "
             "[DEFAULT] host; if both share a state directory, give each its own"
             if is_mine
             else "set another [DEFAULT] host on one of them"
@@ -219,11 +220,12 @@ class Takeover:
             f"this is {self._describe_self()}; {cure}",
         )
 
-    def _check_other_hosts(self, own: ServiceRecord | None) -> None:
+    def _check_other_hosts(self) -> None:
         """Refuse when this agent's identity is stored under another host name."""
         agent_id = self._incarnation.agent_id
-        is_known_here = own is not None and own.incarnation.agent_id == agent_id
-        for other in self._store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id):
+        found = self._store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id)
+        is_known_here = any(record.host == self._settings.host for record in found)
+        for other in found:
             if other.host == self._settings.host:
                 continue
             alive = self._find_alive(other)
@@ -233,14 +235,14 @@ class Takeover:
                     f"agent {agent_id} manages host {other.host} and is alive: "
                     f"{self._describe(alive)}; this is {self._describe_self()}, with [DEFAULT] "
                     f"host = {self._settings.host}: if this machine is a copy of the other, "
-                    f"delete {self._id_file} to make this a new agent",
+                    f"{self._cure} to make this a new agent",
                 )
             if not is_known_here:
                 raise IdentityError(
                     f"agent {agent_id} managed host {other.host}, but [DEFAULT] host is "
                     f"{self._settings.host}: if the host was renamed, run 'nodetracker-manage host "
                     f"rename {other.host} {self._settings.host}'; otherwise set [DEFAULT] host = "
-                    f"{other.host}; if this machine is a copy of the other, delete {self._id_file}"
+                    f"{other.host}; if this machine is a copy of the other, {self._cure}"
                 )
 
     def _find_alive(self, record: ServiceRecord) -> ServiceRecord | None:
@@ -297,8 +299,11 @@ class Takeover:
             return ""
 
     @property
-    def _id_file(self) -> Path:
-        return Path(self._settings.state_path) / COMPUTE_ID_FILE
+    def _cure(self) -> str:
+        state = Path(self._settings.state_path)
+        text = f"delete {state / COMPUTE_ID_FILE}"
+        credential = state / CREDENTIAL_FILE
+        return f"{text} and {credential}" if credential.exists() else text
 
 
 def describe_run(incarnation: Incarnation, address: str, epoch: int | None = None) -> str:

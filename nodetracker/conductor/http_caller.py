@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
-from nodetracker.model.credential import hash_secret, make_secret
+from nodetracker.model.credential import CREDENTIAL_FILE, hash_secret, make_secret
 from nodetracker.model.errors import (
     AuthenticationError,
     ConfigError,
@@ -40,7 +40,6 @@ from nodetracker.process.workers import HangGuard
 from nodetracker.rpc.interface import Method
 from nodetracker.rpc.serializer import decode_error
 
-CREDENTIAL_FILE = "credential"
 NEXT_FILE = "credential.next"
 """A credential that conductors may not know yet: its file is written before it is sent."""
 

@@ -10,6 +10,9 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+CREDENTIAL_FILE = "credential"
+"""Name of its file in the state directory."""
+
 RENEWAL_AGE = timedelta(days=30)
 """Age at which an agent that is in contact replaces its credential."""
 

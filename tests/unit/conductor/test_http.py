@@ -19,7 +19,6 @@ from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.conductor.http_caller import (
-    CREDENTIAL_FILE,
     NEXT_FILE,
     AgentIdentity,
     Endpoint,
@@ -29,7 +28,7 @@ from nodetracker.conductor.http_caller import (
 )
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
-from nodetracker.model.credential import RENEWAL_AGE, hash_secret
+from nodetracker.model.credential import CREDENTIAL_FILE, RENEWAL_AGE, hash_secret
 from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
 from nodetracker.ports import AdmissionPolicy
