@@ -16,12 +16,19 @@ class Conductor(Programs):
 
     def __init__(self, directory: Path, connection: str, host: str = "c-1", **options: Any) -> None:
         self.port = find_free_port()
+        self.scheme = "http"
         extra = f"[conductor]\nport = {self.port}"
         super().__init__(directory, connection, host, extra=extra, **options)
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def use_tls(self, certificate: Path, key: Path) -> None:
+        """Serve HTTPS by a certificate of 127.0.0.1."""
+        self.scheme = "https"
+        with self.path.open("a") as file:
+            file.write(f"[conductor]\ncert_file = {certificate}\nkey_file = {key}\n")
 
     def start_conductor(self) -> Running:
         """Start it and wait until it answers."""
@@ -49,3 +56,8 @@ class Remote(Programs):
         super().__init__(directory, NO_DATABASE, host, extra=extra, **options)
         (directory / "token").write_text(token)
         self.inventory.write_text(json.dumps({"nodes": [NODE]}))
+
+    def trust(self, authority: Path) -> None:
+        """Trust the certificates of an authority."""
+        with self.path.open("a") as file:
+            file.write(f"[conductor]\ncafile = {authority}\n")

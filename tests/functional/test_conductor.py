@@ -296,16 +296,14 @@ def test_over_tls_the_name_in_the_certificate_is_checked(
     conductor: Conductor, remote: Remote, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    certificate, key = authority.issue(tmp_path, "127.0.0.1")
-    with conductor.path.open("a") as file:
-        file.write(f"[conductor]\ncert_file = {certificate}\nkey_file = {key}\n")
+    conductor.use_tls(*authority.issue(tmp_path, "127.0.0.1"))
     port = conductor.port
-    text = remote.path.read_text().replace("endpoint = http://", "endpoint = https://")
-    remote.path.write_text(text + f"[conductor]\ncafile = {authority.certificate}\n")
+    remote.path.write_text(remote.path.read_text().replace("= http://", "= https://"))
+    remote.trust(authority.certificate)
+    text = remote.path.read_text()
     with conductor.start_conductor(), remote.start() as agent:
         agent.wait_for("is ready")
-        elsewhere = text.replace(f"127.0.0.1:{port}", f"localhost:{port}")
-        remote.path.write_text(elsewhere + f"[conductor]\ncafile = {authority.certificate}\n")
+        remote.path.write_text(text.replace(f"127.0.0.1:{port}", f"localhost:{port}"))
         done = remote.manage("node", "list")
         assert (done.returncode, "its certificate is refused" in done.stderr) == (1, True)
         assert agent.stop() == 0

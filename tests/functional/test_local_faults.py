@@ -133,7 +133,13 @@ class TestStateDirectory:
 
 class TestClock:
     def start(self, programs: Programs, shift: Path) -> Running:
-        command = [sys.executable, "-m", "tests.functional.runs.shifted_clock", str(shift)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.functional.runs.shifted_clock",
+            str(shift),
+            "compute",
+        ]
         return Running([*command, f"--config-file={programs.path}"], programs.directory)
 
     def test_an_hour_on_and_back_changes_nothing_but_the_skew(

@@ -1,6 +1,6 @@
-"""Runs the agent with a wall clock that is off by as many seconds as a file says.
+"""Runs a program with a wall clock that is off by as many seconds as a file says.
 
-``python -m tests.functional.runs.shifted_clock FILE ARGUMENTS…``
+``python -m tests.functional.runs.shifted_clock FILE compute|conductor ARGUMENTS…``
 """
 
 import datetime as library
@@ -8,11 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-from nodetracker.cmd import compute
+from nodetracker.cmd import compute, conductor
 from nodetracker.db.connection import sessions
 from nodetracker.process import clock
 
 MODULES = (clock, sessions)
+PROGRAMS = {"compute": compute.main, "conductor": conductor.main}
 
 
 def shift_clock(path: Path) -> None:
@@ -35,4 +36,4 @@ def shift_clock(path: Path) -> None:
 
 if __name__ == "__main__":
     shift_clock(Path(sys.argv[1]))
-    sys.exit(compute.main(sys.argv[2:]))
+    sys.exit(PROGRAMS[sys.argv[2]](sys.argv[3:]))

@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback interface that can stop forwarding, as a frozen client does."""
+"""A TCP proxy on the loopback interface that can freeze, or cut a connection within an answer."""
 
 import contextlib
 import socket
@@ -18,6 +18,7 @@ class Proxy:
 
     Attributes:
         frozen: set once nothing is forwarded any more.
+        cut: set once a connection was cut within an answer.
     """
 
     def __init__(self, port: int) -> None:
@@ -27,6 +28,9 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.frozen = threading.Event()
+        self._cut_at: bytes | None = None
+        self._cutting: socket.socket | None = None
+        self.cut = threading.Event()
         self._thawed = threading.Event()
         self._sockets: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -38,6 +42,11 @@ class Proxy:
     def freeze_at(self, data: bytes, is_forwarded: bool = False) -> None:
         """Freeze when a client sends these bytes; only their answer is kept if they are forwarded."""
         self._freeze_at, self._is_forwarded = data, is_forwarded
+
+    def cut_at(self, data: bytes) -> None:
+        """Cut the connection in the middle of the answer to the next request with these bytes."""
+        self.cut.clear()
+        self._cut_at = data
 
     def thaw(self) -> None:
         """Deliver what the server has sent, and end the connections that were frozen.
@@ -72,6 +81,8 @@ class Proxy:
 
     def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
         while data := _receive(client):
+            if self._cut_at is not None and self._cut_at in data:
+                self._cut_at, self._cutting = None, server
             if self._freeze_at is not None and self._freeze_at in data:
                 self.frozen.set()
                 if self._is_forwarded:
@@ -86,6 +97,12 @@ class Proxy:
         while data := _receive(server):
             if self.frozen.is_set():
                 self._thawed.wait()
+            if server is self._cutting:
+                _send(client, data[: len(data) // 2])
+                self._cutting = None
+                self.cut.set()
+                _end(server)
+                break
             _send(client, data)
         if self.frozen.is_set():
             self._thawed.wait()

@@ -18,8 +18,12 @@ class Authority:
             "-keyout", self._key, "-out", self.certificate,
         )  # fmt: skip
 
-    def issue(self, directory: Path, address: str) -> tuple[Path, Path]:
-        """Create a certificate for an address; return its file and its key's."""
+    def issue(self, directory: Path, address: str, days: int = 2) -> tuple[Path, Path]:
+        """Create a certificate for an address; return its file and its key's.
+
+        Args:
+            days: for which it is valid; -1 = it has expired.
+        """
         certificate, key, request = (
             directory / name for name in ("server.pem", "server.key", "server.csr")
         )
@@ -28,7 +32,7 @@ class Authority:
         _run("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={address}",
              "-keyout", key, "-out", request)  # fmt: skip
         _run("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
-             "-CAcreateserial", "-days", "2", "-extfile", extension, "-out", certificate)  # fmt: skip
+             "-CAcreateserial", "-days", str(days), "-extfile", extension, "-out", certificate)  # fmt: skip
         return certificate, key
 
 
