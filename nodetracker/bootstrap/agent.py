@@ -129,10 +129,6 @@ def build_agent(
             news = SimpleQueue()
         store = build_store(conf, is_agent=True, observers=watching, news=news)
     observers = list(observers)
-    if notifier is not None:
-        from nodetracker.rpc.notify import AuditNotifier
-
-        observers.append(AuditNotifier(settings.host, notifier))
     probes = build_probes(settings)
     driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))

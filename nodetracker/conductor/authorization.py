@@ -142,14 +142,35 @@ def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
     for change in changes:
         _check_host(caller, change.host)
     for change in changes:
-        for move in change.moves:
-            _check_move(authorizer, caller, move.migration)
         if change.record is None:
             query = FleetQuery(uuid=change.uuid, limit=1)
             for found in authorizer.store.list_fleet(query).items:
                 # A database's user may take over the node of a host that is down.
                 _check_host(caller, found.node.host)
-    return arguments | {"service_down_time": authorizer.service_down_time}
+    return arguments | {
+        "changes": [_as_stored(authorizer, caller, change) for change in changes],
+        "service_down_time": authorizer.service_down_time,
+    }
+
+
+def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> NodeChange:
+    """Return a change whose claims and moves are those stored, with the states that were sent.
+
+    Notifications have the rest of them.
+    """
+    claims = []
+    for sent in change.claims:
+        for claim in authorizer.store.list_claims(uuid=sent.uuid):
+            _check_host(caller, claim.host)
+            state = {name: getattr(sent, name) for name in ("state", "reason", "expires_at")}
+            claims.append(replace(claim, **state))
+    moves = []
+    for move in change.moves:
+        migration = _find_migration(authorizer, caller, move.migration)
+        sent_status, sent_at = move.migration.status, move.migration.updated_at
+        migration = replace(migration, status=sent_status, updated_at=sent_at)
+        moves.append(replace(move, migration=migration))
+    return replace(change, claims=tuple(claims), moves=tuple(moves))
 
 
 def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
@@ -205,12 +226,13 @@ def _check_binary(binary: str) -> None:
         raise ForbiddenError(f"the credential is that of an agent, not of {binary}")
 
 
-def _check_move(authorizer: Authorizer, caller: Caller, sent: Migration) -> None:
-    """Check that a migration is one of the caller's host, with the claims that it has."""
+def _find_migration(authorizer: Authorizer, caller: Caller, sent: Migration) -> Migration:
+    """Return a migration of the caller's host, which has the claims that were sent."""
     found = authorizer.store.list_migrations(caller.host, sent.uuid)
     claims = (sent.source_claim, sent.dest_claim)
     if [(stored.source_claim, stored.dest_claim) for stored in found] != [claims]:
         raise ForbiddenError(f"migration {sent.uuid} is not one of host {caller.host}")
+    return found[0]
 
 
 def _check_nodes(authorizer: Authorizer, caller: Caller, node_ids: Sequence[int]) -> None:

@@ -53,8 +53,9 @@ def sync_warnings(
         and row.resolved_at is None
         and is_warning_expired(row.kind, row.last_seen, now)
     ]
+    stored = agent.host, tuple(active)
     if not over:
-        return [], StoreEvent()
+        return [], StoreEvent(active=stored)
     query = sa.select(tables.warnings).where(_warnings.id.in_(over)).order_by(_warnings.id)
     rows = connection.execute(query).mappings().all()
     connection.execute(
@@ -62,7 +63,7 @@ def sync_warnings(
     )
     # After a downgrade, kinds of a later version must not stop audits.
     resolved = [_decode(row) for row in rows if row["kind"] in _KINDS]
-    return resolved, StoreEvent(resolved=tuple(resolved))
+    return resolved, StoreEvent(active=stored, resolved=tuple(resolved))
 
 
 def raise_warning(

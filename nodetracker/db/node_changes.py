@@ -23,7 +23,7 @@ from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.db.statements import update_each
-from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, StoreEvent
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.ports import AgentKey, ApplyResult
 
@@ -39,14 +39,23 @@ def apply_changes(
     agent: AgentKey,
     changes: Sequence[NodeChange],
     service_down_time: int,
-) -> ApplyResult:
+) -> tuple[ApplyResult, StoreEvent]:
     """See `Store.apply_changes`."""
     ends = _find_ends(connection, changes)
     now, rows = _lock(connection, agent, changes, ends.values())
     foreign = node_decisions.list_foreign_hosts(agent, changes, rows)
     hosts_up = _find_hosts_up(connection, foreign, agent.binary, now, service_down_time)
     decision = node_decisions.decide(agent, changes, rows, hosts_up, ends)
-    return NodeWriter(connection, agent, now).apply(decision)
+    result = NodeWriter(connection, agent, now).apply(decision)
+    uuids = {row.id: row.uuid for row in rows}  # a conductor's agents may name any
+    written = (
+        change
+        if change.record is None
+        else dataclasses.replace(change, uuid=uuids[change.record.id])
+        for change in changes
+        if change.nodename not in result.conflicts and change.nodename not in result.refused
+    )
+    return result, StoreEvent(changes=tuple(written))
 
 
 def _lock(

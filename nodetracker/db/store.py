@@ -104,7 +104,7 @@ class SqlStore(SqlReader):
 
     Args:
         clock: this host's own time, whose skew each heartbeat stores.
-        observers: learn what this process's calls, except those of audits, have changed.
+        observers: learn what this process's calls have changed.
     """
 
     def __init__(
@@ -265,10 +265,12 @@ class SqlStore(SqlReader):
         """See `Store.apply_changes`."""
         if not changes:
             return ApplyResult()
-        return self._database.write(
+        result, event = self._database.write(
             lambda c: node_changes.apply_changes(c, agent, changes, service_down_time),
             retry_on_duplicate=True,
         )
+        self._notify(event)
+        return result
 
     def report_state(
         self,

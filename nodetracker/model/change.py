@@ -153,10 +153,11 @@ class ClaimRefusal:
 class StoreEvent:
     """What one call changed in the store, for observers after its commit; also a refused claim.
 
-    Changes of audits are in their `AuditReport`. A call that finds the result of an
-    earlier one has the event of that one again.
+    A call that finds the result of an earlier one has the event of that one again.
 
     Attributes:
+        changes: of an audit, as far as they were written.
+        active: all warnings of a host that its agent stored, with the host.
         claims: those granted, confirmed or released, as they are stored.
         migrations: those started, advanced or ended, as they are stored.
         places: host and nodename of each node whose ledger changed; nodename None = the
@@ -167,6 +168,8 @@ class StoreEvent:
         resolved: warnings.
     """
 
+    changes: tuple[NodeChange, ...] = ()
+    active: tuple[str, tuple[HostWarning, ...]] | None = None
     claims: tuple[Claim, ...] = ()
     migrations: tuple[Migration, ...] = ()
     places: tuple[tuple[str, str | None], ...] = ()

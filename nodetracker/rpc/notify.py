@@ -24,7 +24,6 @@ from nodetracker.accounting.reports.notifications import (
     build_warning_notification,
     merge_waiting,
 )
-from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import VERSION, Notification, StoreEvent
 from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.warning import HostWarning
@@ -219,13 +218,20 @@ class NotificationSender:
 
 
 class StoreNotifier:
-    """`nodetracker.ports.StoreObserver`: notifies of what a process's store has committed."""
+    """`nodetracker.ports.StoreObserver`: notifies of what a process's store has committed.
+
+    A warning that an agent stores is raised once for each run of the agent.
+    """
 
     def __init__(self, notifier: Notifier) -> None:
         self._notify = notifier.notify
+        self._active: dict[str, tuple[HostWarning, ...]] = {}
 
     def committed(self, event: StoreEvent) -> None:
         """Queue the notifications of one call."""
+        for change in event.changes:
+            for notification in build_change_notifications(change):
+                self._notify(notification)
         for claim in event.claims:
             self._notify(build_claim_notification(claim))
         for migration in event.migrations:
@@ -234,36 +240,22 @@ class StoreNotifier:
             self._notify(build_node_deleted_notification(host, nodename, uuid))
         for before, after in event.services:
             self._notify(build_service_notification(before, after))
+            if after is not None and (before is None or before.epoch != after.epoch):
+                self._active.pop(after.host, None)
+        if event.active is not None:
+            host, warnings = event.active
+            for notification in build_raised_notifications(
+                host, self._active.pop(host, ()), warnings
+            ):
+                self._notify(notification)
+            if warnings:
+                self._active[host] = warnings
         for host, warning in event.raised:
             self._notify(build_warning_notification("warning.raise", host, warning))
         for found in event.resolved:
             self._notify(build_warning_notification("warning.resolve", found.host, found.warning))
         for refusal in event.refused:
             self._notify(build_refusal_notification(refusal))
-
-
-class AuditNotifier:
-    """`nodetracker.ports.AuditObserver`: notifies of what an agent's audits write and warn of.
-
-    Resolved warnings are left to `StoreNotifier`: only the store knows them, as
-    some were raised before this process started, or by others.
-    """
-
-    def __init__(self, host: str, notifier: Notifier) -> None:
-        self._host = host
-        self._notifier = notifier
-        self._active: tuple[HostWarning, ...] = ()
-
-    def audited(self, report: AuditReport) -> None:
-        """Notify of one audit; one that was not stored changed nothing."""
-        if report.store_error is not None:
-            return
-        for change in report.changes:
-            for notification in build_change_notifications(change):
-                self._notifier.notify(notification)
-        for notification in build_raised_notifications(self._host, self._active, report.warnings):
-            self._notifier.notify(notification)
-        self._active = report.warnings
 
 
 class LedgerAnnouncer:

@@ -10,6 +10,9 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.rpc.transport import import_library
+from tests.contract.stores import make_url
+from tests.functional.conductors import Conductor, Remote
+from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import Programs, wait_until
 
@@ -172,3 +175,44 @@ def test_nothing_is_sent_where_none_is_wanted(tmp_path: Path, rabbitmq: RabbitMQ
         agent.wait_for("RPC is served")
         assert agent.stop() == 0
     assert "silent" not in rabbitmq.count_messages()
+
+
+def test_a_conductor_tells_what_it_writes_for_agents_without_a_broker(
+    tmp_path: Path,
+    rabbitmq: RabbitMQ,
+    mariadb: MariaDB,
+    request: pytest.FixtureRequest,
+    listen: Callable[[str, str], Listener],
+) -> None:
+    conductor = Conductor(tmp_path / "conductor", make_url("mariadb", request, tmp_path))
+    text = conductor.path.read_text().replace(
+        "[conductor]",
+        f"transport_url = {rabbitmq.url}\n[oslo_messaging_notifications]\n"
+        "driver = messagingv2\ntopics = by-conductor\n[conductor]",
+    )
+    conductor.path.write_text(text)
+    token = conductor.make_token()
+    remote = Remote(tmp_path / "remote", conductor.endpoint, token, update_resources_interval=1)
+    listener = listen(rabbitmq.url, "by-conductor")
+
+    def list_nodes(*nodes: dict[str, Any]) -> None:
+        remote.inventory.write_text(json.dumps({"nodes": list(nodes)}))
+
+    with conductor.start_conductor() as running, remote.start() as agent:
+        (created,) = listener.wait_for("compute_node.create")
+        assert (created["host"], created["nodename"], created["vcpus"]) == ("host-1", "node-1", 16)
+        list_nodes(NODE | {"vcpus": 12})
+        updated = listener.wait_for("compute_node.update")[0]
+        assert (updated["old"]["vcpus"], updated["new"]["vcpus"]) == (16, 12)
+        listener.wait_for("compute.metrics.update")
+        remote.inventory.write_text("nodes: [")
+        raised = listener.wait_for("warning.raise")
+        assert {item["kind"] for item in raised} <= {"driver_not_ready", "fact_held"}
+        list_nodes(NODE)
+        listener.wait_for("warning.resolve", len(raised))
+        list_nodes()
+        assert listener.wait_for("compute_node.delete")[0]["uuid"] == created["uuid"]
+        assert agent.stop() == 0
+        assert running.stop() == 0
+    assert {publisher for publisher, _, _ in listener.heard} == {"conductor:c-1"}
+    assert len(listener.find("compute_node.create")) == 1

@@ -175,7 +175,7 @@ def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> No
     # Naming another host's claim in a change of its own node does not release that.
     released = dataclasses.replace(fleet.claim, state=ClaimState.RELEASED, reason="deleted")
     named = dataclasses.replace(update(node(fleet.store, THIEF)), claims=(released,))
-    assert fleet.call("apply_changes", fleet.own, [named], 60)[0] == 200
+    assert fleet.call("apply_changes", fleet.own, [named], 60)[0] == 403
     assert fleet.read_rows()["claims"] == before["claims"]
     fleet.running.wait_for("Refused /store/set_service from 127.0.0.1")
     assert "ForbiddenError" not in fleet.running.output()

@@ -45,13 +45,18 @@ class Found:
     host: str
     id: int = 0
     provider_uuid: str = ""
+    uuid: str = ""
+    state: str = ""
+    reason: str = ""
+    expires_at: str = ""
+    project: str = ""
 
 
 class Rows:
     """What the store has of each host: a claim, a node and a removal named after it."""
 
     def list_claims(self, uuid):
-        return [Found(uuid)]
+        return [Found(uuid, uuid=uuid)]
 
     def list_migrations(self, host, uuid):
         # One between both hosts, and one that does not concern the caller's.
@@ -256,6 +261,18 @@ def test_only_moves_of_the_own_host_are_set_to_error(authorizer, move):
         authorizer.authorize(
             CALLER, "apply_changes", arguments("apply_changes", OWN) | {"changes": [written]}
         )
+
+
+def test_only_states_of_own_claims_are_taken_from_a_change(authorizer):
+    """Notifications have the rest of a claim, too."""
+    sent = Found(OWN, uuid=OWN, state="released", reason="gone", project="forged")
+    written = dataclasses.replace(change(OWN, OWN), claims=(sent,))
+    asked = arguments("apply_changes", OWN) | {"changes": [written]}
+    (allowed,) = authorizer.authorize(CALLER, "apply_changes", asked)["changes"]
+    assert allowed.claims == (Found(OWN, uuid=OWN, state="released", reason="gone"),)
+    foreign = dataclasses.replace(written, claims=(dataclasses.replace(sent, uuid=OTHER),))
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, "apply_changes", asked | {"changes": [foreign]})
 
 
 def test_an_unknown_method_is_not_served(authorizer):

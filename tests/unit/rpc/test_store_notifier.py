@@ -1,23 +1,31 @@
 """Notifications of changes made through a store; failures are not notified."""
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.model.audit import AuditReport
 from nodetracker.model.claim import MigrationStatus
 from nodetracker.model.errors import (
     AuthenticationError,
     ClaimRefusedError,
     NotFoundError,
-    StoreUnavailableError,
 )
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.rpc.notify import AuditNotifier, StoreNotifier
-from tests.builders import NOW, create, key_of, make_incarnation, make_values, take_service
+from nodetracker.rpc.notify import StoreNotifier
+from tests.builders import (
+    NOW,
+    create,
+    delete,
+    key_of,
+    make_incarnation,
+    make_values,
+    take_service,
+    update,
+)
 from tests.stores import SqliteStore
 
 ADMISSION_POLICY = AdmissionPolicy(60, 600)
@@ -47,7 +55,8 @@ def recorder():
 def store(recorder):
     store = SqliteStore(observers=[StoreNotifier(recorder)])
     add_alpha(store)
-    assert recorder.take() == ["service.create"]
+    nodes = ["compute_node.create", "compute.metrics.update"] * 2
+    assert recorder.take() == ["service.create", *nodes]
     return store
 
 
@@ -199,11 +208,39 @@ def test_a_credential_that_was_copied_is_notified(store, recorder):
     assert recorder.take() == ["warning.raise"]
 
 
-def test_an_audit_s_warnings_are_notified_once_and_only_if_stored(recorder):
-    notifier = AuditNotifier("alpha", recorder)
-    notifier.audited(AuditReport(warnings=(WARNING,)))
-    notifier.audited(AuditReport(store_error=StoreUnavailableError("away")))
-    notifier.audited(AuditReport(warnings=(WARNING,)))
+def test_an_audit_s_changes_are_notified_if_they_were_written(recorder):
+    store = SqliteStore(observers=[StoreNotifier(recorder)])
+    agent = key_of(take_service(store, "alpha", make_incarnation()))
+    recorder.take()
+    created = create(agent, "node-1")
+    for _ in range(2):  # the second is a conflict, as the row exists
+        store.apply_changes(agent, [created], 60)
+    (node,) = store.load_nodes("alpha")
+    assert recorder.all[0].payload["uuid"] == node.uuid
+    assert recorder.take() == ["compute_node.create", "compute.metrics.update"]
+    changed = dataclasses.replace(update(node), uuid="another's", diff={"vcpus": [64, 99]})
+    store.apply_changes(agent, [changed], 60)
+    (notification,) = recorder.all
+    assert (notification.payload["uuid"], notification.payload["new"]) == (node.uuid, {"vcpus": 99})
+    recorder.take()
+    (node,) = store.load_nodes("alpha")
+    store.apply_changes(agent, [delete(node)], 60)
+    assert recorder.take() == ["compute_node.delete"]
+
+
+def test_an_agent_s_warnings_are_notified_once_in_each_of_its_runs(recorder):
+    store = SqliteStore(observers=[StoreNotifier(recorder)])
+    agent = key_of(take_service(store, "alpha", make_incarnation()))
+    other = key_of(take_service(store, "beta", make_incarnation()))
+    recorder.take()
+    for key in (agent, other, agent, other):
+        store.sync_warnings(key, [WARNING])
+    assert [item.payload["host"] for item in recorder.all] == ["alpha", "beta"]
+    assert recorder.take() == ["warning.raise"] * 2
+    again = key_of(take_service(store, "alpha", make_incarnation(pid=2)))
+    recorder.take()
+    for _ in range(2):
+        store.sync_warnings(again, [WARNING])
     assert recorder.take() == ["warning.raise"]
 
 
@@ -231,7 +268,6 @@ def test_a_long_warning_is_resolved_under_the_name_that_was_raised(recorder):
     agent = key_of(take_service(store, "alpha", make_incarnation()))
     recorder.take()
     store.sync_warnings(agent, [long])
-    AuditNotifier("alpha", recorder).audited(AuditReport(warnings=(long,)))
     store.sync_warnings(agent, [])
     raised, resolved = recorder.all
     assert raised.subject == resolved.subject
