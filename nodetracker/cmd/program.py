@@ -140,6 +140,7 @@ def reload_configuration(
         conf.mutate_config_files()
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
+    open_change_file(conf.audit.log_file)
 
 
 def check_log_config(conf: cfg.ConfigOpts) -> None:

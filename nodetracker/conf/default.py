@@ -177,6 +177,7 @@ AUDIT = option_group(
     "audit",
     cfg.StrOpt(
         "log_file",
+        mutable=True,
         regex=ABSOLUTE_PATH,
         help="File to which who changed what, failed logins and refused callers are appended, a "
         "line each, besides the log. One that was moved away is opened again. Unset: none.",

@@ -43,17 +43,18 @@ def make_line(text: str) -> str:
 def open_change_file(path: str | None) -> None:
     """Write the lines to a file, too; one that was moved away is opened again.
 
-    A file that cannot be written is logged once and affects nothing else.
+    A file that cannot be written is logged once and affects nothing else. It replaces
+    another one, from which no line is lost meanwhile.
     """
-    for handler in [held for held in CHANGES.handlers if isinstance(held, _ChangeFile)]:
+    before = [held for held in CHANGES.handlers if isinstance(held, _ChangeFile)]
+    if path and path not in [held.baseFilename for held in before]:
+        added = _ChangeFile(path)
+        added.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+        CHANGES.addHandler(added)
+        CHANGES.setLevel(logging.INFO)
+    for handler in [held for held in before if held.baseFilename != path]:
         CHANGES.removeHandler(handler)
         handler.close()
-    if not path:
-        return
-    added = _ChangeFile(path)
-    added.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    CHANGES.addHandler(added)
-    CHANGES.setLevel(logging.INFO)
 
 
 class _ChangeFile(WatchedFileHandler):

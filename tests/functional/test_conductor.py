@@ -139,11 +139,17 @@ def test_who_changed_what_is_in_the_file_of_changes(
     path = tmp_path / "changes.log"
     with conductor.path.open("a") as file:
         file.write(f"[audit]\nlog_file = {path}\n")
-    with conductor.start_conductor(), remote.start() as agent:
+    with conductor.start_conductor() as running, remote.start() as agent:
         agent.wait_for("is ready")
         uuid = json.loads(claim(remote, 1).stdout)["uuid"]
         assert conductor.manage("host", "set", "host-1", "--disable").returncode == 0
         assert conductor.ask("node", "list")
+        other = path.with_name("other.log")
+        conductor.path.write_text(conductor.path.read_text().replace(f"{path}", f"{other}"))
+        running.process.send_signal(signal.SIGHUP)
+        running.wait_for("Configuration reloaded")
+        assert remote.manage("claim", "abort", uuid).returncode == 0
+        assert "abort_claim" in other.read_text()
         assert agent.stop() == 0
     changes = [line.partition(" Change -: ")[2] for line in path.read_text().splitlines()]
     by_agent = f"agent of host host-1, create_claim, target host host-1 node node-1 claim {uuid}"

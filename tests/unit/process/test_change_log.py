@@ -43,6 +43,15 @@ def test_a_file_that_was_moved_away_is_opened_again(path: Path) -> None:
     assert [line.count("target h2") for line in path.read_text().splitlines()] == [1]
 
 
+def test_another_file_takes_over(path: Path) -> None:
+    other = path.with_name("other.log")
+    for name in (path, path, other, other, None):  # each reload opens it, changed or not
+        change("h1")
+        open_change_file(name and str(name))
+    change("h1")
+    assert [item.read_text().count("\n") for item in (path, other)] == [3, 2]
+
+
 @pytest.mark.parametrize("name", ["/dev/full", "/proc/none/changes.log"])
 def test_a_file_that_cannot_be_written_is_one_warning(
     name: str, caplog: pytest.LogCaptureFixture
