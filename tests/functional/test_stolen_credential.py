@@ -181,6 +181,24 @@ def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> No
     assert "ForbiddenError" not in fleet.running.output()
 
 
+def test_a_stolen_credential_has_the_calls_of_its_own_host_alone(fleet: Fleet) -> None:
+    calls = {
+        host: fleet.store.create_call(host, "get_host_uptime", {}, "api:ctl", timedelta(minutes=1))
+        for host in (VICTIM, THIEF)
+    }
+    status, answer = fleet.call("report_state", fleet.own, 10**9, AuditState())
+    assert (status, [call["id"] for call in answer["news"]["calls"]]) == (200, [calls[THIEF]])
+    before = fleet.read_rows()
+    forged = {"value": "forged"}
+    assert fleet.call("answer_call", VICTIM, calls[VICTIM], forged)[0] == 403
+    assert fleet.call("answer_call", THIEF, calls[VICTIM], forged)[0] == 200
+    assert fleet.read_rows() == before
+    assert fleet.call("answer_call", THIEF, calls[THIEF], forged)[0] == 200
+    assert fleet.store.find_answer(calls[THIEF]) == forged
+    for method in ("create_call", "find_answer"):  # not methods of the store that agents have
+        assert "has no" in json.dumps(fleet.post(f"/store/{method}", {}, SECRET)[1])
+
+
 def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:
     before = fleet.read_rows()
     token = fleet.conductor.make_token("--uses", "9")

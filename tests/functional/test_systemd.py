@@ -51,6 +51,12 @@ def service():
     return read_service(UNIT)
 
 
+def test_the_user_is_in_no_group_that_controls_guests(service):
+    assert (service["User"], service["Group"]) == ("nodetracker", "nodetracker")
+    assert "SupplementaryGroups" not in service
+    assert [rule for rule in rules(SYSUSERS) if rule[0] == "m"] == []
+
+
 class TestUnit:
     @pytest.fixture(params=[UNIT, CONDUCTOR, API], ids=lambda path: path.stem)
     def unit(self, tmp_path, request):
