@@ -2,9 +2,10 @@
 
 import uuid as uuid_module
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nodetracker.accounting.audit.planner import plan, plan_delete
+from nodetracker.accounting.audit.planner import is_settled, plan, plan_delete
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.audit.warnings import LISTING
 from nodetracker.accounting.ledger.migrations import list_moving
@@ -14,7 +15,13 @@ from nodetracker.compute.host_rows import HostRows
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 from nodetracker.model.fact import FactState
-from nodetracker.model.node import FACT_NAMES, NodeRecord, NodeView, failed_snapshot
+from nodetracker.model.node import (
+    FACT_NAMES,
+    HostSnapshot,
+    NodeRecord,
+    NodeView,
+    failed_snapshot,
+)
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore
@@ -130,6 +137,21 @@ class MissingGuestTracker:
         self._queue.forget_deleted(reading.nodename, decided)
 
 
+@dataclass(frozen=True, slots=True)
+class SettledNode:
+    """A node whose last reading changed nothing, and would not at any later time either.
+
+    Attributes:
+        record: the row that it was accounted with.
+        view: the outcome.
+    """
+
+    snapshot: HostSnapshot
+    record: NodeRecord
+    policy: Policy
+    view: NodeView
+
+
 BATCH_SIZE = 100
 """Limit of nodes that one transaction writes."""
 
@@ -163,6 +185,7 @@ class RowWriter:
         self._missing_guests = missing_guests
         self._progress = progress
         self._unreported: list[NodeChange] = []
+        self._settled: dict[str, SettledNode] = {}
 
     @property
     def policy(self) -> Policy:
@@ -239,16 +262,18 @@ class RowWriter:
     ) -> tuple[dict[str, NodeView], set[str]]:
         """Load, account, plan, apply; return the views, and the nodes with a conflict."""
         now = self.load(run.agent)
+        views = {name: self._find_settled(reading, policy) for name, reading in readings.items()}
+        changed = {name: reading for name, reading in readings.items() if views[name] is None}
         self._rows.load_expired_claims(
             run.agent.host,
             {
                 name: [guest.uuid for guest in listing.guests]
-                for name, reading in readings.items()
+                for name, reading in changed.items()
                 if (listing := reading.snapshot.guests.value) is not None
             },
         )
         listed_at = self._rows.time_at(run.started_at)
-        views = {
+        accounted = {
             name: account(
                 reading.snapshot,
                 self._rows.get(name),
@@ -256,15 +281,47 @@ class RowWriter:
                 now,
                 self._missing_guests.listing_time(reading, listed_at, self._rows.time_at),
             )
-            for name, reading in readings.items()
+            for name, reading in changed.items()
         }
         uuids = {
             name: view.uuid or _derive_uuid(run.agent, name)
-            for name, view in views.items()
+            for name, view in accounted.items()
             if name not in self._rows
         }
-        changes = plan(run.agent.host, views.values(), self._rows, uuids, now)
-        return views, self._apply(run, changes)
+        changes = plan(run.agent.host, accounted.values(), self._rows, uuids, now)
+        for name in accounted.keys() - {change.nodename for change in changes}:
+            self._settle(readings[name].snapshot, policy, accounted[name])
+        found = accounted | {name: view for name, view in views.items() if view is not None}
+        return found, self._apply(run, changes)
+
+    def _find_settled(self, reading: NodeReading, policy: Policy) -> NodeView | None:
+        """Return the view of a node whose reading, row and policy are those of the last audit.
+
+        Another row, as when others changed it or all rows were read again, is another object.
+        """
+        known = self._settled.pop(reading.nodename, None)
+        if (
+            known is None
+            or known.policy is not policy
+            or known.record is not self._rows.get(reading.nodename)
+            or known.snapshot != reading.snapshot
+        ):
+            return None
+        self._settled[reading.nodename] = known
+        return known.view
+
+    def _settle(self, snapshot: HostSnapshot, policy: Policy, view: NodeView) -> None:
+        record = self._rows.get(view.nodename)
+        if record is not None and is_settled(view, record, snapshot.guests.value):
+            # The row's own objects, which are equal, so that none are kept twice.
+            same = replace(
+                view,
+                values=record.values,
+                guests=record.guests,
+                devices=record.devices,
+                claims=record.claims,
+            )
+            self._settled[view.nodename] = SettledNode(snapshot, record, policy, same)
 
     def _apply(self, run: AuditRun, changes: Sequence[NodeChange]) -> set[str]:
         """Write changes in batches; return the nodes whose rows others changed meanwhile."""

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.fact import sanitize_json
-from nodetracker.model.guest import Guest
+from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.fact import FactState, sanitize_json
+from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.text import (
@@ -98,6 +99,35 @@ def plan(
         if change is not None:
             changes.append(change)
     return changes
+
+
+def is_settled(view: NodeView, record: NodeRecord, listing: GuestListing | None) -> bool:
+    """Return whether the same reading of the same row leads to this view at any later time.
+
+    That is so where no clock runs: no fact is held, each claim has its guest, each guest is
+    listed, and no measurement waits to be written.
+
+    Args:
+        view: one that needs no change of the row.
+    """
+    columns = _differing(record.values, view.values, tuple(VOLATILE_COLUMNS))
+    return (
+        listing is not None
+        and view.guests.keys() == {guest.uuid for guest in listing.guests}
+        and all(entry.state is not FactState.HELD for entry in view.values.facts.values())
+        and all(_has_its_guest(claim, view.guests) for claim in view.claims.values())
+        and not any(
+            _is_significant(getattr(record.values, name), getattr(view.values, name))
+            for name in columns
+        )
+    )
+
+
+def _has_its_guest(claim: Claim, guests: Mapping[str, Guest]) -> bool:
+    guest = guests.get(claim.workload.uuid)
+    return (
+        claim.state is ClaimState.CONFIRMED and guest is not None and claim.workload.may_be(guest)
+    )
 
 
 def plan_delete(record: NodeRecord) -> NodeChange:

@@ -18,6 +18,7 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
 from nodetracker.process.clock import Timer
 from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.settled import check_settled
 from tests.stores import SqliteStore
 
 HOST = "host-1"
@@ -161,6 +162,7 @@ class DeletionMachine(RuleBasedStateMachine):
             self.now,
             queue=self.queue,
         )
+        check_settled(self.tracker)
 
     @invariant()
     def only_claims_that_are_older_than_the_deletion_were_released(self):

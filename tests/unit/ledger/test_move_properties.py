@@ -27,6 +27,7 @@ from tests.builders import (
     take_service,
 )
 from tests.oracle import COUNTING, check_usage
+from tests.settled import check_settled
 from tests.stores import SqliteStore
 
 HOST = "host-1"
@@ -239,6 +240,7 @@ class MoveMachine(RuleBasedStateMachine):
         self.tracker = ResourceTracker(
             AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
         )
+        check_settled(self.tracker)
 
     @rule()
     def audit(self):

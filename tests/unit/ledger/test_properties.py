@@ -34,6 +34,7 @@ from tests.builders import (
     take_service,
 )
 from tests.oracle import COUNTING, check_usage, expected_usage
+from tests.settled import check_settled
 from tests.stores import SqliteStore
 
 HOST = "host-1"
@@ -375,6 +376,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.tracker = ResourceTracker(
             AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
         )
+        check_settled(self.tracker)
 
     def see(self, listing):
         self.driver.guests = failed("test", "broken") if listing is None else fresh("test", listing)
