@@ -76,6 +76,16 @@ class WatchedFleet:
             member.report_state()
             self.fleets[host].check(self.watch.is_out)
 
+    def list_down(self, later=timedelta()):
+        now = self.store.now() + later
+        return [s.host for s in self.store.list_services() if not is_service_up(s, now, DOWN)]
+
+    def list_cut_off(self, later=timedelta()):
+        """Return the agents that are cut off, by the rows as they are now."""
+        services, now = self.store.list_services(), self.store.now()
+        outage = find_conductor_outage(services, now, DOWN)
+        return [s.host for s in services if is_cut_off(s, now + later, DOWN, outage)]
+
     def cut_off(self):
         return self.find(WarningKind.AGENT_UNREACHABLE)
 
@@ -125,8 +135,10 @@ def test_a_conductor_that_was_started_again_knows_who_called_before(watched):
     watched.is_silent = True
     watched.tick(10)
     watched.restart()
-    watched.tick(DOWN - 10)
-    assert watched.cut_off() == []
+    watched.tick(DOWN)
+    assert watched.list_cut_off() == ["h-1", "h-2"]
+    watched.tick(DOWN / 2 - 1)
+    assert watched.cut_off() == []  # they have time to call
     watched.tick(1)
     assert watched.cut_off() == ["h-1", "h-2"]
     assert watched.find(WarningKind.HOST_DOWN) == []
@@ -148,12 +160,8 @@ def test_agents_are_unreachable_as_soon_as_they_would_be_down(watched):
     watched.is_silent = True
     for _ in range(DOWN):
         watched.tick(1)
-        services, now = watched.store.list_services(), watched.store.now()
-        outage = find_conductor_outage(services, now, DOWN)
-        later = now + timedelta(seconds=1)
-        for service in services:
-            is_up = is_service_up(service, later, DOWN)
-            assert is_up or is_cut_off(service, later, DOWN, outage)
+        assert watched.list_down(timedelta(seconds=1)) == watched.list_cut_off(timedelta(seconds=1))
+    assert watched.list_cut_off(timedelta(seconds=1)) == ["h-1", "h-2"]
 
 
 def test_an_agent_that_died_before_is_not_taken_for_cut_off(watched):
