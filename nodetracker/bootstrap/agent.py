@@ -165,7 +165,7 @@ def build_agent(
 
         clock = manager.database_clock
         servers.append(
-            HeartbeatCalls(settings.host, news, operations, store, manager.read_generations, clock)
+            HeartbeatCalls(settings.host, news, operations, store, manager.read_known, clock)
         )
     service = ComputeService(settings, manager, servers)
     return Agent(

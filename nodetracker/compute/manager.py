@@ -22,6 +22,7 @@ from nodetracker.model.service import (
     AUTO_PREFIX,
     SCHEMA_REVISION,
     AuditState,
+    HostNews,
     Incarnation,
     LoadAverage,
 )
@@ -170,9 +171,9 @@ class ComputeManager:
         """The database's time, as the last audit loaded it."""
         return self._tracker.database_clock
 
-    def read_generations(self) -> dict[str, int]:
-        """Return nodename -> generation of the rows as last read or written."""
-        return self._tracker.read_generations()
+    def read_known(self) -> HostNews:
+        """Return the generations and the service's state as last read or written."""
+        return self._tracker.read_known()
 
     # The hooks, in the order in which the service calls them.
 

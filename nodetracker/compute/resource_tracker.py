@@ -25,6 +25,7 @@ from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.node import NodeListing, NodeRecord
+from nodetracker.model.service import HostNews
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore
@@ -195,9 +196,11 @@ class ResourceTracker:
         """The database's time, as last loaded."""
         return self._rows.database_clock
 
-    def read_generations(self) -> dict[str, int]:
-        """See `ComputeManager.read_generations`."""
-        return {record.nodename: record.generation for record in self._rows.list_records()}
+    def read_known(self) -> HostNews:
+        """See `ComputeManager.read_known`."""
+        rows = self._rows
+        generations = {record.nodename: record.generation for record in rows.list_records()}
+        return HostNews(generations, admin=rows.admin if rows.is_loaded else None)
 
     @property
     def policy(self) -> AdmissionPolicy:

@@ -9,11 +9,12 @@ import sqlalchemy as sa
 from nodetracker.db.connection.dialect import read_time, utc_ago, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, Credential
-from nodetracker.model.service import HostCall, HostNews
+from nodetracker.model.service import COMPUTE_BINARY, AdminState, HostCall, HostNews
 
 _calls = tables.host_calls.c
 _credentials = tables.agent_credentials.c
 _nodes = tables.compute_nodes.c
+_services = tables.services.c
 
 
 def create_call(
@@ -53,19 +54,21 @@ def take_news(connection: sa.Connection, secret_hash: str) -> tuple[Credential, 
     By one statement where no call waits. None for a credential that `find_credential` has
     to decide about, or to store the use of.
     """
-    owner, generations, waiting = None, {}, []
+    owner, admin, generations, waiting = None, None, {}, []
     for kind, number, *values in connection.execute(_NEWS, {"secret_hash": secret_hash}):
         if kind == _CREDENTIAL:
             host, _, agent_id, issued_at = values
             owner = Credential(host, agent_id, issued_at, is_due=bool(number))
         elif kind == _NODE:
             generations[values[0]] = number
+        elif kind == _SERVICE:
+            admin = AdminState(bool(number & _DISABLED), bool(number & _MAINTENANCE))
         else:
             waiting.append(HostCall(number, *values))
     if owner is None:
         return None
     waiting.sort(key=lambda call: call.id)
-    return owner, HostNews(generations, take_calls(connection, waiting))
+    return owner, HostNews(generations, take_calls(connection, waiting), admin)
 
 
 def take_calls(connection: sa.Connection, calls: Sequence[HostCall]) -> tuple[HostCall, ...]:
@@ -81,11 +84,12 @@ def take_calls(connection: sa.Connection, calls: Sequence[HostCall]) -> tuple[Ho
     )
 
 
-_CREDENTIAL, _CALL, _NODE = 0, 1, 2
+_CREDENTIAL, _CALL, _NODE, _SERVICE = 0, 1, 2, 3
+_DISABLED, _MAINTENANCE = 1, 2
 
 
 def _select_news() -> "sa.CompoundSelect[Any]":
-    """Return the query for a credential that is in use, its host's calls and its nodes."""
+    """Return the query for a credential that is in use, and its host's calls, nodes and service."""
     columns = (_calls.id, _calls.method, _calls.arguments, _calls.sender, _calls.expires_at)
     is_of = _credentials.secret_hash == sa.bindparam("secret_hash")
     host = sa.select(_credentials.host).where(is_of).scalar_subquery()
@@ -100,9 +104,15 @@ def _select_news() -> "sa.CompoundSelect[Any]":
         select(_CALL, *columns).where(
             _calls.host == host, _calls.taken_at.is_(None), _calls.expires_at > utc_now()
         ),
+        select(_NODE, _nodes.generation, _nodes.hypervisor_hostname, *(sa.null(),) * 3).where(
+            _nodes.host == host
+        ),
         select(
-            _NODE, _nodes.generation, _nodes.hypervisor_hostname, sa.null(), sa.null(), sa.null()
-        ).where(_nodes.host == host),
+            _SERVICE,
+            sa.case((_services.disabled, _DISABLED), else_=0)
+            + sa.case((_services.maintenance, _MAINTENANCE), else_=0),
+            *(sa.null(),) * 4,
+        ).where(_services.host == host, _services.binary == COMPUTE_BINARY),
         select(
             _CREDENTIAL,
             sa.case((is_young, 0), else_=1),

@@ -227,7 +227,9 @@ class HostNews:
 
     Attributes:
         generations: nodename -> generation of the row, for each of the host's nodes.
+        admin: None without a services row, and in answers of conductors that do not return it.
     """
 
     generations: Mapping[str, int]
     calls: Sequence[HostCall] = ()
+    admin: AdminState | None = None

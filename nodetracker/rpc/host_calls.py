@@ -5,7 +5,7 @@ Agents that have a database or a broker are called over the broker.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from queue import SimpleQueue
@@ -17,7 +17,7 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
-from nodetracker.model.service import COMPUTE_BINARY, HostCall, HostNews
+from nodetracker.model.service import COMPUTE_BINARY, AdminState, HostCall, HostNews
 from nodetracker.ports import AgentStore, CallStore, HostAgent
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import WorkerPool, start_thread
@@ -77,7 +77,9 @@ class HostCaller:
             caller = self._get_caller()
             return caller.call(interface, server, method, arguments, timeout_seconds)
         name, lifetime = interface.describe(server), interval + timeout_seconds
-        call_id = self._create(server, method, arguments, lifetime)
+        call_id = self._store.create_call(
+            server, method.name, arguments, self._sender, timedelta(seconds=lifetime)
+        )
         deadline = self._monotonic() + lifetime
         while (answer := self._store.find_answer(call_id)) is None:
             if self._monotonic() >= deadline:
@@ -96,24 +98,14 @@ class HostCaller:
         arguments: dict[str, Any],
         timeout_seconds: float,
     ) -> None:
-        """Send one call that is not answered.
+        """Send one call that is not answered, over the broker.
 
-        One that names a node says that its claims changed, which each answer to a heartbeat
-        says already: without a broker it is not sent.
+        Such calls say that rows changed, which each answer to a heartbeat says as well.
 
         Raises:
             NodetrackerError: it was not sent.
         """
-        interval = None if "nodename" in arguments else self._find_interval(server)
-        if interval is None:
-            self._get_caller().cast(interface, server, method, arguments, timeout_seconds)
-        else:
-            self._create(server, method, arguments, interval + timeout_seconds)
-
-    def _create(self, host: str, method: Method, arguments: dict[str, Any], lifetime: float) -> int:
-        return self._store.create_call(
-            host, method.name, arguments, self._sender, timedelta(seconds=lifetime)
-        )
+        self._get_caller().cast(interface, server, method, arguments, timeout_seconds)
 
     def _find_interval(self, host: str) -> float | None:
         """Return the report interval of an agent that takes calls, None if it does not."""
@@ -126,13 +118,14 @@ class HostCaller:
 class HeartbeatCalls:
     """Does what the answers to an agent's heartbeats bring: a `CallServer`.
 
-    It audits nodes whose rows others have changed, and carries out calls in threads.
+    It audits nodes whose rows others have changed, all nodes if their service was disabled,
+    enabled or set to maintenance, and carries out calls in threads.
 
     Args:
         news: what conductors have for the agent, as plain JSON.
         served: has the interface's methods.
         store: gets the answers.
-        read_generations: returns nodename -> generation, as the agent has read it.
+        read_known: returns what the agent has read of its rows.
         clock: the database's time; a call that has expired by it is not carried out.
     """
 
@@ -142,18 +135,19 @@ class HeartbeatCalls:
         news: SimpleQueue[Any],
         served: HostAgent,
         store: AgentStore,
-        read_generations: Callable[[], Mapping[str, int]],
+        read_known: Callable[[], HostNews],
         clock: DatabaseClock,
     ) -> None:
         self._host = host
         self._news = news
         self._served = served
         self._store = store
-        self._read_generations = read_generations
+        self._read_known = read_known
         self._clock = clock
         self._pool = WorkerPool("host-call", _THREADS)
         self._running: set[int] = set()
         self._audited: dict[str, int] = {}
+        self._audited_admin: AdminState | None = None
 
     def start(self) -> None:
         """Start in the background."""
@@ -177,16 +171,24 @@ class HeartbeatCalls:
             if problem is not None:
                 LOG.warning("A conductor's answer to a heartbeat cannot be read: %s", problem)
                 continue
-            self._audit_changed(news.generations)
+            self._audit_changed(news)
             for call in news.calls:
                 self._running.add(call.id)
                 self._pool.submit(partial(self._carry_out, call))
 
-    def _audit_changed(self, stored: Mapping[str, int]) -> None:
-        """Audit the nodes whose rows have a newer generation, for each generation once."""
-        known = self._read_generations()
-        for name, generation in stored.items():
-            newest = max(known.get(name, generation), self._audited.get(name, 0))
+    def _audit_changed(self, stored: HostNews) -> None:
+        """Audit the nodes whose rows have a newer generation, for each generation once.
+
+        All of them if the service has another state, as schedulers are to exclude them then.
+        """
+        known = self._read_known()
+        if None in (stored.admin, known.admin) or stored.admin == known.admin:
+            self._audited_admin = None
+        elif stored.admin != self._audited_admin:
+            self._audited_admin = stored.admin
+            self._served.ledger_moved(None)
+        for name, generation in stored.generations.items():
+            newest = max(known.generations.get(name, generation), self._audited.get(name, 0))
             if generation > newest:
                 self._audited[name] = generation
                 self._served.ledger_moved(name)

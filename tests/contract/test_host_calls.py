@@ -8,7 +8,13 @@ import pytest
 from nodetracker.db import host_calls
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
 from nodetracker.model.errors import FencedError, ForbiddenError
-from nodetracker.model.service import AuditState, HostNews
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    AdminState,
+    AuditState,
+    HostNews,
+    ServiceChange,
+)
 from tests.builders import create, register, take_news
 from tests.contract.stores import SQL_BACKENDS
 from tests.database_clock import set_clock
@@ -91,7 +97,17 @@ def test_the_news_have_the_generations_of_the_hosts_nodes(store):
     stored = {node.nodename: node.generation for node in store.list_nodes(agent.host)}
     news = take_news(store, agent.host)
     assert (news.generations, [item.id for item in news.calls]) == (stored, [waiting])
-    assert take_news(store, agent.host) == HostNews(stored)
+    assert take_news(store, agent.host) == HostNews(stored, admin=AdminState())
+
+
+@pytest.mark.parametrize(("disabled", "maintenance"), [(True, False), (False, True), (True, True)])
+def test_the_news_have_what_administrators_decided(store, disabled, maintenance):
+    agent = register(store)
+    register(store, "beta")
+    change = ServiceChange(disabled=disabled, maintenance=maintenance)
+    store.set_service(agent.host, COMPUTE_BINARY, change)
+    assert take_news(store, agent.host).admin == AdminState(disabled, maintenance)
+    assert take_news(store, "beta").admin == AdminState()
 
 
 def test_a_heartbeat_with_news_is_one_transaction_of_two_statements(store):

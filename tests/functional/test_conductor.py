@@ -199,7 +199,7 @@ class TestCalls:
             assert running.stop() == 0
             assert "Traceback" not in running.output()
 
-    def test_it_is_audited_by_rest_by_command_and_after_a_claim(
+    def test_it_is_audited_by_rest_by_command_and_after_a_claim_or_a_change_of_its_service(
         self, tmp_path: Path, conductor: Conductor, store: SqlStore, api: Callable[..., Any]
     ) -> None:
         def count_audits() -> float:
@@ -235,6 +235,10 @@ class TestCalls:
             body = make_request(1) | {"host": "host-1", "nodename": "node-1"}
             assert api("/v1/claims", body)[0] == 201
             wait_until(lambda: count_audits() > before)
+            for option in ("--disable", "--enable", "--enable-maintenance"):
+                before = count_audits()
+                assert conductor.manage("host", "set", "host-1", option).returncode == 0
+                wait_until(lambda before=before: count_audits() > before)  # type: ignore[misc]
             status, answer = api("/v1/hosts/host-1/actions", {"action": "reboot"})
             assert (status, answer["errors"][0]["code"]) == (501, "nodetracker.not_supported")
             assert "oslo_messaging" not in agent.output()

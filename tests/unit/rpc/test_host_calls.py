@@ -12,7 +12,13 @@ from nodetracker.model.errors import (
     NotFoundError,
     RpcUnavailableError,
 )
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    AdminState,
+    AuditState,
+    HostNews,
+    ServiceChange,
+)
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import host_calls
 from nodetracker.rpc.caller import RpcAgentDirectory
@@ -67,7 +73,7 @@ class Host:
 
     def __init__(self):
         self.store, self.news, self.served = SqliteStore(), SimpleQueue(), Served()
-        self.known, self.broker, self.seconds = {}, Broker(), 0.0
+        self.known, self.broker, self.seconds = HostNews({}), Broker(), 0.0
         self.clock = DatabaseClock()
         self.calls = HeartbeatCalls(
             "alpha", self.news, self.served, self.store, lambda: self.known, self.clock
@@ -165,18 +171,34 @@ def test_a_method_that_the_agent_does_not_know_is_answered(host):
     assert "has no method evacuate" in str(host.store.find_answer(call_id)["error"])
 
 
-def test_the_service_that_changed_is_announced_and_nobody_waits(host):
-    host.is_alive = False
-    host.of().ledger_moved()
-    host.beat()
-    wait_until(lambda: host.served.moved == [None])
-    host.of().ledger_moved("n1")  # which its generation says, so that only a broker needs it
-    assert host.broker.calls == [("alpha", "ledger_moved", {"nodename": "n1"})]
+def test_changes_are_announced_over_the_broker_alone_as_the_news_have_them(host):
+    for nodename in (None, "n1"):
+        host.of().ledger_moved(nodename)
+    assert [name for _, name, _ in host.broker.calls] == ["ledger_moved"] * 2
     assert take_news(host.store, "alpha").calls == ()
 
 
+def test_a_service_that_others_changed_is_audited_once_for_each_state(host):
+    enabled, disabled = AdminState(), AdminState(disabled=True)
+    host.beat()  # the agent has read nothing yet
+    host.known = HostNews({}, admin=enabled)
+    for _ in range(2):
+        host.beat()
+    for _ in range(2):
+        host.store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
+        host.beat()
+        host.beat()
+        host.store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=False))
+        host.beat()  # before the agent has read anything
+    wait_until(lambda: host.served.moved == [None] * 2)
+    host.known = HostNews({}, admin=disabled)
+    host.news.put({"generations": {}})  # of a conductor of the release before
+    host.beat()
+    wait_until(lambda: host.served.moved == [None] * 3)
+
+
 def test_a_node_that_others_changed_is_audited_once_for_each_generation(host):
-    host.known = {"n1": 3, "n2": 3, "n3": 3}
+    host.known = HostNews({"n1": 3, "n2": 3, "n3": 3})
 
     def hear(**generations):
         host.news.put({"generations": generations, "field": "of a later version"})
@@ -189,7 +211,7 @@ def test_a_node_that_others_changed_is_audited_once_for_each_generation(host):
 
 def test_news_that_cannot_be_read_are_logged_and_the_next_are_read(host, caplog):
     host.news.put({"calls": 5})
-    host.known = {"n1": 1}
+    host.known = HostNews({"n1": 1})
     host.news.put({"generations": {"n1": 2}})
     wait_until(lambda: host.served.moved == ["n1"])
     assert "A conductor's answer to a heartbeat cannot be read" in caplog.text
