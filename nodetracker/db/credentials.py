@@ -138,13 +138,26 @@ def _select() -> "sa.Select[Any]":
     return sa.select(tables.agent_credentials, utc_now().label("now"))
 
 
+_BY_SECRET = _select().where(
+    _credentials.id.in_(
+        sa.select(
+            sa.union_all(
+                *(
+                    sa.select(_credentials.id).where(_credentials[name] == sa.bindparam("secret"))
+                    for name in ("secret_hash", "next_hash", "previous_hash")
+                )
+            )
+            .subquery()
+            .c.id
+        )
+    )
+)
+"""Built once, as each call of an agent needs it."""
+
+
 def _find(connection: sa.Connection, secret_hash: str) -> "sa.Row[Any] | None":
     """Return the row that has, will have or had a secret; three keys, so three searches."""
-    hashes = ("secret_hash", "next_hash", "previous_hash")
-    found = sa.union_all(
-        *(sa.select(_credentials.id).where(_credentials[name] == secret_hash) for name in hashes)
-    ).subquery()
-    return connection.execute(_select().where(_credentials.id.in_(sa.select(found.c.id)))).first()
+    return connection.execute(_BY_SECRET, {"secret": secret_hash}).first()
 
 
 def _lock(connection: sa.Connection, condition: "sa.ColumnElement[bool]") -> "sa.Row[Any] | None":

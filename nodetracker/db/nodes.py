@@ -37,24 +37,28 @@ _MAX_NAMED_CLAIMS = 10
 _MAX_IDS = 1000
 
 
+_VERSIONS = (
+    sa.select(
+        _services.epoch,
+        _services.uuid.label("service_uuid"),
+        _services.report_count,
+        _services.disabled,
+        _services.maintenance,
+        utc_now().label("now"),
+        _nodes.id,
+        _nodes.hypervisor_hostname,
+        _nodes.generation,
+        _nodes.epoch.label("node_epoch"),
+    )
+    .select_from(tables.services.outerjoin(tables.compute_nodes, _nodes.host == _services.host))
+    .where(_services.host == sa.bindparam("host"), _services.binary == sa.bindparam("binary"))
+)
+"""Built once: the only statement of a steady audit."""
+
+
 def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVersions:
     """See `Store.load_versions`."""
-    rows = connection.execute(
-        sa.select(
-            _services.epoch,
-            _services.uuid.label("service_uuid"),
-            _services.report_count,
-            _services.disabled,
-            _services.maintenance,
-            utc_now().label("now"),
-            _nodes.id,
-            _nodes.hypervisor_hostname,
-            _nodes.generation,
-            _nodes.epoch.label("node_epoch"),
-        )
-        .select_from(tables.services.outerjoin(tables.compute_nodes, _nodes.host == _services.host))
-        .where(_services.host == host, _services.binary == binary)
-    ).all()
+    rows = connection.execute(_VERSIONS, {"host": host, "binary": binary}).all()
     if not rows:
         raise NotFoundError(f"host {host} has no services row for {binary}")
     return HostVersions(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.pool.base import reset_none
 
 from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
 from nodetracker.db.connection.url import is_read_only, sqlite_path
@@ -52,6 +53,9 @@ def prepare_sessions(engine: sa.Engine) -> None:
 
 def _tune_server(engine: sa.Engine) -> None:
     _bound_idle_time(engine)
+    # Each transaction is ended by who began it; the pool would roll back once more, at a round
+    # trip for each that wrote. oslo.db has no option for it.
+    engine.pool._reset_on_return = reset_none
 
     @sa.event.listens_for(engine, "connect")
     def set_session(connection: Any, record: object) -> None:
