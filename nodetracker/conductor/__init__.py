@@ -1,1 +1,1 @@
-"""The store port over RPC: conductors work with the database for those that do not."""
+"""The store port over HTTP: conductors work with the database for those that do not."""

@@ -1,4 +1,4 @@
-"""Watch all hosts: warn of those that are down or cut off by the broker, and delete old rows."""
+"""Watch all hosts: warn of those that are down or cut off from conductors, and delete old rows."""
 
 import logging
 import time
@@ -46,7 +46,7 @@ class HostDownWatch:
         Args:
             services: from `Store.list_outage_services`.
             now: the database's time.
-            outage_since: start of the broker's outage, from `find_conductor_outage`.
+            outage_since: since when no agent reaches a conductor, from `find_conductor_outage`.
 
         Raises:
             StoreError: the database operation failed; the next check repeats it.

@@ -32,12 +32,12 @@ def state_of(
 ) -> str:
     """Return ``up``, ``down``, or ``unreachable``; a host without a service is down.
 
-    An agent is unreachable when its heartbeats are sent through the message
-    broker and the broker carries no messages, so its state is unknown. Like a
+    An agent is unreachable when its heartbeats are sent through conductors and
+    reach none of them, like those of all others, so its state is unknown. Like a
     host that is down, it gets no claims.
 
     Args:
-        outage_since: start of the broker's outage, from `find_conductor_outage`.
+        outage_since: since when no agent reaches a conductor, from `find_conductor_outage`.
     """
     if service is None:
         return "down"

@@ -61,7 +61,7 @@ def find_hosts_down(
     Args:
         services: all of the fleet, or those of `Store.list_outage_services`.
         now: the database's time.
-        outage_since: start of the broker's outage, from `find_conductor_outage`.
+        outage_since: since when no agent reaches a conductor, from `find_conductor_outage`.
     """
     return {
         service.host: _describe(service)
