@@ -16,6 +16,6 @@ class SelectiveProbeRunner(ProbeRunner):
         super().__init__(timeout_seconds)
         self.hanging = set(hanging)
 
-    def finish(self, key, task, seconds):
+    def start(self, key, read, timeout_seconds=None):
         hangs = not self.hanging.isdisjoint((key.nodename, key.source))
-        return super().finish(key, task, seconds if hangs else _PATIENCE_SECONDS)
+        return super().start(key, read, timeout_seconds if hangs else _PATIENCE_SECONDS)

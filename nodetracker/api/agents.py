@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from nodetracker.model.errors import BusyError, NodetrackerError
 from nodetracker.ports import AgentDirectory, HostAgent
-from nodetracker.process.workers import WorkerPool
+from nodetracker.process.workers import Executor
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class AgentCalls:
         self._prepare = prepare
         self._patience = patience_seconds
         self._turns = threading.BoundedSemaphore(max_calls)
-        self._pool = WorkerPool("agent-call", _MAX_THREADS)
+        self._executor = Executor("agent-call", _MAX_THREADS)
 
     @contextmanager
     def calling(self, host: str) -> Iterator[HostAgent]:
@@ -68,8 +68,8 @@ class AgentCalls:
         Raises:
             BusyError: as `calling`.
         """
-        task = self._pool.submit(lambda: self._call(host, call))
-        return task.result() if task.wait(self._patience) else None
+        started = self._executor.start(host, lambda: self._call(host, call))
+        return started.result() if started.wait(started.counted_from + self._patience) else None
 
     def _call(self, host: str, call: Callable[[HostAgent], T]) -> T:
         with self.calling(host) as agent:

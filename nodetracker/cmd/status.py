@@ -9,7 +9,6 @@ import os
 import pwd
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, partial, wraps
 from pathlib import Path
@@ -39,7 +38,7 @@ from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import AgentSettings
 from nodetracker.ports import Driver, ReadingStore
 from nodetracker.process.daemon import EXIT_USAGE
-from nodetracker.process.workers import Task, WorkerPool
+from nodetracker.process.workers import Call, Executor
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
@@ -257,13 +256,13 @@ class HostReader:
         Raises: as `listing`.
         """
         names = self.listing.nodenames
-        pool = WorkerPool("read", self.settings.max_concurrent_audits)
-        deadline = time.monotonic() + READ_BUDGETS * self.settings.probe_timeout
-        tasks = [
-            (name, pool.submit(partial(self._driver.get_available_resource, name)))
+        executor = Executor("read", self.settings.max_concurrent_audits, counts_queue=True)
+        seconds = READ_BUDGETS * self.settings.probe_timeout
+        calls = [
+            executor.start(name, partial(self._driver.get_available_resource, name), seconds)
             for name in names
         ]
-        return [self._finish(name, task, deadline) for name, task in tasks]
+        return [self._finish(call) for call in calls]
 
     def read_agent_id(self) -> str | None:
         """Return the uuid of this machine's agent, None without one; create none.
@@ -278,14 +277,13 @@ class HostReader:
             return None
         return read_compute_id(self.compute_id_path.parent)
 
-    def _finish(self, name: str, task: Task[HostSnapshot], deadline: float) -> HostSnapshot:
-        source = f"node {name}"
-        if not task.wait_until(deadline):
-            return failed_snapshot(name, source, "was not read in time")
+    def _finish(self, call: Call[HostSnapshot]) -> HostSnapshot:
+        if not call.wait():
+            return failed_snapshot(call.source, f"node {call.source}", "was not read in time")
         try:
-            return task.result()
+            return call.result()
         except DriverUnavailableError as error:
-            return failed_snapshot(name, error.source, error.reason)
+            return failed_snapshot(call.source, error.source, error.reason)
 
 
 def find_barrier(

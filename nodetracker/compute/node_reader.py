@@ -11,7 +11,7 @@ from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.model.node import failed_snapshot
 from nodetracker.ports import Driver
-from nodetracker.process.workers import HangGuard, Task
+from nodetracker.process.workers import Call, Executor
 
 LOG = logging.getLogger(__name__)
 
@@ -19,38 +19,16 @@ _DOES_NOT_ANSWER = "does not answer"
 
 
 @dataclass(slots=True)
-class _Call:
-    """A reading that has not been accepted yet.
-
-    Attributes:
-        reading: its value, with a failed snapshot until it ends.
-        started_at: moment of the timer, None while it waits for a thread.
-    """
-
-    reading: NodeReading
-    task: Task[None] | None = None
-    started_at: float | None = None
-
-
-@dataclass(slots=True)
 class _Group:
-    """Threads that make calls in their order, and the calls that were not accepted yet.
+    """Threads that read nodes, and the readings that were not accepted yet.
 
     Attributes:
-        calls: by their numbers, in their order; so the first one started first.
+        readings: by their numbers, in their order; so the first one started first. Each
+            has a failed snapshot until it ends.
     """
 
-    guard: HangGuard[str]
-    calls: dict[int, _Call] = field(default_factory=dict)
-
-    @property
-    def oldest(self) -> _Call | None:
-        return next(iter(self.calls.values()), None)
-
-    def oldest_started_at(self, now: float) -> float:
-        """Return when the first call started; now if it has not, or there is none."""
-        started_at = None if self.oldest is None else self.oldest.started_at
-        return now if started_at is None else started_at
+    executor: Executor
+    readings: dict[int, tuple[NodeReading, Call[None]]] = field(default_factory=dict)
 
 
 class NodeReader:
@@ -71,10 +49,13 @@ class NodeReader:
         self._driver = driver
         self._queue = queue
         self._probe_timeout = probe_timeout
-        self._groups = [_Group(HangGuard(name, max_concurrent)) for name in ("audit", "event")]
+        now = queue.timer.now
+        audit = Executor("audit", max_concurrent, now=now)
+        event = Executor("event", max_concurrent, now=now, beside=audit)
+        self._groups = [_Group(audit), _Group(event)]
         self._numbers = itertools.count()
         self._first_number = 0
-        self._requested: dict[str, _Call] = {}  # by this audit, not by events
+        self._requested: dict[str, Call[None]] = {}  # by this audit, not by events
         self._logged_failures: dict[str, str] = {}
 
     def change_timeout(self, probe_timeout: float) -> None:
@@ -97,25 +78,21 @@ class NodeReader:
         The queue gets one reading of it: a failed one immediately if the last still hangs.
         One that hangs now is returned by `accept` instead.
         """
-        number = next(self._numbers)
         unread = failed_snapshot(nodename, "driver", _DOES_NOT_ANSWER)
-        call = _Call(NodeReading(unread, number, deleted_before, is_urgent))
+        reading = NodeReading(unread, next(self._numbers), deleted_before, is_urgent)
         group = self._groups[is_urgent]
-        group.calls[number] = call
+        call = group.executor.start(nodename, partial(self._read, reading), self._budget)
+        group.readings[reading.number] = reading, call
         if not is_urgent:
             self._requested[nodename] = call
-        if not any(other.guard.is_blocked(nodename) for other in self._groups):
-            call.task = group.guard.start(nodename, partial(self._run, call))
-        if call.task is None:
-            self._queue.put_reading(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
-        self._fail_unstarted((call,))
+        self._fail_unmade(((reading, call),))
 
     def accept(self, readings: Sequence[NodeReading]) -> list[NodeReading]:
         """Return those readings that are awaited, and failed ones of nodes that hang."""
         known = [
             reading
             for reading in readings
-            if self._groups[reading.is_urgent].calls.pop(reading.number, None) is not None
+            if self._groups[reading.is_urgent].readings.pop(reading.number, None) is not None
         ]
         for group in self._groups:
             known += self._give_up_hung(group)
@@ -124,13 +101,15 @@ class NodeReader:
     def is_waiting(self, nodename: str) -> bool:
         """Return whether the audit's reading of a node waits for a thread."""
         call = self._requested.get(nodename)
-        return call is not None and call.task is not None and call.started_at is None
+        return call is not None and call.started_at is None and not call.is_done
 
     @property
     def next_timeout(self) -> float:
         """Moment of the timer at which `accept` is to be called even without a reading."""
-        now = self._queue.timer.now()
-        return min(group.oldest_started_at(now) for group in self._groups) + self._budget
+        latest = self._queue.timer.now() + self._budget
+        oldest = (next(iter(group.readings.values()), None) for group in self._groups)
+        started = (call for _, call in filter(None, oldest) if call.started_at is not None)
+        return min((call.deadline for call in started), default=latest)
 
     @property
     def _budget(self) -> float:
@@ -140,31 +119,27 @@ class NodeReader:
     def _give_up_hung(self, group: _Group) -> list[NodeReading]:
         """Leave the calls behind that exceed their budget; return failed readings of them."""
         hung = []
-        now = self._queue.timer.now()
-        while (call := group.oldest) is not None:
-            if call.started_at is None or now < call.started_at + self._budget:
-                break
-            if call.task is None or not group.guard.abandon(call.reading.nodename, call.task):
-                break  # it has just ended, and its reading is queued
-            del group.calls[call.reading.number]
-            hung.append(self._fail(call.reading, "driver", _DOES_NOT_ANSWER))
+        for reading, call in list(group.readings.values()):
+            if not call.expire():
+                break  # a later one, or it has just ended, and its reading is queued
+            del group.readings[reading.number]
+            hung.append(self._fail(reading, "driver", _DOES_NOT_ANSWER))
         if hung:
-            self._fail_unstarted(group.calls.values())
+            self._fail_unmade(group.readings.values())
         return hung
 
-    def _fail_unstarted(self, calls: Iterable[_Call]) -> None:
-        """Queue failed readings of calls that no thread could be started for."""
-        for call in calls:
-            error = None if call.task is None else call.task.error
-            if error is not None:
-                reason = f"{type(error).__name__}: {error}"
-                self._queue.put_reading(self._fail(call.reading, "driver", reason))
+    def _fail_unmade(self, readings: Iterable[tuple[NodeReading, Call[None]]]) -> None:
+        """Queue failed readings of nodes that hang, and where no thread could be started."""
+        for reading, call in readings:
+            if call.is_done and call.started_at is None:
+                error = call.error
+                reason = _DOES_NOT_ANSWER if call.is_hung else f"{type(error).__name__}: {error}"
+                self._queue.put_reading(self._fail(reading, "driver", reason))
 
-    def _run(self, call: _Call) -> None:
-        call.started_at = self._queue.timer.now()
-        self._queue.put_reading(self._read(call.reading))
+    def _read(self, reading: NodeReading) -> None:
+        self._queue.put_reading(self._read_node(reading))
 
-    def _read(self, reading: NodeReading) -> NodeReading:
+    def _read_node(self, reading: NodeReading) -> NodeReading:
         try:
             snapshot = self._driver.get_available_resource(reading.nodename)
         except DriverUnavailableError as error:

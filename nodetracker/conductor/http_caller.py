@@ -36,7 +36,7 @@ from nodetracker.model.errors import (
     RpcVersionError,
 )
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.process.workers import HangGuard
+from nodetracker.process.workers import Executor
 from nodetracker.rpc.interface import Method
 from nodetracker.rpc.serializer import decode_error
 
@@ -106,7 +106,7 @@ CONNECT_SECONDS = 5.0
 REFUSED_SECONDS = 60.0
 """How long a host whose credential was refused waits before it asks again."""
 
-_KEY = "conductors"
+_CONDUCTORS = "conductors"
 _MAX_STUCK = 8
 _SLACK_SECONDS = 1.0
 
@@ -199,7 +199,9 @@ class HttpCaller:
         self._identity = identity
         self._tls = tls
         self._monotonic = monotonic
-        self._guard: HangGuard[str] = HangGuard("conductor-call", MAX_CONNECTIONS, _MAX_STUCK)
+        self._executor = Executor(
+            "conductor-call", MAX_CONNECTIONS, _MAX_STUCK, counts_queue=True, now=monotonic
+        )
         self._lock = threading.Lock()
         self._joining = threading.Lock()
         first = sum(identity.host.encode()) % len(endpoints)
@@ -263,16 +265,17 @@ class HttpCaller:
 
     def _call(self, path: str, body: Mapping[str, Any], timeout_seconds: float) -> Any:
         """Make a call in a thread, which is left behind when the time is over."""
-        if self._guard.is_blocked(_KEY):
-            raise RpcUnavailableError("the conductors do not answer")
         deadline = self._monotonic() + timeout_seconds
-        task = self._guard.start(_KEY, lambda: self._authenticated(path, body, deadline))
-        if task is None:
+        call = self._executor.start(
+            _CONDUCTORS,
+            lambda: self._authenticated(path, body, deadline),
+            timeout_seconds + _SLACK_SECONDS,
+        )
+        if call.is_refused:
             raise RpcUnavailableError("the conductors do not answer")
-        if not task.wait_until(deadline + _SLACK_SECONDS):
-            self._guard.abandon(_KEY, task)
+        if not call.wait():
             raise RpcUnavailableError(f"no conductor answered within {timeout_seconds:g} s")
-        return task.result()
+        return call.result()
 
     def _authenticated(self, path: str, body: Mapping[str, Any], deadline: float) -> Any:
         """Make a call with the host's credential; join, or read a newer one, where it is refused.

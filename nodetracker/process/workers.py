@@ -1,17 +1,20 @@
-"""Run calls that may never return in daemon threads: bounded, named and never joined.
+"""Run calls that may never return: a bounded number at a time, each with a deadline.
 
 `concurrent.futures` joins its threads when the interpreter exits, so one hung
-hypervisor call would keep the process from stopping.
+hypervisor call would keep the process from stopping. These are daemons and never joined.
 """
 
 import collections
+import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
+from math import inf
 from typing import Any, Generic, TypeVar
 
+LOG = logging.getLogger(__name__)
+
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 IDLE_SECONDS = 5.0
 
@@ -19,134 +22,218 @@ LAST_HEARTBEAT_SECONDS = 5.0
 """How long the end of a process waits for its last heartbeat."""
 
 
-class Task(Generic[T]):
-    """A call in a pool: wait for it, or abandon it."""
+class HungError(Exception):
+    """A call did not end by its deadline, or was not made while its source hangs."""
 
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._done = threading.Event()
-        self._started = threading.Event()
-        self._value: T | None = None
-        self._error: BaseException | None = None
+
+class Call(Generic[T]):
+    """A call of an executor: `value` and `error` are its outcome once `wait` has returned.
+
+    Attributes:
+        error: what it raised, why no thread could be started for it, or a `HungError`.
+        counted_from: moment from which its deadline is counted.
+        started_at: when a thread took it, None before.
+        ended_at: when it returned or raised, None before.
+        repeats: whether it was refused because the same call hangs, not others of its source.
+    """
+
+    def __init__(
+        self, executor: "Executor", source: str, name: Hashable, call: Callable[[], T], limit: float
+    ) -> None:
+        self.source = source
+        self.name = name
+        self.limit_seconds = limit
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.counted_from = executor.now()
         self.started_at: float | None = None
         self.ended_at: float | None = None
+        self.repeats = False
+        self.make = call
+        self.done = threading.Event()
+        self._executor = executor
 
     @property
     def is_done(self) -> bool:
-        """True once the call has returned or raised."""
-        return self._done.is_set()
+        """Whether it was refused, or has ended, even after its deadline."""
+        return self.done.is_set()
 
-    def wait(self, budget_seconds: float) -> bool:
-        """Wait until the call ends or has run for its budget.
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was not made, as its source hangs."""
+        return self.is_hung and self.is_done and self.started_at is None
 
-        A call that is still queued for a thread may also be queued for one budget.
+    @property
+    def is_hung(self) -> bool:
+        """Whether it was refused, or given up at its deadline."""
+        return isinstance(self.error, HungError)
+
+    def wait(self, until: float = inf) -> bool:
+        """Wait until it ends, and give it up at its deadline; return whether it has ended.
+
+        A call that waits for a thread may do so for as long as it may take.
+
+        Args:
+            until: moment of the executor's clock at which to stop waiting before the deadline.
         """
-        if not self._started.wait(budget_seconds):
-            return False
-        assert self.started_at is not None
-        return self._done.wait(max(0.0, self.started_at + budget_seconds - time.monotonic()))
+        now = self._executor.now
+        while not self.done.wait(self._wait_seconds(until)):
+            if self.expire(or_queued=True) or now() >= until:
+                break
+        return self.is_done and not self.is_hung
 
-    def wait_until(self, moment: float) -> bool:
-        """Wait until the call ends or `time.monotonic` reaches a moment."""
-        return self._done.wait(max(0.0, moment - time.monotonic()))
+    def expire(self, or_queued: bool = False) -> bool:
+        """Give it up if it is past its deadline; return whether it was given up.
+
+        Args:
+            or_queued: also if it has waited that long for a thread.
+        """
+        return self._executor.expire(self, or_queued)
 
     @property
     def seconds(self) -> float:
-        """How long the call took; 0 while it is not done."""
+        """How long it took; 0 while it has not ended."""
         if self.started_at is None or self.ended_at is None:
             return 0.0
         return self.ended_at - self.started_at
 
-    @property
-    def error(self) -> BaseException | None:
-        """What the call raised, once it is done."""
-        return self._error
-
     def result(self) -> T:
-        """Return what the call returned, or raise what it raised; only when it is done."""
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]  # T itself may include None
+        """Return what the call returned, or raise what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # T itself may include None
 
-    def fail(self, error: BaseException) -> None:
-        """End with an error instead of making the call."""
-        self._error = error
-        self.started_at = self.ended_at = time.monotonic()
-        self._started.set()
-        self._done.set()
+    @property
+    def deadline(self) -> float:
+        """The moment of the executor's clock by which it has to end."""
+        return self.counted_from + self.limit_seconds
 
-    def run(self) -> None:
-        """Make the call and keep its outcome; nothing escapes."""
-        self.started_at = time.monotonic()
-        self._started.set()
-        try:
-            self._value = self._call()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self.ended_at = time.monotonic()
-            self._done.set()
+    def _wait_seconds(self, until: float) -> float:
+        left = min(until, self.deadline) - self._executor.now()
+        return min(max(0.0, left), threading.TIMEOUT_MAX)
 
 
-class WorkerPool:
-    """Daemon threads that are started when needed and end when idle.
+class Executor:
+    """Runs calls of sources that may hang, in threads that end when idle.
+
+    A call that is not over at its deadline is given up by whoever waits for it: its slot is
+    free for others, its thread is left behind, its outcome is dropped. Until it ends, the
+    same call is refused, and from `max_hung` such calls on each call of its source. So a
+    source that hangs starves no other, and threads do not pile up. Which calls of a source
+    run side by side is its own business. For example, for a node::
+
+        executor = Executor("audit", max_threads=16)
+
+        call = executor.start(nodename, read_node, budget_seconds)
+        if not call.wait():
+            return failed_snapshot(nodename, "driver", "does not answer")
+        return call.result()
 
     Args:
         name: first part of the threads' names.
-        max_threads: limit of threads that work concurrently. A thread whose call
-            was abandoned does not count, so hung calls never starve the rest; the
-            caller limits their number, as `HangGuard` does.
+        max_threads: limit of calls that run concurrently; hung ones do not count.
+        max_hung: number of hung calls that block their source.
+        counts_queue: deadlines are counted from the start of a call, even if it waits for a thread.
+        on_end: called with each call that ends, in its thread, just before it is done.
+        now: the clock of deadlines.
+        beside: another executor, whose hung calls block sources here, too, and the reverse.
     """
 
-    def __init__(self, name: str, max_threads: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        max_threads: int,
+        max_hung: int = 1,
+        *,
+        counts_queue: bool = False,
+        on_end: Callable[[Call[Any]], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+        beside: "Executor | None" = None,
+    ) -> None:
+        self.now = now
         self._name = name
         self._max_threads = max_threads
-        self._lock = threading.Lock()
+        self._max_hung = max_hung
+        self._counts_queue = counts_queue
+        self._on_end = on_end
+        self._lock: threading.Lock = threading.Lock() if beside is None else beside._lock
         self._wake = threading.Condition(self._lock)
-        self._queue: collections.deque[Task[object]] = collections.deque()
-        self._abandoned: set[int] = set()
+        self._queue: collections.deque[Call[Any]] = collections.deque()
+        self._hung: dict[str, list[Call[Any]]] = {} if beside is None else beside._hung
         self._threads = 0
         self._idle = 0
         self._serial = 0
 
-    def submit(self, call: Callable[[], T]) -> Task[T]:
-        """Run a call in a thread, now or as soon as one is free.
+    def start(
+        self,
+        source: str,
+        make: Callable[[], T],
+        limit_seconds: float = inf,
+        name: Hashable = None,
+    ) -> Call[T]:
+        """Make a call in a thread, now or as soon as one is free, unless its source hangs.
 
-        The call fails with the error of starting a thread when the pool has no
-        thread and none can be started.
+        The call fails with the error of starting a thread when there is none and none can
+        be started.
+
+        Args:
+            limit_seconds: how long it may take.
+            name: what is called, to refuse the same call while it hangs.
         """
-        task = Task(call)
+        call = Call(self, source, name, make, limit_seconds)
         with self._lock:
-            self._queue.append(task)  # type: ignore[arg-type]  # the queue holds tasks of any result
+            hung = self._hung.get(source, ())
+            call.repeats = name is not None and any(other.name == name for other in hung)
+            if call.repeats or len(hung) >= self._max_hung:
+                call.error = HungError(source)
+                call.done.set()
+                return call
+            self._queue.append(call)
             if self._idle >= len(self._queue):
                 self._wake.notify()
             elif self._threads < self._max_threads:
                 self._start_thread()
-        return task
+        return call
 
-    def abandon(self, task: Task[T]) -> bool:
-        """Stop counting the thread of a call that hangs; it is counted again if it ends.
-
-        Returns:
-            Whether the call is running; a queued one is removed and never runs.
-        """
+    def is_blocked(self, source: str) -> bool:
+        """Return whether so many calls of a source hang that each further one is refused."""
         with self._lock:
-            if task in self._queue:
-                self._queue.remove(task)  # type: ignore[arg-type]
-                return False
-            if task.is_done:
-                return False
-            self._abandoned.add(id(task))
-            self._threads -= 1
-            if self._queue and not self._idle:
-                self._start_thread()
-            return True
+            return len(self._hung.get(source, ())) >= self._max_hung
+
+    @property
+    def hung_count(self) -> int:
+        """Number of calls that hang."""
+        with self._lock:
+            return self._count_hung()
 
     @property
     def thread_count(self) -> int:
         """Number of threads, hung ones included."""
         with self._lock:
-            return self._threads + len(self._abandoned)
+            return self._threads + self._count_hung()
+
+    def expire(self, call: Call[Any], or_queued: bool) -> bool:
+        """See `Call.expire`: leave a call behind, or take it off the queue."""
+        with self._lock:
+            if call.is_hung or call.is_done or call.ended_at is not None:
+                return call.is_hung
+            if self.now() < call.deadline or (call.started_at is None and not or_queued):
+                return False
+            call.error = HungError(call.source)
+            if call.started_at is None:
+                self._queue.remove(call)
+                return True
+            hung = self._hung.setdefault(call.source, [])
+            hung.append(call)
+            if len(hung) == self._max_hung:
+                LOG.debug("%s is not queried until one of its hung calls returns", call.source)
+            self._threads -= 1
+            if self._queue and not self._idle:
+                self._start_thread()
+            return True
+
+    def _count_hung(self) -> int:
+        return sum(map(len, self._hung.values()))
 
     def _start_thread(self) -> None:
         """Start a thread; fail the queued calls if none can be started and none works."""
@@ -158,118 +245,60 @@ class WorkerPool:
             thread.start()
         except RuntimeError as error:
             while self._queue and not self._threads:
-                self._queue.popleft().fail(error)
+                call = self._queue.popleft()
+                call.error = error
+                call.done.set()
         else:
             self._threads += 1
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                while not self._queue:
-                    self._idle += 1
-                    woken = self._wake.wait(IDLE_SECONDS)
-                    self._idle -= 1
-                    if not woken and not self._queue:
-                        self._threads -= 1
-                        return
-                task = self._queue.popleft()
-            task.run()
-            with self._lock:
-                if id(task) in self._abandoned:
-                    self._abandoned.discard(id(task))
-                    if self._threads >= self._max_threads:
-                        return
-                    self._threads += 1
+        is_needed = True
+        while is_needed and (call := self._take()) is not None:
+            is_needed = self._run(call)
 
-
-class HangGuard(Generic[K]):
-    """Runs calls in threads, and starts no call under a key whose earlier calls still hang.
-
-    A call hangs once its caller stops waiting and abandons it. Its thread is left
-    behind, and its key is blocked until the call returns, so the number of hung
-    threads is limited. For example, for a node::
-
-        guard: HangGuard[str] = HangGuard("audit", max_threads=16)
-
-        task = guard.start(nodename, read_node)
-        if task is None:  # the last reading of this node has not returned yet
-            return failed_snapshot(nodename, "driver", "does not answer")
-        if not task.wait(budget_seconds):
-            guard.abandon(nodename, task)
-            return failed_snapshot(nodename, "driver", "does not answer")
-        return task.result()
-
-    Every task that is not done when its caller stops waiting must be abandoned.
-    Calls under one key that end in time may run concurrently.
-
-    Args:
-        name: first part of the threads' names.
-        max_threads: limit of threads that work concurrently; hung ones do not count.
-        max_hung: number of hung calls that block a key.
-        on_return: called with the key of each hung call that is found to have
-            returned, in the thread that finds it, before its key is used again.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        max_threads: int,
-        max_hung: int = 1,
-        on_return: Callable[[K], None] | None = None,
-    ) -> None:
-        self._pool = WorkerPool(name, max_threads)
-        self._max_hung = max_hung
-        self._on_return = on_return
-        self._lock = threading.Lock()
-        self._hung: dict[K, list[Task[Any]]] = {}
-
-    def start(self, key: K, call: Callable[[], T]) -> Task[T] | None:
-        """Run a call in a thread as `WorkerPool.submit` does; return None if its key is blocked."""
-        return None if self.is_blocked(key) else self._pool.submit(call)
-
-    def abandon(self, key: K, task: Task[Any]) -> bool:
-        """Leave the thread of a call that did not end in time behind.
-
-        Returns:
-            Whether the call hangs; one that was still queued is removed and blocks nothing.
-        """
-        hangs = self._pool.abandon(task)
-        if hangs:
-            with self._lock:
-                self._hung.setdefault(key, []).append(task)
-        return hangs
-
-    def is_blocked(self, key: K) -> bool:
-        """Return whether so many calls of a key hang that `start` would refuse another."""
-        self._remove_returned((key,))
+    def _take(self) -> Call[Any] | None:
+        """Wait for a call; return None when this thread was idle for long."""
         with self._lock:
-            return len(self._hung.get(key, ())) >= self._max_hung
+            while not self._queue:
+                self._idle += 1
+                woken = self._wake.wait(IDLE_SECONDS)
+                self._idle -= 1
+                if not woken and not self._queue:
+                    self._threads -= 1
+                    return None
+            call = self._queue.popleft()
+            call.started_at = self.now()
+            if not self._counts_queue:
+                call.counted_from = call.started_at
+            return call
 
-    def hung_keys(self) -> list[K]:
-        """Return the key of each call that hangs, so a key appears once per hung call."""
+    def _run(self, call: Call[Any]) -> bool:
+        """Make a call and keep its outcome; return whether its thread has a slot still."""
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = call.make()
+        except BaseException as raised:
+            error = raised
         with self._lock:
-            keys = tuple(self._hung)
-        self._remove_returned(keys)
+            call.ended_at = self.now()
+            was_hung = call.is_hung
+            if not was_hung:
+                call.value, call.error = value, error
+        if self._on_end is not None:
+            self._on_end(call)
         with self._lock:
-            return [key for key, tasks in self._hung.items() for _ in tasks]
-
-    @property
-    def thread_count(self) -> int:
-        """Number of threads, hung ones included."""
-        return self._pool.thread_count
-
-    def _remove_returned(self, keys: Iterable[K]) -> None:
-        returned: list[K] = []
-        with self._lock:
-            for key in keys:
-                tasks = self._hung.pop(key, [])
-                hung = [task for task in tasks if not task.is_done]
-                if hung:
-                    self._hung[key] = hung
-                returned += [key] * (len(tasks) - len(hung))
-        if self._on_return is not None:
-            for key in returned:
-                self._on_return(key)
+            call.done.set()
+            if was_hung:
+                hung = self._hung[call.source]
+                hung.remove(call)
+                if not hung:
+                    del self._hung[call.source]
+                self._threads += 1
+            if self._threads > self._max_threads:
+                self._threads -= 1
+                return False
+            return True
 
 
 def start_thread(name: str, run: Callable[[], object]) -> threading.Thread | None:

@@ -16,7 +16,7 @@ from nodetracker.model.text import count_noun
 from nodetracker.ports import HostAgent
 from nodetracker.ports.methods import delegates
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.process.workers import HangGuard
+from nodetracker.process.workers import Executor
 from nodetracker.rpc.audit_socket import AUDIT_SECONDS
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
 from nodetracker.rpc.transport import Transport
@@ -41,7 +41,7 @@ _DELIVERED = ("MessageUndeliverable", "MessagingTimeout", "RemoteError", "Unsupp
 """Errors of the library of which the broker is not the cause."""
 
 _BROKER = "broker"
-"""Key of all calls at the guard: they share one broker, which lets them hang."""
+"""Source of all calls: they share one broker, which lets them hang."""
 
 
 class _UnnamedVersionError(RpcVersionError):
@@ -63,7 +63,7 @@ class RpcCaller:
     ) -> None:
         self._get_transport = get_transport
         self.clock = clock
-        self._guard: HangGuard[str] = HangGuard("rpc-call", _THREADS, MAX_STUCK)
+        self._executor = Executor("rpc-call", _THREADS, MAX_STUCK, counts_queue=True)
         self._clients: dict[str, Any] = {}
         self._broker_error: str | None = None
 
@@ -155,24 +155,22 @@ class RpcCaller:
         Raises:
             RpcError: it failed, or did not end in time.
         """
-        began = time.monotonic()
-        task = self._guard.start(_BROKER, send)
-        if task is None:
+        call = self._executor.start(_BROKER, send, timeout_seconds + SLACK_SECONDS)
+        if call.is_refused:
             raise self._stuck_error()
-        if not task.wait_until(began + timeout_seconds + SLACK_SECONDS):
-            self._guard.abandon(_BROKER, task)
+        if not call.wait():
             self._broker_error = "the message broker cannot be reached or hangs"
             raise RpcUnavailableError(
                 f"{name} did not answer within {timeout_seconds:g} s (call {method!r}): "
                 f"{self._broker_error}"
             )
-        error = task.error
+        error = call.error
         if error is None:
             self._broker_error = None
-            return task.result()
+            return call.value
         is_delivered = type(error).__name__ in _DELIVERED
         self._broker_error = None if is_delivered else f"{type(error).__name__}: {error}"
-        raise _translate(error, name, method, timeout_seconds, time.monotonic() - began)
+        raise _translate(error, name, method, timeout_seconds, time.monotonic() - call.counted_from)
 
     def _check_server(self, interface: Interface, server: str | None) -> str:
         """Return how messages name a server that may be called now.
@@ -187,11 +185,11 @@ class RpcCaller:
         return name
 
     def _refuse_when_stuck(self) -> None:
-        if self._guard.is_blocked(_BROKER):
+        if self._executor.is_blocked(_BROKER):
             raise self._stuck_error()
 
     def _stuck_error(self) -> RpcUnavailableError:
-        stuck = count_noun(len(self._guard.hung_keys()), "hung call")
+        stuck = count_noun(self._executor.hung_count, "hung call")
         return RpcUnavailableError(f"the message broker does not answer ({stuck})")
 
     def _client(self, interface: Interface) -> Any:

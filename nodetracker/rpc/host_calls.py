@@ -20,7 +20,7 @@ from nodetracker.model.errors import (
 from nodetracker.model.service import COMPUTE_BINARY, AdminState, HostCall, HostNews
 from nodetracker.ports import AgentStore, CallStore, HostAgent
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.process.workers import WorkerPool, start_thread
+from nodetracker.process.workers import Executor, start_thread
 from nodetracker.rpc.caller import COMPUTE, AgentCaller
 from nodetracker.rpc.interface import Interface, Method
 from nodetracker.rpc.serializer import encode_error, make_reader
@@ -144,7 +144,7 @@ class HeartbeatCalls:
         self._store = store
         self._read_known = read_known
         self._clock = clock
-        self._pool = WorkerPool("host-call", _THREADS)
+        self._executor = Executor("host-call", _THREADS)
         self._running: set[int] = set()
         self._audited: dict[str, int] = {}
         self._audited_admin: AdminState | None = None
@@ -174,7 +174,7 @@ class HeartbeatCalls:
             self._audit_changed(news)
             for call in news.calls:
                 self._running.add(call.id)
-                self._pool.submit(partial(self._carry_out, call))
+                self._executor.start(call.sender, partial(self._carry_out, call))
 
     def _audit_changed(self, stored: HostNews) -> None:
         """Audit the nodes whose rows have a newer generation, for each generation once.

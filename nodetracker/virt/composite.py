@@ -5,9 +5,8 @@ reading ends, the last one counts.
 """
 
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from typing import Generic, TypeVar
@@ -18,7 +17,7 @@ from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
-from nodetracker.process.workers import HangGuard, Task
+from nodetracker.process.workers import Call, Executor
 from nodetracker.virt.probes import ProbeRunner
 
 T = TypeVar("T")
@@ -29,6 +28,7 @@ WAIT_SECONDS = 0.3
 _TIMEOUT_FACTOR = 1.5
 """Budget of one driver's reading in probe timeouts; its probes are bounded themselves."""
 
+_DOES_NOT_ANSWER = "does not answer"
 _KINDS = {
     DriverCapability.INSTANCES: WorkloadKind.INSTANCE,
     DriverCapability.CONTAINERS: WorkloadKind.CONTAINER,
@@ -132,11 +132,8 @@ class DriverPart:
         self.driver = driver
         self.nodename: str | None = None  # from its last listing
         self._probes = probes
-        overdue = DriverUnavailableError(name, "does not answer")
-        self._listings = RepeatedCall(f"driver-{name}", driver.get_available_nodes, overdue)
-        self._readings = RepeatedCall(
-            f"driver-{name}", self._read, overdue, self._notify_of_reading
-        )
+        self._listings = LatestCall(f"driver-{name}", driver.get_available_nodes)
+        self._readings = LatestCall(f"driver-{name}", self._read, self._notify_of_reading)
         self._kinds: frozenset[WorkloadKind] | None = None
         self._disk: int | None = None
         self._lock = threading.Lock()
@@ -154,15 +151,14 @@ class DriverPart:
             self.driver.events(self._put_event)
 
     def start_listing(self) -> None:
-        self._listings.start()
+        self._listings.start(self._budget)
 
     def listing(self) -> NodeListing:
         """Return the driver's last listing."""
-        outcome = self._listings.latest(self._wait_seconds, self._budget)
-        if outcome.value is None:
-            assert outcome.error is not None
-            raise outcome.error
-        listing = outcome.value
+        latest, _ = self._listings.latest(self._wait_seconds)
+        if latest.is_hung:
+            raise DriverUnavailableError(self.name, _DOES_NOT_ANSWER)
+        listing = latest.result()
         if listing.nodenames or not listing.unreachable:
             self._record_node(listing)
         return listing
@@ -170,20 +166,22 @@ class DriverPart:
     def start_reading(self) -> None:
         """Start to read the driver, unless a reading is running or was not used yet."""
         if not self._readings.is_busy:
-            self._readings.start()
+            self._readings.start(self._budget)
 
     def reading(self, nodename: str) -> DriverReading:
         """Return the driver's last reading, as one of a node of the given name."""
-        latest = self._readings.latest(self._wait_seconds, self._budget)
+        latest, is_pending = self._readings.latest(self._wait_seconds)
         error, snapshot = latest.error, latest.value
-        if isinstance(error, DriverUnavailableError):
+        if latest.is_hung:
+            snapshot = failed_snapshot(nodename, self.name, _DOES_NOT_ANSWER)
+        elif isinstance(error, DriverUnavailableError):
             snapshot = failed_snapshot(nodename, error.source, error.reason)
         elif snapshot is None:  # a fault of one driver fails only that driver's part
             snapshot = failed_snapshot(nodename, self.name, f"{type(error).__name__}: {error}")
-        if not latest.is_pending:
+        if not is_pending:
             self._send_held_back()
         reading = DriverReading(
-            self.name, self._find_kinds(snapshot), snapshot, self._disk, latest.is_pending
+            self.name, self._find_kinds(snapshot), snapshot, self._disk, is_pending
         )
         self._disk = reading.disk
         return reading
@@ -244,103 +242,65 @@ class DriverPart:
             self._notify(event)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """What a call returned, or the error that it raised.
-
-    Attributes:
-        is_pending: a newer call is running.
-    """
-
-    value: T | None = None
-    error: BaseException | None = None
-    is_pending: bool = False
-
-
-class RepeatedCall(Generic[T]):
-    """A call of which at most one runs; whoever needs its outcome waits briefly.
+class LatestCall(Generic[T]):
+    """A call of which at most one runs; until it ends, the one before counts.
 
     Args:
         name: first part of its threads' names.
-        overdue: error of a call that exceeds its budget; it is not made again
-            until the hung one returns.
         on_late: called in the call's thread when a call ends that `latest` did not wait for.
     """
 
     def __init__(
-        self,
-        name: str,
-        call: Callable[[], T],
-        overdue: BaseException,
-        on_late: Callable[[], None] | None = None,
+        self, name: str, make: Callable[[], T], on_late: Callable[[], None] = lambda: None
     ) -> None:
-        self._call = call
-        self._overdue: Outcome[T] = Outcome(error=overdue)
+        self._make = make
         self._on_late = on_late
-        self._guard: HangGuard[str] = HangGuard(name, 1)
-        self._changed = threading.Condition()
-        self._number = 0
-        self._task: Task[None] | None = None  # of the call that is running
-        self._started_at = 0.0
-        self._last: Outcome[T] | None = None
+        self._executor = Executor(name, 1, on_end=self._end)
+        self._lock = threading.Lock()
+        self._running: Call[T] | None = None
+        self._last: Call[T] | None = None
         self._is_used = True
         self._is_late = False
 
-    def start(self) -> None:
-        """Make the call in a thread, unless it is running or hangs."""
-        with self._changed:
-            if self._task is not None:
-                return
-            self._number += 1
-            number = self._number
-            self._is_late = False
-            self._started_at = time.monotonic()
-            self._task = self._guard.start("", lambda: self._run(number))
-            if self._task is None:
-                self._end(self._overdue)
-            elif self._task.is_done and self._task.error is not None:  # no thread could be started
-                self._end(Outcome(error=self._task.error))
+    def start(self, budget_seconds: float) -> None:
+        """Make the call in a thread, unless it is running."""
+        with self._lock:
+            if self._running is None:
+                self._is_late = False
+                self._running = self._executor.start("", self._make, budget_seconds)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is running, or has ended and its outcome was not used yet."""
-        with self._changed:
-            return self._task is not None or not self._is_used
+        """Whether a call is running, or has ended and was not used yet."""
+        with self._lock:
+            return self._running is not None or not self._is_used
 
-    def latest(self, wait_seconds: float, budget_seconds: float) -> Outcome[T]:
-        """Wait for a running call, and return the last outcome.
+    def latest(self, wait_seconds: float) -> tuple[Call[T], bool]:
+        """Wait for a running call; return the last one that is over, and whether another runs.
 
         Args:
-            wait_seconds: duration of the call after which the outcome of the
-                previous one is returned; the first one is waited for within its budget.
+            wait_seconds: duration of a call after which the one before it is returned; the
+                first one is waited for within its budget.
         """
-        with self._changed:
-            limit = self._started_at + budget_seconds
-            wait = budget_seconds if self._last is None else wait_seconds
-            until = min(limit, self._started_at + wait)
-            self._changed.wait_for(lambda: self._task is None, max(0.0, until - time.monotonic()))
-            if self._task is not None and time.monotonic() >= limit:
-                self._guard.abandon("", self._task)
-                self._number += 1  # its outcome is ignored
-                self._end(self._overdue)
-            self._is_late = self._task is not None
+        running = self._running
+        if running is not None:
+            running.wait(inf if self._last is None else running.counted_from + wait_seconds)
+        with self._lock:
+            if self._running is not None and (self._running.is_hung or self._running.is_done):
+                self._keep(self._running)
+            self._is_late = self._running is not None
             self._is_used = self._is_used or not self._is_late
             assert self._last is not None
-            return replace(self._last, is_pending=self._is_late)
+            return self._last, self._is_late
 
-    def _run(self, number: int) -> None:
-        try:
-            outcome = Outcome(self._call())
-        except BaseException as error:  # the caller of `latest` handles it
-            outcome = Outcome(error=error)
-        with self._changed:
-            if number != self._number:
-                return
-            self._end(outcome)
+    def _end(self, call: Call[T]) -> None:
+        with self._lock:
+            if call is not self._running:
+                return  # it was given up
+            self._keep(call)
             is_late = self._is_late
-        if is_late and self._on_late is not None:
+        if is_late:
             self._on_late()
 
-    def _end(self, outcome: Outcome[T]) -> None:
-        self._task, self._last, self._is_used = None, outcome, False
-        self._changed.notify_all()
+    def _keep(self, call: Call[T]) -> None:
+        self._running, self._last, self._is_used = None, call, False

@@ -9,11 +9,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, ProbeOutcome, ProbeStatistics, failed, fresh
-from nodetracker.process.workers import HangGuard, Task
+from nodetracker.process.workers import Call, Executor
 
 LOG = logging.getLogger(__name__)
 
@@ -35,38 +35,17 @@ class ProbeKey:
         return f"{self.name} of {self.nodename}" if self.nodename else self.name
 
 
+@dataclass(frozen=True, slots=True)
 class Pending(Generic[T]):
-    """A probe that runs, or one that was not started; `fact` waits for the outcome."""
+    """A probe that runs, or was refused; `fact` waits for the outcome."""
 
-    def __init__(
-        self, runner: "ProbeRunner", key: ProbeKey, task: Task[T] | None, refusal: str | None = None
-    ) -> None:
-        self._runner = runner
-        self._key = key
-        self._task = task
-        self._refusal = refusal
+    runner: "ProbeRunner"
+    key: ProbeKey
+    call: Call[T]
 
-    @property
-    def is_done(self) -> bool:
-        """Whether `fact` returns immediately."""
-        return self._task is None or self._task.is_done
-
-    @property
-    def is_skipped(self) -> bool:
-        """Whether it was not started, as an earlier call of it or of its source hangs."""
-        return self._task is None
-
-    @property
-    def is_hung(self) -> bool:
-        """Whether its call hangs, or an earlier one does, once `fact` has returned."""
-        return self._task is None or not self._task.is_done
-
-    def fact(self, timeout_seconds: float | None = None) -> Fact[T]:
+    def fact(self) -> Fact[T]:
         """Return the fact, within the probe's timeout."""
-        seconds = timeout_seconds or self._runner.timeout_seconds
-        if self._task is None:
-            return self._runner.skip(self._key, self._refusal or _describe_timeout(seconds))
-        return self._runner.finish(self._key, self._task, seconds)
+        return self.runner.finish(self.key, self.call)
 
 
 class ProbeRunner:
@@ -78,38 +57,45 @@ class ProbeRunner:
 
     def __init__(self, timeout_seconds: float, max_threads: int = 16) -> None:
         self._timeout = timeout_seconds
-        self._guard: HangGuard[ProbeKey] = HangGuard("probe", max_threads, on_return=_log_returned)
+        self._executor = Executor("probe", max_threads, MAX_STUCK_CALLS, on_end=self._end)
+        self._returned: list[Call[Any]] = []
         self._lock = threading.Lock()
         self._last_error: dict[ProbeKey, str] = {}
         self._statistics: dict[str, ProbeStatistics] = {}
 
-    def start(self, key: ProbeKey, read: Callable[[], T]) -> Pending[T]:
+    def start(
+        self, key: ProbeKey, read: Callable[[], T], timeout_seconds: float | None = None
+    ) -> Pending[T]:
         """Start a probe, unless an earlier call of it, or its whole source, still hangs."""
-        is_source_hung = self._count_hung(key.source) >= MAX_STUCK_CALLS
-        if is_source_hung and not self._guard.is_blocked(key):
-            return Pending(self, key, None, "not queried while other calls of it hang")
-        return Pending(self, key, self._guard.start(key, read))
+        with self._lock:
+            returned, self._returned = self._returned, []
+        for call in returned:
+            LOG.info("A hung call of probe %s (%s) has returned", call.name, call.source)
+        seconds = timeout_seconds or self._timeout
+        return Pending(self, key, self._executor.start(key.source, read, seconds, key))
 
     def run(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
         return self.start(key, read).fact()
 
-    def skip(self, key: ProbeKey, refusal: str) -> Fact[T]:
-        """Count a probe that was not started; its hung call is logged when it hangs and returns."""
-        with self._lock:
-            self._count(key, ProbeOutcome.SKIPPED)
-        return failed(key.source, refusal)
+    def finish(self, key: ProbeKey, call: Call[T]) -> Fact[T]:
+        """Wait for a probe, count it, and log it if its outcome has changed.
 
-    def finish(self, key: ProbeKey, task: Task[T], seconds: float) -> Fact[T]:
-        """Wait for a probe, count it, and log it if its outcome has changed."""
-        if not task.wait(seconds):
-            self._abandon(key, task)
-            return self._fail(key, _describe_timeout(seconds), ProbeOutcome.TIMED_OUT, seconds)
-        error = task.error
-        if error is not None:
-            return self._fail(key, _describe(key, error), ProbeOutcome.FAILED, task.seconds)
-        value = task.result()
+        One that was refused is only counted: its hung call is logged when it hangs and returns.
+        """
+        timeout = f"no answer within {call.limit_seconds:g} s"
+        if call.is_refused:
+            with self._lock:
+                self._count(key, ProbeOutcome.SKIPPED)
+            return failed(
+                key.source, timeout if call.repeats else "not queried while other calls of it hang"
+            )
+        if not call.wait():
+            return self._fail(key, timeout, ProbeOutcome.TIMED_OUT, call.limit_seconds)
+        if call.error is not None:
+            return self._fail(key, _describe(key, call.error), ProbeOutcome.FAILED, call.seconds)
+        value = call.result()
         with self._lock:
-            self._count(key, ProbeOutcome.SUCCEEDED, task.seconds)
+            self._count(key, ProbeOutcome.SUCCEEDED, call.seconds)
             was_failing = self._last_error.pop(key, None) is not None
         if was_failing:
             LOG.info("Probe %s (%s) answers again", key, key.source)
@@ -132,22 +118,17 @@ class ProbeRunner:
 
     @property
     def stuck_count(self) -> int:
-        return len(self._guard.hung_keys())
+        return self._executor.hung_count
 
     @property
     def thread_count(self) -> int:
         """Number of the probes' threads, hung ones included."""
-        return self._guard.thread_count
+        return self._executor.thread_count
 
-    def _abandon(self, key: ProbeKey, task: Task[T]) -> None:
-        with self._lock:
-            hangs = self._guard.abandon(key, task)
-            is_source_hung = hangs and self._count_hung(key.source) == MAX_STUCK_CALLS
-        if is_source_hung:
-            LOG.debug("%s is not queried until one of its hung calls returns", key.source)
-
-    def _count_hung(self, source: str) -> int:
-        return sum(1 for key in self._guard.hung_keys() if key.source == source)
+    def _end(self, call: Call[Any]) -> None:
+        if call.is_hung:
+            with self._lock:
+                self._returned.append(call)
 
     def _count(self, key: ProbeKey, outcome: ProbeOutcome, seconds: float = 0.0) -> None:
         counted = self._statistics.setdefault(key.name, ProbeStatistics())
@@ -162,14 +143,6 @@ class ProbeRunner:
         if is_news:
             LOG.warning("Probe %s failed: %s: %s", key, key.source, error)
         return failed(key.source, error)
-
-
-def _describe_timeout(seconds: float) -> str:
-    return f"no answer within {seconds:g} s"
-
-
-def _log_returned(key: ProbeKey) -> None:
-    LOG.info("A hung call of probe %s (%s) has returned", key, key.source)
 
 
 def _describe(key: ProbeKey, error: BaseException) -> str:

@@ -128,7 +128,7 @@ class GuestBuilder:
 
     def _update_image_usage(self, now: float) -> int | None:
         """Return the last measured disk usage of images; a due measurement is not waited for."""
-        if self._images is not None and self._images.is_done:
+        if self._images is not None and self._images.call.is_done:
             measured_mb, self._images = self._images.fact().value, None
             self._images_mb = self._images_mb if measured_mb is None else measured_mb
         is_due = self._images_at is None or now - self._images_at >= IMAGES_SECONDS

@@ -5,6 +5,7 @@ A session has further connections for calls that may wait for one guest's emulat
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact
-from nodetracker.process.workers import Task, WorkerPool
+from nodetracker.process.workers import Executor
 from nodetracker.virt.libvirt.types import (
     DomainStatistics,
     EventHandlers,
@@ -134,7 +135,7 @@ class HypervisorConnection:
         self._times = times
         self._notify = notify
         self._open = open_
-        self._pool = WorkerPool("libvirt-open", 4)
+        self._executor = Executor("libvirt-open", 4)
         self._lock = threading.Lock()
         self._first_attempt_done = threading.Event()
         self._wake = threading.Event()
@@ -221,18 +222,18 @@ class HypervisorConnection:
     def _connect(self) -> bool:
         """Try once to open a session; return whether it is open."""
         self._lost = None
-        task = self._pool.submit(self._open_session)
-        if not task.wait(self._times.open):
+        call = self._executor.start(self.endpoint.source, self._open_session)
+        if not call.wait(time.monotonic() + self._times.open):
             self._record_failure(f"no answer within {self._times.open:g} s", is_hung=True)
-            self._wait_for(task)
-        if not task.is_done:
-            self._pool.abandon(task)  # the process ends
-            return False
-        error = task.error
+            while not (self._is_closing or call.wait(time.monotonic() + _POLL_INTERVAL)):
+                pass
+        if not call.is_done:
+            return False  # the process ends
+        error = call.error
         if error is not None:
             self._record_failure(getattr(error, "reason", f"{type(error).__name__}: {error}"))
             return False
-        session = task.result()
+        session = call.result()
         if self.endpoint.name is None and self._hostname not in {None, session.identity.hostname}:
             LOG.error(
                 "%s: the hostname is now %s; the node is called %s until the agent restarts",
@@ -276,10 +277,6 @@ class HypervisorConnection:
             raise
         return client
 
-    def _wait_for(self, task: Task[Session]) -> None:
-        while not (self._is_closing or task.is_done):
-            task.wait(_POLL_INTERVAL)
-
     def _wait_until_lost(self) -> None:
         while not self._is_closing and self._lost is None:
             self._wake.wait()
@@ -294,7 +291,7 @@ class HypervisorConnection:
         self._reason = reason
         # Closing may hang while libvirtd does; nothing waits for it.
         for client in (session.client, *session.bulk_clients.end()):
-            self._pool.submit(client.close)
+            self._executor.start(self.endpoint.source, client.close)
         if not self._is_closing:
             self._is_lost = True
             LOG.warning("%s: %s", self.endpoint.source, reason)
@@ -354,13 +351,13 @@ class BulkReader:
         while True:
             source = f"{self._source}, connection {number + 1}" if number else self._source
             pending = self._probes.start(
-                ProbeKey(source, nodename, "amounts"), partial(self._list, number)
+                ProbeKey(source, nodename, "amounts"), partial(self._list, number), timeout
             )
-            fact = pending.fact(timeout)
+            fact = pending.fact()
             number += 1
-            waits += not pending.is_skipped
+            waits += not pending.call.is_refused
             is_late = (waits + 1) * timeout > limit
-            if not pending.is_hung or number == MAX_CONNECTIONS or is_late:
+            if not pending.call.is_hung or number == MAX_CONNECTIONS or is_late:
                 return fact
 
     def _list(self, number: int) -> list[DomainStatistics]:

@@ -200,10 +200,10 @@ class DiskSizeReader:
                 (domain, self._start_query(nodename, domain, disks)) for domain, disks in queried
             ]
             for domain, query in pending:
-                fact = query.fact(self._timeout_of(domain))
+                fact = query.fact()
                 self._remember(fact.value or {})
                 if fact.value is None:
-                    error = "its emulator does not answer" if query.is_hung else fact.error
+                    error = "its emulator does not answer" if query.call.is_hung else fact.error
                     silent[domain.uuid] = f"domain {domain.name}: {error}"
         return silent | {
             domain.uuid: f"domain {domain.name}: not queried while other guests do not answer"
@@ -220,7 +220,9 @@ class DiskSizeReader:
         self, nodename: str, domain: Domain, disks: Sequence[GuestDisk]
     ) -> Pending[Mapping[DiskKey, DiskSizes]]:
         key = ProbeKey(f"domain {domain.name}", nodename, "disks")
-        return self._probes.start(key, lambda: self._query_guest(domain.uuid, disks))
+        return self._probes.start(
+            key, lambda: self._query_guest(domain.uuid, disks), self._timeout_of(domain)
+        )
 
     def _query_guest(self, uuid: str, disks: Sequence[GuestDisk]) -> Mapping[DiskKey, DiskSizes]:
         client = self._clients.open()

@@ -120,7 +120,7 @@ class TwoNodeAgent:
     @property
     def being_read(self):
         groups = self.manager._tracker._reader._groups
-        return {call.reading.nodename for group in groups for call in group.calls.values()}
+        return {node.nodename for group in groups for node, _ in group.readings.values()}
 
     def count(self, nodename):
         return self.driver.readings.count(nodename)
@@ -301,7 +301,7 @@ def test_a_reading_that_hung_and_returns_late_is_not_written(two_nodes):
     two_nodes.driver.guests["n1"] = [GUEST, make_guest(2)]
     two_nodes.driver.gates["n1"].open()  # what was read then lacks the second guest
     groups = two_nodes.manager._tracker._reader._groups
-    assert wait_for(lambda: not any(group.guard.hung_keys() for group in groups))
+    assert wait_for(lambda: not any(group.executor.hung_count for group in groups))
     two_nodes.manager.inventory_host()
     assert two_nodes.count("n1") == 2
     assert two_nodes.manager.status().audit.nodes == {}

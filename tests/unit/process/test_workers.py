@@ -1,9 +1,8 @@
 import threading
-import time
 
 import pytest
 
-from nodetracker.process.workers import HangGuard, WorkerPool, run_within
+from nodetracker.process.workers import Executor, HungError, run_within
 from tests.threads import no_threads
 
 
@@ -29,216 +28,280 @@ class Hanging:
         assert self._has_started.wait(30)
 
 
-def submit_hanging(pool, gate):
-    """Return a task that a thread has taken."""
-    call = Hanging(gate)
-    task = pool.submit(call)
-    call.wait_for_start()
-    return task
+class Clock:
+    """Seconds that only the test advances; waiting by them does not end, so a call is expired."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def start_hanging(executor, gate, source="s", limit=float("inf"), name=None):
+    """Return a call that a thread has taken."""
+    make = Hanging(gate)
+    call = executor.start(source, make, limit, name)
+    make.wait_for_start()
+    return call
+
+
+def hang(executor, clock, gate, source="s", name=None):
+    """Return a call that was given up at its deadline."""
+    call = start_hanging(executor, gate, source, 1.0, name)
+    clock.seconds += 1.0
+    assert call.expire()
+    return call
+
+
+def release(gate, *calls):
+    gate.set()
+    assert all(call.done.wait(30) for call in calls)
+
+
+def run(executor, source, value=7):
+    """Return a value that a call of the source returns, None if it is refused."""
+    call = executor.start(source, lambda: value, 30)
+    return call.result() if call.wait() else None
+
+
+def refuse():
+    pytest.fail("must not run")
 
 
 def test_a_call_returns_its_result():
-    task = WorkerPool("t", 2).submit(lambda: 7)
-    assert task.wait(30)
-    assert task.result() == 7
+    call = Executor("t", 2).start("s", lambda: 7, 30)
+    assert call.wait()
+    assert (call.result(), call.value, call.error) == (7, 7, None)
 
 
 def test_a_call_raises_its_error():
     def fail():
         raise OSError("boom")
 
-    task = WorkerPool("t", 2).submit(fail)
-    assert task.wait(30)
+    call = Executor("t", 2).start("s", fail, 30)
+    assert call.wait()
     with pytest.raises(OSError, match="boom"):
-        task.result()
+        call.result()
 
 
 def test_many_calls_share_few_threads():
-    pool = WorkerPool("t", 3)
-    tasks = [pool.submit(threading.current_thread) for _ in range(50)]
-    assert all(task.wait(30) for task in tasks)
-    assert len({task.result().name for task in tasks}) <= 3
-    assert pool.thread_count <= 3
+    executor = Executor("t", 3)
+    calls = [executor.start("s", threading.current_thread) for _ in range(50)]
+    assert all(call.wait() for call in calls)
+    assert len({call.value.name for call in calls}) <= 3
+    assert executor.thread_count <= 3
 
 
-def test_an_abandoned_call_does_not_starve_others(gate):
-    pool = WorkerPool("t", 1)
-    hung = submit_hanging(pool, gate)
-    waiting = pool.submit(lambda: "next")
-    assert pool.abandon(hung)
-    assert waiting.wait(30)
-    assert waiting.result() == "next"
-    assert pool.thread_count == 2
-
-
-def test_a_thread_whose_call_returns_is_counted_once(gate):
-    pool = WorkerPool("t", 1)
-    hung = submit_hanging(pool, gate)
-    pool.abandon(hung)
-    assert pool.submit(lambda: 1).wait(30)
-    gate.set()
-    assert hung.wait_until(time.monotonic() + 30)
-    assert pool.submit(lambda: 2).wait(30)
-    deadline = time.monotonic() + 30
-    while pool.thread_count > 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert pool.thread_count == 1
-
-
-def test_an_abandoned_call_that_did_not_start_is_removed_from_the_queue(gate):
-    pool = WorkerPool("t", 1)
-    running = submit_hanging(pool, gate)
-    queued = pool.submit(lambda: pytest.fail("must not run"))
-    assert pool.abandon(queued) is False
-    gate.set()
-    assert running.wait_until(time.monotonic() + 30)
-    assert pool.submit(lambda: 1).wait(30)
-    assert not queued.is_done
-
-
-def test_a_call_takes_no_time_until_it_has_ended(gate):
-    pool = WorkerPool("t", 1)
-    running, queued = submit_hanging(pool, gate), pool.submit(lambda: 1)
-    assert (running.seconds, queued.seconds) == (0.0, 0.0)
-    gate.set()
-    assert queued.wait_until(time.monotonic() + 30)
-    assert running.seconds > 0
-
-
-def test_threads_are_numbered_and_do_not_keep_the_process(gate):
-    pool = WorkerPool("t", 2)
-    tasks = [pool.submit(threading.current_thread) for _ in range(2)]
-    assert all(task.wait(30) for task in tasks)
-    threads = {task.result() for task in tasks}
+def test_threads_are_numbered_and_do_not_keep_the_process():
+    executor = Executor("t", 2)
+    calls = [executor.start("s", threading.current_thread) for _ in range(2)]
+    assert all(call.wait() for call in calls)
+    threads = {call.value for call in calls}
     assert {thread.name for thread in threads} <= {"t-1", "t-2"}
     assert all(thread.daemon for thread in threads)
 
 
-def test_a_call_that_has_ended_cannot_be_abandoned():
-    pool = WorkerPool("t", 1)
-    task = pool.submit(lambda: 1)
-    assert task.wait(30)
-    assert pool.abandon(task) is False
+def test_a_call_takes_no_time_until_it_has_ended(gate):
+    executor = Executor("t", 1)
+    running, queued = start_hanging(executor, gate), executor.start("s", lambda: 1)
+    assert (running.seconds, queued.seconds) == (0.0, 0.0)
+    gate.set()
+    assert queued.wait()
+    assert running.seconds > 0
+
+
+class TestDeadlines:
+    def test_a_call_that_is_waited_for_until_its_deadline_is_given_up(self, gate):
+        executor = Executor("t", 1)
+        call = executor.start("s", gate.wait, 0.25)
+        assert not call.wait()
+        assert call.is_hung
+        assert not call.wait()
+
+    def test_waiting_less_gives_nothing_up(self, gate):
+        executor = Executor("t", 1)
+        call = start_hanging(executor, gate)
+        assert not call.wait(executor.now() + 0.02)
+        assert not call.is_hung
+        assert not executor.is_blocked("s")
+        gate.set()
+        assert call.wait()
+
+    def test_a_deadline_is_counted_from_when_a_thread_takes_the_call(self, clock, gate):
+        executor = Executor("t", 1, now=clock)
+        running, make = start_hanging(executor, gate), Hanging(threading.Event())
+        queued = executor.start("s", make, 1.0)
+        clock.seconds = 5.0
+        assert not queued.expire()
+        release(gate, running)
+        make.wait_for_start()
+        assert queued.deadline == 6.0
+
+    def test_or_from_its_start(self, clock, gate):
+        executor = Executor("t", 1, now=clock, counts_queue=True)
+        running, make = start_hanging(executor, gate), Hanging(threading.Event())
+        queued = executor.start("s", make, 7.0)
+        clock.seconds = 5.0
+        release(gate, running)
+        make.wait_for_start()
+        assert queued.deadline == 7.0
+
+    def test_a_call_that_waits_for_a_thread_for_too_long_never_runs(self, gate):
+        executor = Executor("t", 1)
+        running = start_hanging(executor, gate)
+        queued = executor.start("s", refuse, 0.02)
+        assert not queued.wait()
+        assert not executor.is_blocked("s")
+        release(gate, running)
+        assert run(executor, "s") == 7
+        assert not queued.is_done
+
+    def test_a_call_that_has_ended_is_not_given_up(self, clock):
+        call = Executor("t", 1, now=clock).start("s", lambda: 1, 1.0)
+        assert call.done.wait(30)
+        clock.seconds = 2.0
+        assert not call.expire()
+        assert call.result() == 1
+
+    def test_the_outcome_of_a_hung_call_is_dropped(self, clock, gate):
+        call = hang(Executor("t", 1, now=clock), clock, gate)
+        release(gate, call)
+        assert call.is_hung
+        with pytest.raises(HungError):
+            call.result()
+
+
+class TestHungCalls:
+    def test_a_hung_call_does_not_starve_others(self, clock, gate):
+        executor = Executor("t", 1, now=clock)
+        hung = start_hanging(executor, gate, limit=1.0)
+        waiting = executor.start("other", lambda: "next")
+        clock.seconds = 1.0
+        assert hung.expire()
+        assert waiting.wait()
+        assert waiting.value == "next"
+        assert (executor.thread_count, executor.hung_count) == (2, 1)
+
+    def test_a_thread_whose_call_returns_is_counted_once(self, clock, gate):
+        executor = Executor("t", 1, now=clock)
+        hung = hang(executor, clock, gate)
+        assert run(executor, "other") == 7
+        release(gate, hung)
+        assert run(executor, "s") == 7
+        assert (executor.thread_count, executor.hung_count) == (1, 0)
+
+    def test_a_source_that_hangs_gets_no_other_call_until_that_ends(self, clock, gate):
+        executor = Executor("t", 2, now=clock)
+        hung = hang(executor, clock, gate)
+        assert executor.is_blocked("s")
+        refused = executor.start("s", refuse)
+        assert (refused.is_refused, refused.is_hung, refused.is_done) == (True, True, True)
+        assert not refused.wait()
+        release(gate, hung)
+        assert not executor.is_blocked("s")
+        assert run(executor, "s") == 7
+
+    def test_or_a_few_others_but_not_the_same(self, clock, gate):
+        executor = Executor("t", 4, max_hung=2, now=clock)
+        hung = [hang(executor, clock, gate, name="a")]
+        assert executor.start("s", refuse, name="a").repeats
+        hung.append(hang(executor, clock, gate, name="b"))
+        assert executor.is_blocked("s")
+        other = executor.start("s", refuse, name="c")
+        assert other.is_refused
+        assert not other.repeats
+        release(gate, *hung)
+        assert run(executor, "s") == 7
+
+    def test_calls_without_a_name_are_not_the_same(self, clock, gate):
+        executor = Executor("t", 4, max_hung=2, now=clock)
+        hang(executor, clock, gate)
+        assert run(executor, "s") == 7
+
+    def test_refused_calls_start_no_thread(self, clock, gate):
+        executor = Executor("t", 4, now=clock)
+        hang(executor, clock, gate)
+        for _ in range(50):
+            executor.start("s", refuse)
+        assert executor.thread_count == 1
+
+    def test_a_call_that_is_only_slow_blocks_nothing(self, gate):
+        executor = Executor("t", 2)
+        slow = start_hanging(executor, gate)
+        assert run(executor, "s") == 7
+        release(gate, slow)
+
+    def test_a_source_that_hangs_is_blocked_in_the_executor_beside(self, clock, gate):
+        first = Executor("first", 1, now=clock)
+        second = Executor("second", 1, now=clock, beside=first)
+        hung = hang(second, clock, gate)
+        assert first.start("s", refuse).is_refused
+        assert run(first, "other") == run(second, "other") == 7
+        release(gate, hung)
+        assert run(first, "s") == 7
+
+    def test_each_end_is_reported_with_whether_the_call_was_given_up(self, clock, gate):
+        ends = []
+        executor = Executor(
+            "t", 2, now=clock, on_end=lambda call: ends.append((call.source, call.is_hung))
+        )
+        assert run(executor, "a") == 7
+        hung = hang(executor, clock, gate, "b")
+        assert ends == [("a", False)]
+        release(gate, hung)
+        assert ends == [("a", False), ("b", True)]
 
 
 class TestWithoutAThread:
     """No thread can be started."""
 
     @pytest.fixture
-    def refuse(self, monkeypatch):
+    def end_threads(self, monkeypatch):
         def start(thread):
             raise RuntimeError("can't start new thread")
 
-        def refuse():
-            monkeypatch.setattr(threading.Thread, "start", start)
+        return lambda: monkeypatch.setattr(threading.Thread, "start", start)
 
-        return refuse
+    def test_a_call_without_any_thread_fails_immediately(self, end_threads):
+        end_threads()
+        call = Executor("t", 1).start("s", lambda: 1)
+        assert call.is_done
+        assert not call.is_hung
+        assert str(call.error) == "can't start new thread"
 
-    def test_a_call_without_any_thread_fails_immediately(self, refuse):
-        refuse()
-        task = WorkerPool("t", 1).submit(lambda: 1)
-        assert task.is_done
-        assert str(task.error) == "can't start new thread"
-
-    def test_the_pool_recovers_when_threads_can_be_started(self, refuse, monkeypatch):
-        pool = WorkerPool("t", 1)
-        refuse()
+    def test_the_executor_recovers_when_threads_can_be_started(self, end_threads, monkeypatch):
+        executor = Executor("t", 1)
+        end_threads()
         for _ in range(3):
-            pool.submit(lambda: 1)
-        assert pool.thread_count == 0
+            executor.start("s", lambda: 1)
+        assert executor.thread_count == 0
         monkeypatch.undo()
-        assert pool.submit(lambda: 2).wait(30)
+        assert run(executor, "s") == 7
 
-    def test_a_call_waits_for_existing_threads(self, refuse, gate):
-        pool = WorkerPool("t", 2)
-        running = submit_hanging(pool, gate)
-        refuse()
-        waiting = pool.submit(lambda: 2)
+    def test_a_call_waits_for_existing_threads(self, end_threads, gate):
+        executor = Executor("t", 2)
+        running = start_hanging(executor, gate)
+        end_threads()
+        waiting = executor.start("s", lambda: 2)
         assert not waiting.is_done
         gate.set()
-        assert running.wait(30)
-        assert waiting.wait(30)
+        assert running.wait()
+        assert waiting.wait()
 
-    def test_queued_calls_fail_when_the_last_thread_hangs(self, refuse, gate):
-        pool = WorkerPool("t", 1)
-        hung = submit_hanging(pool, gate)
-        waiting = pool.submit(lambda: 2)
-        refuse()
-        assert pool.abandon(hung)
+    def test_queued_calls_fail_when_the_last_thread_hangs(self, end_threads, clock, gate):
+        executor = Executor("t", 1, now=clock)
+        hung = start_hanging(executor, gate, limit=1.0)
+        waiting = executor.start("s", lambda: 2)
+        end_threads()
+        clock.seconds = 1.0
+        assert hung.expire()
         assert str(waiting.error) == "can't start new thread"
-
-
-class TestHangGuard:
-    @staticmethod
-    def hang(guard, key, gate):
-        call = Hanging(gate)
-        task = guard.start(key, call)
-        call.wait_for_start()
-        assert guard.abandon(key, task)
-        return task
-
-    @staticmethod
-    def release(gate, *tasks):
-        gate.set()
-        assert all(task.wait_until(time.monotonic() + 30) for task in tasks)
-
-    def test_a_key_whose_call_hangs_is_blocked_until_it_returns(self, gate):
-        guard = HangGuard("t", 2)
-        hung = self.hang(guard, "a", gate)
-        assert guard.is_blocked("a")
-        assert guard.start("a", lambda: pytest.fail("must not run")) is None
-        self.release(gate, hung)
-        assert not guard.is_blocked("a")
-        assert guard.start("a", lambda: 7).wait(30)
-
-    def test_a_hung_call_does_not_affect_other_keys(self, gate):
-        guard = HangGuard("t", 1)
-        self.hang(guard, "a", gate)
-        task = guard.start("b", lambda: 7)
-        assert task.wait(30)
-        assert task.result() == 7
-        assert guard.thread_count == 2
-
-    def test_a_key_is_blocked_at_its_limit_of_hung_calls(self, gate):
-        guard = HangGuard("t", 2, max_hung=2)
-        hung = [self.hang(guard, "a", gate)]
-        assert not guard.is_blocked("a")
-        hung.append(self.hang(guard, "a", gate))
-        assert guard.is_blocked("a")
-        assert guard.hung_keys() == ["a", "a"]
-        self.release(gate, *hung)
-        assert guard.hung_keys() == []
-
-    def test_a_call_that_is_only_slow_blocks_nothing(self, gate):
-        guard = HangGuard("t", 2)
-        slow = guard.start("a", gate.wait)
-        assert not slow.wait(0.02)
-        assert guard.start("a", lambda: 7).wait(30)
-        self.release(gate, slow)
-        assert not guard.abandon("a", slow)
-        assert not guard.is_blocked("a")
-
-    def test_a_call_that_never_started_blocks_nothing(self, gate):
-        guard = HangGuard("t", 1)
-        call = Hanging(gate)
-        running = guard.start("a", call)
-        call.wait_for_start()
-        queued = guard.start("b", lambda: pytest.fail("must not run"))
-        assert not guard.abandon("b", queued)
-        assert not guard.is_blocked("b")
-        self.release(gate, running)
-
-    def test_each_hung_call_that_returned_is_reported_once(self, gate):
-        returned = []
-        guard = HangGuard("t", 2, on_return=returned.append)
-        hung = [self.hang(guard, key, gate) for key in ("a", "b")]
-        assert guard.hung_keys() == ["a", "b"]
-        assert returned == []
-        self.release(gate, *hung)
-        assert not guard.is_blocked("a")
-        assert returned == ["a"]
-        assert guard.hung_keys() == guard.hung_keys() == []
-        assert returned == ["a", "b"]
 
 
 def test_the_end_of_a_process_without_a_thread_leaves_out_what_needs_one(monkeypatch):

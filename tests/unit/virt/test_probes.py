@@ -69,14 +69,14 @@ def test_a_probe_that_raises_is_a_failed_fact(runner, error, text):
 
 def test_a_pending_probe_is_done_once_its_fact_returns_immediately(impatient, gate):
     hung = impatient.start(KEY, gate.wait)
-    assert not hung.is_done
+    assert not hung.call.is_done
     assert hung.fact() == failed("/proc/meminfo", TIMEOUT)
     refused = impatient.start(KEY, lambda: 5)
-    assert refused.is_done
+    assert refused.call.is_done
     assert refused.fact() == failed("/proc/meminfo", TIMEOUT)
     gate.set()
     wait_until_nothing_hangs(impatient)
-    assert hung.is_done
+    assert hung.call.is_done
 
 
 def test_probes_run_concurrently():

@@ -4,11 +4,8 @@ from math import inf
 
 import pytest
 
-from nodetracker.model.errors import DriverUnavailableError
-from nodetracker.virt.composite import RepeatedCall
+from nodetracker.virt.composite import LatestCall
 from tests.unit.compute.manual_timer import wait_for
-
-OVERDUE = DriverUnavailableError("sock", "does not answer")
 
 
 class Source:
@@ -19,7 +16,7 @@ class Source:
         self.gate.set()
         self.number = 0
         self.late = queue.Queue()
-        self.calls = RepeatedCall("test", self.answer, OVERDUE, lambda: self.late.put(self.number))
+        self.calls = LatestCall("test", self.answer, lambda: self.late.put(self.number))
 
     def answer(self):
         self.number += 1
@@ -30,9 +27,9 @@ class Source:
         return number
 
     def ask(self, wait=0.01, budget=30.0):
-        self.calls.start()
-        latest = self.calls.latest(wait, budget)
-        return latest.value, latest.is_pending
+        self.calls.start(budget)
+        latest, is_pending = self.calls.latest(wait)
+        return latest.value, is_pending
 
 
 @pytest.fixture
@@ -64,26 +61,26 @@ def test_a_late_call_leaves_the_outcome_before_it_until_it_ends(source):
     source.gate.set()
     assert source.late.get(timeout=30) == 2
     assert source.calls.is_busy  # until somebody has used it
-    latest = source.calls.latest(inf, 30.0)
-    assert (latest.value, latest.is_pending) == (2, False)
+    latest, is_pending = source.calls.latest(inf)
+    assert (latest.value, is_pending) == (2, False)
     assert not source.calls.is_busy
     assert source.late.empty()
 
 
 def test_an_error_is_the_outcome(source):
     source.number = -5
-    source.calls.start()
-    assert isinstance(source.calls.latest(inf, 30.0).error, ValueError)
+    source.calls.start(30.0)
+    assert isinstance(source.calls.latest(inf)[0].error, ValueError)
 
 
 def test_a_call_beyond_its_budget_fails_and_is_not_made_again_while_it_hangs(source):
     source.gate.clear()
-    source.calls.start()
-    assert source.calls.latest(inf, 0.05).error is OVERDUE
+    source.calls.start(0.05)
+    assert source.calls.latest(inf)[0].is_hung
     for _ in range(3):
-        source.calls.start()
-        latest = source.calls.latest(inf, 30.0)
-        assert (latest.error, latest.is_pending) == (OVERDUE, False)
+        source.calls.start(30.0)
+        latest, is_pending = source.calls.latest(inf)
+        assert (latest.is_hung, is_pending) == (True, False)
     assert wait_for(lambda: source.number == 1)
     source.gate.set()
     while source.ask(inf) == (None, False):
@@ -97,5 +94,5 @@ def test_a_call_without_a_thread_fails(source, monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    source.calls.start()
-    assert str(source.calls.latest(inf, 30.0).error) == "can't start new thread"
+    source.calls.start(30.0)
+    assert str(source.calls.latest(inf)[0].error) == "can't start new thread"
