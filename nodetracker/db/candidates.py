@@ -17,22 +17,24 @@ from nodetracker.accounting.ledger.candidates import (
     STALE,
     WEIGHED,
     CandidateOrdering,
+    best_weight,
     list_multipliers,
+    node_hash,
+    step_height,
 )
 from nodetracker.db.connection.dialect import byte_key, json_item, json_list, larger
 from nodetracker.db.schema import tables
 from nodetracker.db.screens import (
-    FREE,
-    FREE_PCPUS,
+    STATEMENTS,
     Amount,
     Condition,
     RequestShape,
-    accepts_claims,
     double,
     has_guest,
     has_stale_limits,
     keep_wanted,
     list_values,
+    map_service_checks,
     number,
     shape_of,
     text,
@@ -52,18 +54,21 @@ from nodetracker.model.settings import CandidatePolicy
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
 
+FREE: dict[str, Amount] = {
+    "memory_mb": _nodes.memory_mb_free,
+    "vcpu_milli": _nodes.vcpu_milli_free,
+    "disk_mb": _nodes.disk_mb_free,
+}
+"""The weighed amounts that are free, as doubles, which are exact up to 2**53."""
+
 ENDS = "ends"
 """The column of the least and most free amounts together; see `decode_ends`."""
-
 
 SPARE = 100
 """Nodes of a first page beyond its limit whose services are read."""
 
 SPARE_LATER = 1000
 """The same of later pages: the best nodes are often those that accept no claims, and empty."""
-
-STATEMENTS = 32
-"""Statements that a process keeps, one for each shape of a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,8 @@ def find_candidates(
     """See `Store.find_candidates`."""
     searched = limit + (SPARE if after is None else SPARE_LATER)
     query = build_search(shape_of(request), policy, limit, searched, after is None)
-    rows = connection.execute(query, list_values(request, policy, after)).all()
+    values = list_values(request) | list_position(request, policy, after)
+    rows = connection.execute(query, values).all()
     if not rows:
         return CandidatePage(())
     scale = decode_ends(rows[0].ends) if after is None else after.scale
@@ -106,11 +112,39 @@ def find_candidates(
     return CandidatePage(nodes, cursor)
 
 
+def list_position(
+    request: ClaimRequest, policy: CandidatePolicy, after: CandidateCursor | None
+) -> dict[str, Any]:
+    """Return the values by which nodes are weighed and ordered, and those of the page before."""
+    numbers = node_hash(request.uuid)
+    values = {
+        "factor": numbers.factor,
+        "offset": numbers.offset,
+        **{f"weighed_{name}": float(getattr(request.amounts, name)) for name in WEIGHED},
+    }
+    if after is None:
+        return values
+    scale, multipliers = after.scale, policy.multipliers
+    least = {name: getattr(scale.least, name) for name in WEIGHED}
+    width = {name: max(getattr(scale.most, name) - least[name], 1) for name in WEIGHED}
+    is_named = policy.order is CandidateOrder.NAMED
+    return {
+        **values,
+        **{f"known_least_{name}": float(amount) for name, amount in least.items()},
+        **{f"known_width_{name}": float(amount) for name, amount in width.items()},
+        "best": best_weight(scale, multipliers),
+        "height": step_height(request.amounts, scale, multipliers),
+        "after_rank": after.rank,
+        "after_first": after.host if is_named else after.hash,
+        "after_second": after.nodename if is_named else after.node_id,
+    }
+
+
 @lru_cache(maxsize=STATEMENTS)
 def build_search(
     shape: RequestShape, policy: CandidatePolicy, limit: int, searched: int, is_first: bool
 ) -> sa.Select[Any]:
-    """Return the statement that finds a page of candidates; see `list_values` for its parameters.
+    """Return the statement that finds a page of candidates, by `list_values` and `list_position`.
 
     All nodes that pass by their numbers are ordered by few columns. Only the best
     of them are joined to their services, and get the other columns: to look up the
@@ -128,7 +162,7 @@ def build_search(
         *([placed.c[ENDS]] if is_first else []),
         sa.func.row_number().over(order_by=order).label("number"),
     ).subquery("best")
-    is_available = accepts_claims(policy.service_down_time)
+    is_available = sa.and_(*map_service_checks(policy.service_down_time).values())
     source = best.join(tables.compute_nodes, _nodes.id == best.c.id).outerjoin(
         tables.services,
         tables.HAS_SERVICE,
@@ -138,7 +172,7 @@ def build_search(
             *best.c,
             _nodes.host,
             _nodes.hypervisor_hostname.label("nodename"),
-            FREE_PCPUS.label("pcpus"),
+            (_nodes.pcpus - _nodes.pcpus_used).label("pcpus"),
             *(FREE[name].label(name) for name in WEIGHED),
             # Without a service the condition is unknown.
             sa.case((is_available, 1), else_=0).label("is_available"),

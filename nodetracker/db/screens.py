@@ -1,51 +1,47 @@
-"""Decide by columns which nodes pass screening: those that the ledger need not refuse.
+"""Map the checks of the ledger's rule to conditions on the columns of nodes.
 
-A search is separated into its shape and the values of its bind parameters: searches of one
+No condition is stricter than `evaluate_claim`: the searches for candidates and for what
+excludes nodes are filtered by them before the rule decides. For a request without NUMA
+cells, PCI devices and further resource classes they are exact on nodes without a guest
+of its workload.
+
+A request is separated into its shape and the values of its bind parameters: requests of one
 shape share one statement, as building it takes SQLAlchemy 2.1 longer than all else that a
 process does for a search.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.admission import AMOUNT_CHECKS, AdmissionCheck
 from nodetracker.accounting.ledger.candidates import (
+    FACT_FLAGS,
+    MAX_EXACT,
     UNTRACKED,
-    WEIGHED,
-    best_weight,
-    list_amounts,
-    node_hash,
     refusing_flags,
-    step_height,
 )
+from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number, utc_ago
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.tables import CANDIDATE_INDEX
-from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
-from nodetracker.model.candidate import CandidateCursor, CandidateOrder
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.settings import CandidatePolicy
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 Condition = sa.ColumnElement[bool]
 Amount = sa.ColumnElement[Any]
+Checks = dict[AdmissionCheck, Condition]
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
 _guests = tables.guests.c
 
-
-@dataclass(frozen=True, slots=True)
-class AmountShape:
-    """How an amount is compared; see `AmountScreen`."""
-
-    has_amount: bool
-    is_limited: bool
-    has_own_limit: bool
+STATEMENTS = 32
+"""Statements of a kind that a process keeps, one for each shape of a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,106 +49,213 @@ class RequestShape:
     """The part of a request that decides which conditions nodes must fulfil.
 
     Attributes:
-        amounts: (resource class, shape) of what is screened for.
+        has_memory: False = an instance takes the driver's overhead alone.
+        amounts: (resource class, whether the node's own limit counts) of what is compared.
         traits, classes: number of required traits, and of further resource classes.
     """
 
     kind: WorkloadKind
     has_host: bool
     has_nodename: bool
-    amounts: tuple[tuple[str, AmountShape], ...]
+    has_memory: bool
+    has_gpus: bool
+    amounts: tuple[tuple[str, bool], ...]
     traits: int
     classes: int
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether an index has all columns by which nodes are screened and weighed."""
+        return all(is_own for _, is_own in self.amounts) and not (self.traits or self.classes)
+
+    @property
+    def adds_memory(self) -> bool:
+        """Whether the driver's overhead alone decides about memory."""
+        return self.kind is WorkloadKind.INSTANCE and not self.has_memory
 
 
 def shape_of(request: ClaimRequest) -> RequestShape:
     """Return the shape of a request."""
+    is_instance = request.workload.kind is WorkloadKind.INSTANCE
     return RequestShape(
         request.workload.kind,
         request.host is not None,
         request.nodename is not None,
+        bool(request.amounts.memory_mb),
+        bool(request.amounts.resources.get(GPU_RESOURCE_CLASS)),
         tuple(
-            (name, AmountShape(bool(wanted.amount), wanted.is_limited, wanted.has_own_limit))
-            for name, wanted in list_amounts(request).items()
+            (name, name not in request.limits)
+            for name in PARTS
+            if request.limits.get(name, 0) is not None
+            and (request.amounts[name] or (name == MEMORY and is_instance))
         ),
         len(set(request.required_traits)),
         len(request.amounts.resources),
     )
 
 
-def list_values(
-    request: ClaimRequest, policy: CandidatePolicy, after: CandidateCursor | None
-) -> dict[str, Any]:
+def list_values(request: ClaimRequest) -> dict[str, Any]:
     """Return the value of each bind parameter by name.
 
     The room of a resource class is the usage that the request's own limit allows beside it.
     """
-    numbers = node_hash(request.uuid)
-    values = {
+    values: dict[str, Any] = {
         "host": request.host,
         "nodename": request.nodename,
         "workload": request.workload.uuid,
         "flags": refusing_flags(request),
-        "factor": numbers.factor,
-        "offset": numbers.offset,
-        **{f"weighed_{name}": float(getattr(request.amounts, name)) for name in WEIGHED},
-        **_number("trait", sorted(set(request.required_traits))),
-        **_number("class", sorted(request.amounts.resources)),
+        **_enumerate("trait", sorted(set(request.required_traits))),
+        **_enumerate("class", sorted(request.amounts.resources)),
     }
-    for name, wanted in list_amounts(request).items():
-        values[f"{name}_amount"] = wanted.amount
-        values[f"{name}_room"] = wanted.limit - wanted.amount
-    return values if after is None else values | _list_position(request, policy, after)
+    for name, parts in PARTS.items():
+        amount = min(request.amounts[name], MAX_EXACT)
+        values[f"{name}_amount"] = float(amount)
+        values[f"{name}_room"] = min((request.limits.get(name) or 0) * parts, MAX_EXACT) - amount
+    return values
 
 
-def _number(prefix: str, names: list[str]) -> Mapping[str, str]:
+def _enumerate(prefix: str, names: list[str]) -> dict[str, str]:
+    # Canonical JSON contains a name as it is rendered by itself.
     return {f"{prefix}_{number}": render_json(name) for number, name in enumerate(names)}
 
 
-def _list_position(
-    request: ClaimRequest, policy: CandidatePolicy, after: CandidateCursor
-) -> dict[str, Any]:
-    scale, multipliers = after.scale, policy.multipliers
-    least = {name: getattr(scale.least, name) for name in WEIGHED}
-    width = {name: max(getattr(scale.most, name) - least[name], 1) for name in WEIGHED}
-    is_named = policy.order is CandidateOrder.NAMED
+def keep_wanted(query: sa.Select[Any], shape: RequestShape) -> sa.Select[Any]:
+    """Return a query of nodes for those that are the requested ones, and pass by their numbers.
+
+    A node with the workload's guest passes by any amount, as this is charged already.
+    """
+    checks = map_checks(shape)
+    amounts = [checks.pop(check) for check in AMOUNT_CHECKS.values() if check in checks]
+    fits = [sa.or_(sa.and_(*amounts), has_guest())] if amounts else []
+    query = query.where(*are_named(shape), *checks.values(), *fits)
+    return read_index(query) if shape.is_indexed and not shape.has_host else query
+
+
+def read_index(query: sa.Select[Any]) -> sa.Select[Any]:
+    """Let databases read the index in place of the rows.
+
+    The condition is always true. Without it MariaDB 10.11 reads the rows to sort them,
+    although it plans to read the index.
+    """
+    for dialect in MYSQL_NAMES:
+        query = query.with_hint(tables.compute_nodes, f"USE INDEX ({CANDIDATE_INDEX})", dialect)
+    return query.where(_nodes.admission_flags >= 0)
+
+
+def are_named(shape: RequestShape) -> list[Condition]:
+    """Return the conditions that nodes are those that a request may name."""
+    named = [_nodes.host == text("host")] if shape.has_host else []
+    return [*named, *([_nodes.hypervisor_hostname == text("nodename")] * shape.has_nodename)]
+
+
+def has_stale_limits() -> Condition:
+    """Return the condition that a node's limits and flags are not of its row."""
+    return _nodes.limits_generation != _nodes.generation
+
+
+def has_guest() -> Condition:
+    """Return the condition that a node has the workload's guest."""
+    guests = sa.select(_guests.compute_node_id).where(_guests.uuid == text("workload"))
+    return _nodes.id.in_(guests)
+
+
+def is_exempt() -> Condition:
+    """Return the condition that a node passes all checks of its row.
+
+    Its limits and flags are not known, or its driver tracks no resources.
+    """
+    return sa.or_(has_stale_limits(), _nodes.admission_flags.bitwise_and(UNTRACKED) != 0)
+
+
+def map_checks(shape: RequestShape, is_exact: bool = False) -> Checks:
+    """Return the condition of each check of a node's row.
+
+    Args:
+        is_exact: False = whether memory is known does not count where `RequestShape.adds_memory`,
+            so that the index is enough.
+    """
+    no_overhead: Condition = _nodes.overhead_mb == 0
+    if shape.is_indexed and not is_exact:
+        # They differ by the overhead, but on nodes that are large enough for it.
+        no_overhead = _nodes.memory_mb_claimable == _nodes.instance_memory_mb_claimable
+    facts = [_nodes.admission_flags.bitwise_and(whole("flags")) == 0]
+    if shape.adds_memory and is_exact:
+        facts.append(sa.or_(_is_known("memory"), no_overhead))
+    if shape.has_gpus:  # a node without them lacks the class
+        has_class = has_text(_json(_nodes.inventory), render_json(GPU_RESOURCE_CLASS))
+        facts.append(sa.or_(_is_known("gpus"), sa.not_(has_class)))
+    checks: Checks = {AdmissionCheck.FACTS: sa.and_(*facts)}
+    for name, missing in map_missing(shape).items():
+        fits: Condition = missing <= double(0)
+        is_free = name == MEMORY and shape.adds_memory
+        checks[AMOUNT_CHECKS[name]] = sa.or_(fits, no_overhead) if is_free else fits
+    for check, column, prefix, count in (
+        (AdmissionCheck.TRAITS, _nodes.traits, "trait", shape.traits),
+        (AdmissionCheck.CLASSES, _nodes.inventory, "class", shape.classes),
+    ):
+        if count:
+            names = (has_text(_json(column), text(f"{prefix}_{n}")) for n in range(count))
+            checks[check] = sa.and_(*names)
+    return {check: sa.or_(condition, is_exempt()) for check, condition in checks.items()}
+
+
+def map_missing(shape: RequestShape) -> dict[str, Amount]:
+    """Return resource class -> the amount that a node lacks, not above 0 where it fits."""
+    memory: tuple[Amount, Amount] = (_nodes.memory_mb_claimable, _nodes.memory_mb_used)
+    if shape.kind is WorkloadKind.INSTANCE:
+        used = _nodes.memory_mb_used + _nodes.overhead_mb
+        memory = (_nodes.instance_memory_mb_claimable, used)
+    cpu_used = _used(_nodes.cpu_used, MILLI, _reserved("vcpus") * double(MILLI))
+    disk_used = _used(_nodes.disk_used, MIB_PER_GIB, _reserved("disk_mb"))
+    columns: dict[str, tuple[Amount, Amount]] = {
+        VCPU: (_nodes.vcpu_milli_claimable, cpu_used),
+        PCPU: (_nodes.pcpus_claimable, _nodes.pcpus_used),
+        MEMORY: memory,
+        DISK: (_nodes.disk_mb_claimable, disk_used),
+    }
     return {
-        **{f"known_least_{name}": float(amount) for name, amount in least.items()},
-        **{f"known_width_{name}": float(amount) for name, amount in width.items()},
-        "best": best_weight(scale, multipliers),
-        "height": step_height(request.amounts, scale, multipliers),
-        "after_rank": after.rank,
-        "after_first": after.host if is_named else after.hash,
-        "after_second": after.nodename if is_named else after.node_id,
+        name: number(f"{name}_amount") - columns[name][0]
+        if is_own
+        else columns[name][1] - whole(f"{name}_room")
+        for name, is_own in shape.amounts
     }
 
 
-def double(value: float) -> Amount:
-    """Return a number by which every database computes with doubles."""
-    return sa.literal(float(value), sa.Double())
+def map_service_checks(service_down_time: int) -> Checks:
+    """Return the condition of each check of a service, as `accounting.liveness`.
+
+    All but the first are unknown, neither true nor false, of a node without a service.
+    """
+    # A subquery, so that PostgreSQL reads the time once and not for each row.
+    ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
+    return {
+        AdmissionCheck.SERVICE: _services.id.is_not(None),
+        AdmissionCheck.ENABLED: _services.disabled == sa.false(),
+        AdmissionCheck.MAINTENANCE: _services.maintenance == sa.false(),
+        AdmissionCheck.UP: sa.and_(
+            _services.forced_down == sa.false(),
+            sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
+            sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
+        ),
+    }
+
+
+def _used(column: Amount, parts: int, reserved: Amount) -> Amount:
+    """Return the usage by all workloads and the reservation, which a column lacks."""
+    used: Amount = sa.func.round(column * double(parts), type_=sa.Double())
+    return used + reserved
 
 
 def _reserved(name: str) -> Amount:
     return sa.func.coalesce(json_number(_nodes.reserved, name), double(0))
 
 
-def _rounded(amount: Amount) -> Amount:
-    return sa.func.round(amount, type_=sa.Double())
+def _is_known(fact: str) -> Condition:
+    return _nodes.admission_flags.bitwise_and(FACT_FLAGS[fact]) == 0
 
 
-VCPU_MILLI_USED: Amount = _rounded(_nodes.cpu_used * double(MILLI)) + _reserved("vcpus") * double(
-    MILLI
-)
-DISK_MB_USED: Amount = _rounded(_nodes.disk_used * double(MIB_PER_GIB)) + _reserved("disk_mb")
-"""By the reservation and all workloads, like ``memory_mb_used``; both columns lack the former."""
-
-FREE_PCPUS: Amount = _nodes.pcpus - _nodes.pcpus_used
-FREE: dict[str, Amount] = {
-    "memory_mb": _nodes.memory_mb_free,
-    "vcpu_milli": _nodes.vcpu_milli_free,
-    "disk_mb": _nodes.disk_mb_free,
-}
-"""The weighed amounts that are free, as doubles, which are exact up to 2**53."""
+def _json(column: Amount) -> "sa.ColumnElement[str]":
+    return sa.type_coerce(column, sa.Text())
 
 
 def text(name: str) -> "sa.BindParameter[str]":
@@ -170,112 +273,6 @@ def number(name: str) -> "sa.BindParameter[float]":
     return sa.bindparam(name, type_=sa.Double())
 
 
-def keep_wanted(query: sa.Select[Any], shape: RequestShape) -> sa.Select[Any]:
-    """Return a query of nodes for those that are the requested ones, and pass by their numbers."""
-    named = [_nodes.host == text("host")] if shape.has_host else []
-    if shape.has_nodename:
-        named.append(_nodes.hypervisor_hostname == text("nodename"))
-    amounts = _screen_amounts(shape)
-    fits = [sa.or_(sa.and_(*amounts), has_guest(), has_stale_limits())] if amounts else []
-    query = query.where(*named, *_screen_facts(shape), *fits)
-    return query if shape.has_host or not _is_indexed(shape) else _read_index(query)
-
-
-def _is_indexed(shape: RequestShape) -> bool:
-    """Return whether an index has all columns by which nodes are screened and weighed."""
-    amounts = dict(shape.amounts)
-    has_own_limits = all(wanted.has_own_limit for wanted in amounts.values())
-    return has_own_limits and not (shape.traits or shape.classes)
-
-
-def _read_index(query: sa.Select[Any]) -> sa.Select[Any]:
-    """Let databases read the index in place of the rows.
-
-    The condition is always true. Without it MariaDB 10.11 reads the rows to sort them,
-    although it plans to read the index.
-    """
-    for dialect in MYSQL_NAMES:
-        query = query.with_hint(tables.compute_nodes, f"USE INDEX ({CANDIDATE_INDEX})", dialect)
-    return query.where(_nodes.admission_flags >= 0)
-
-
-def is_untracked() -> Condition:
-    """Return the condition that a node passes every screen: its driver tracks no resources."""
-    return _nodes.admission_flags.bitwise_and(UNTRACKED) != 0
-
-
-def has_stale_limits() -> Condition:
-    """Return the condition that a node passes by its numbers, as these are not of its row."""
-    return _nodes.limits_generation != _nodes.generation
-
-
-def has_guest() -> Condition:
-    """Return the condition that a node has the workload's guest, and passes by any amount."""
-    guests = sa.select(_guests.compute_node_id).where(_guests.uuid == text("workload"))
-    return _nodes.id.in_(guests)
-
-
-def _screen_facts(shape: RequestShape) -> list[Condition]:
-    """Return the conditions that a node has what the request needs."""
-    is_known = sa.or_(_nodes.admission_flags.bitwise_and(whole("flags")) == 0, has_stale_limits())
-    # Canonical JSON contains a name as it is rendered by itself.
-    names = [
-        *(_has_text(_nodes.traits, f"trait_{index}") for index in range(shape.traits)),
-        *(_has_text(_nodes.inventory, f"class_{index}") for index in range(shape.classes)),
-    ]
-    return [sa.or_(condition, is_untracked()) for condition in (is_known, *names)]
-
-
-def _screen_amounts(shape: RequestShape) -> list[Condition]:
-    """Return the conditions that the amounts fit a node."""
-    amounts = dict(shape.amounts)
-    rows = (
-        (VCPU, _nodes.vcpu_milli_claimable, VCPU_MILLI_USED),
-        (PCPU, _nodes.pcpus_claimable, _nodes.pcpus_used),
-        (DISK, _nodes.disk_mb_claimable, DISK_MB_USED),
-    )
-    fits = [
-        _fits(name, amounts[name], claimable, used)
-        for name, claimable, used in rows
-        if amounts[name].is_limited and amounts[name].has_amount
-    ]
-    is_instance = shape.kind is WorkloadKind.INSTANCE
-    memory = amounts[MEMORY]
-    if memory.is_limited and (memory.has_amount or is_instance):
-        fits.append(_fits_memory(memory, is_instance))
-    return fits
-
-
-def accepts_claims(service_down_time: int) -> Condition:
-    """Return the condition that a service is available, as `accounting.liveness`."""
-    # A subquery, so that PostgreSQL reads the time once and not for each row.
-    ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
-    return sa.and_(
-        _services.disabled == sa.false(),
-        _services.maintenance == sa.false(),
-        _services.forced_down == sa.false(),
-        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
-        sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
-    )
-
-
-def _fits(name: str, wanted: AmountShape, claimable: Amount, used: Amount) -> Condition:
-    if wanted.has_own_limit:
-        return claimable >= number(f"{name}_amount")
-    return sa.or_(used <= whole(f"{name}_room"), is_untracked())
-
-
-def _fits_memory(wanted: AmountShape, is_instance: bool) -> Condition:
-    """Return the condition of memory, to which a driver may add an overhead for instances."""
-    overhead: Amount = _nodes.overhead_mb if is_instance else sa.literal(0)
-    column = _nodes.instance_memory_mb_claimable if is_instance else _nodes.memory_mb_claimable
-    fits = _fits(MEMORY, wanted, column, _nodes.memory_mb_used + overhead)
-    if wanted.has_amount:
-        return fits
-    # The columns differ by the overhead, but for nodes that are large enough for it.
-    is_free = column == _nodes.memory_mb_claimable if wanted.has_own_limit else overhead == 0
-    return sa.or_(is_free, fits)
-
-
-def _has_text(column: Amount, name: str) -> Condition:
-    return has_text(sa.type_coerce(column, sa.Text()), text(name))
+def double(value: float) -> Amount:
+    """Return a number by which every database computes with doubles."""
+    return sa.literal(float(value), sa.Double())

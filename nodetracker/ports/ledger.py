@@ -204,7 +204,7 @@ class SchedulerStore(LedgerStore, Protocol):
         """Count the nodes that each check excludes, independent of each other.
 
         The request's host and nodename restrict the nodes. Of more than
-        `MAX_EVALUATED` nodes, NUMA cells and PCI devices are evaluated only on as
-        many that pass all other checks. For a fleet it takes up to a second; call
-        it when no candidate was found.
+        `MAX_EVALUATED` nodes, NUMA cells, PCI devices and amounts of further resource
+        classes are evaluated only on as many that pass all other checks. For a fleet
+        it takes up to a second; call it when no candidate was found.
         """

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.usage import usage_columns
-from nodetracker.db.candidates import build_search
+from nodetracker.db.candidates import build_search, list_position
 from nodetracker.db.schema.tables import CANDIDATE_INDEX, compute_nodes
 from nodetracker.db.screens import list_values, shape_of
 from nodetracker.db.store import SqlStore
@@ -443,7 +443,7 @@ def test_mariadb_reads_an_index_alone_and_sorts_nodes_without_a_temporary_table(
         query = build_search(shape_of(request), policy, 20, 120, is_first=True).compile(
             store.engine
         )
-        values = query.construct_params(list_values(request, policy, None))
+        values = query.construct_params(list_values(request) | list_position(request, policy, None))
         with store.engine.connect() as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN {query}", values).mappings().all()
         scans = [step["Extra"] for step in plan if step["key"] == CANDIDATE_INDEX]

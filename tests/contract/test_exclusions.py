@@ -4,12 +4,15 @@ import dataclasses
 from collections import Counter
 
 import pytest
+import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.admission import AMOUNT_CHECKS, AdmissionCheck
 from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.exclusions import NearMiss, count_misses, evaluate_miss
 from nodetracker.accounting.ledger.transaction import assume_locked
 from nodetracker.db.exclusions import count_exclusions
+from nodetracker.db.schema.tables import WITH_SERVICE, compute_nodes
+from nodetracker.db.screens import list_values, map_checks, map_service_checks, shape_of
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -51,7 +54,7 @@ def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store) -
     for number in range(30):
         policy = dataclasses.replace(POLICY, service_down_time=-1) if number == 0 else POLICY
         request = fleet.make_request()
-        expected = count_misses(miss for _, miss in evaluate_all(nodes, request, policy))
+        expected = count_misses([miss for _, miss in evaluate_all(nodes, request, policy)])
         assert store.count_exclusions(request, policy) == expected, request
         seen.update(expected.counts)
     assert len(seen) == 13, seen
@@ -68,37 +71,120 @@ def test_of_equally_near_nodes_the_first_by_the_bytes_of_its_name_is_the_nearest
     assert nearest.host == "B"
 
 
+def list_open(request: ClaimRequest) -> set[AdmissionCheck]:
+    """Return the checks that columns leave to the rule."""
+    found = {AdmissionCheck.CLASSES} if any(request.amounts.resources.values()) else set()
+    if all(item.alias in POLICY.aliases for item in request.pci_requests):
+        found |= {AdmissionCheck.PCI} if request.pci_requests else set()
+        found |= {AdmissionCheck.NUMA} if request.numa is not None else set()
+    return found
+
+
+def read_failed(
+    store: SqlStore, request: ClaimRequest, is_exact: bool
+) -> dict[int, set[AdmissionCheck]]:
+    """Return node id -> the checks whose conditions are false there."""
+    checks = map_checks(shape_of(request), is_exact)
+    checks |= map_service_checks(POLICY.service_down_time)
+    flags = (sa.case((sa.not_(condition), 1), else_=0) for condition in checks.values())
+    query = sa.select(compute_nodes.c.id, *flags).select_from(WITH_SERVICE)
+    with store.engine.connect() as connection:
+        return {
+            node_id: {check for check, flag in zip(checks, failed, strict=True) if flag}
+            for node_id, *failed in connection.execute(query, list_values(request))
+        }
+
+
 @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
-def test_numa_and_pci_of_a_large_fleet_are_counted_where_all_else_passes(store: SqlStore) -> None:
-    """Three nodes that pass everything else stand for as many as a real fleet allows."""
+def test_conditions_are_never_stricter_than_the_rule_and_exact_but_for_what_they_leave_to_it(
+    store: SqlStore,
+) -> None:
+    fleet = RandomFleet(store, 2, nodes=24)
+    nodes = read_all(store)
+    guests = {record.id: record.guests for host in HOSTS for record in store.load_nodes(host)}
+    amounts = set(AMOUNT_CHECKS.values())
+    seen: Counter[str] = Counter()
+    for _ in range(60):
+        request = dataclasses.replace(fleet.make_request(), host=None, nodename=None)
+        left = list_open(request) | {AdmissionCheck.PCI}  # no condition knows the aliases
+        adds_memory = shape_of(request).adds_memory
+        for is_exact in (False, True):
+            failed = read_failed(store, request, is_exact)
+            for node, miss in evaluate_all(nodes, request):
+                refused = set() if miss is None else set(miss.checks)
+                if request.workload.uuid in guests[node.id]:  # by any amount
+                    assert failed[node.id] - amounts <= refused, request
+                    continue
+                assert failed[node.id] <= refused, request
+                if is_exact or not adds_memory:
+                    assert refused - failed[node.id] <= left, request
+                seen.update(failed[node.id])
+    assert len(seen) == 11, seen  # all but NUMA cells and PCI devices
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+@pytest.mark.parametrize("most", [3, 5])
+def test_what_columns_leave_to_the_rule_is_counted_where_all_else_passes_in_a_large_fleet(
+    store: SqlStore, most: int
+) -> None:
+    """A few nodes that pass everything else stand for as many as a real fleet allows."""
     fleet = RandomFleet(store, 3, nodes=24)
     nodes = sorted(read_all(store), key=lambda node: node.id)
     guests = {record.id: record.guests for host in HOSTS for record in store.load_nodes(host)}
     seen: Counter[str] = Counter()
     for _ in range(40):
         request = fleet.make_request()
-        placed = {AdmissionCheck.NUMA} if request.numa is not None else set()
-        placed |= {AdmissionCheck.PCI} if request.pci_requests else set()
-        if not placed or any(item.alias == "other" for item in request.pci_requests):
-            continue
         with store.engine.connect() as connection, count_statements(store) as statements:
-            found = count_exclusions(connection, request, POLICY, max_evaluated=3)
+            found = count_exclusions(connection, request, POLICY, max_evaluated=most)
         assert len(statements) <= 8
         evaluated = evaluate_all(nodes, request)
-        expected = count_misses(miss for _, miss in evaluated)
-        if expected.total <= 3:
-            assert found == expected
+        expected = count_misses([miss for _, miss in evaluated])
+        left = list_open(request)
+        if expected.total <= most or not left:
+            assert found == expected, request
             continue
-        own, passing = [], []
-        for node, miss in evaluated:
-            if request.workload.uuid in guests[node.id]:
-                own.append(miss)
-            elif miss is None or set(miss.checks) <= placed:
-                passing.append(miss)
-        read = count_misses([*own, *passing[:3]]).counts
-        counts = {check: n for check, n in expected.counts.items() if check not in placed}
-        counts |= {check: read[check] for check in placed if read[check]}
+        failed = read_failed(store, request, is_exact=True)
+        own = [miss for node, miss in evaluated if request.workload.uuid in guests[node.id]]
+        others = [
+            (failed[node.id], miss)
+            for node, miss in evaluated
+            if request.workload.uuid not in guests[node.id]
+        ]
+        passing = [miss for checks, miss in others if not checks & set(expected.counts)]
+        read = count_misses([*own, *passing[:most]]).counts
+        lacking = Counter(check for checks, _ in others for check in checks & left)
+        counts = {check: n for check, n in expected.counts.items() if check not in left}
+        counts |= {check: n for check in left if (n := read.get(check, 0) + lacking[check])}
         assert dict(found.counts) == counts, request
-        assert (found.total, found.lower_bounds) == (expected.total, placed)
+        assert (found.total, found.lower_bounds) == (expected.total, left)
+        assert found.nearest in [miss for _, miss in evaluated]
         seen.update(read)
-    assert {AdmissionCheck.NUMA, AdmissionCheck.PCI} <= seen.keys()
+    assert {AdmissionCheck.CLASSES, AdmissionCheck.NUMA, AdmissionCheck.PCI} <= seen.keys()
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_nodes_whose_limits_are_not_of_their_row_are_left_to_the_rule(store: SqlStore) -> None:
+    """A program of an earlier version has written them."""
+    fleet = RandomFleet(store, 4, nodes=24)
+    spoiled = {
+        "generation": compute_nodes.c.generation + 1,
+        "vcpu_milli_limit": 0,
+        "admission_flags": 2,
+    }
+    with store.engine.begin() as connection:
+        connection.execute(
+            sa.update(compute_nodes).where(compute_nodes.c.id % 2 == 0).values(spoiled)
+        )
+    nodes = read_all(store)
+    for _ in range(20):
+        request = fleet.make_request()
+        expected = count_misses([miss for _, miss in evaluate_all(nodes, request)])
+        assert store.count_exclusions(request, POLICY) == expected, request
+        with store.engine.connect() as connection:
+            found = count_exclusions(connection, request, POLICY, max_evaluated=3)
+        if expected.total > 3:
+            assert found.total == expected.total
+            for check in AdmissionCheck:
+                wanted, counted = expected.counts.get(check, 0), found.counts.get(check, 0)
+                is_bound = check in found.lower_bounds
+                assert counted <= wanted if is_bound else counted == wanted, (check, request)

@@ -1,21 +1,16 @@
-"""What nodes are screened for a claim by, and how those that pass are weighed and ordered.
+"""The columns by which the database screens nodes, and how those that pass are weighed and ordered.
 
-Screening excludes only nodes that the ledger would refuse; NUMA cells, PCI devices and
-the amounts of further resource classes are left to the ledger. The database screens,
-weighs and orders in one statement, by the columns of `NodeLimits` and those that count usage;
-it weighs with the same arithmetic, operation by operation.
+The database screens, weighs and orders in one statement, by the columns of `NodeLimits` and
+those that count usage; it weighs with the same arithmetic, operation by operation.
 """
 
 import hashlib
 import math
 from dataclasses import dataclass
 
-from nodetracker.accounting.ledger.admission import (
-    list_capacities,
-)
-from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
+from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.usage import overhead_of
-from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
+from nodetracker.model.amounts import DISK, MEMORY, VCPU, Amounts
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
@@ -81,50 +76,17 @@ def limits_of(values: NodeValues) -> NodeLimits:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AmountScreen:
-    """The amount that a request takes of one resource, and what limits it.
-
-    Attributes:
-        amount: without the driver's overhead.
-        limit: of the total usage, in parts, from the request.
-        is_limited: False if the request removes the limit.
-        has_own_limit: the node's own limits count: the request brings none.
-    """
-
-    amount: int
-    limit: int = 0
-    is_limited: bool = True
-    has_own_limit: bool = True
-
-
-def list_amounts(request: ClaimRequest) -> dict[str, AmountScreen]:
-    """Return what to screen for, by resource class."""
-    return {name: _screen_of(request, name) for name in PARTS}
-
-
-def _screen_of(request: ClaimRequest, name: str) -> AmountScreen:
-    amount = min(request.amounts[name], MAX_EXACT)
-    if name not in request.limits:
-        return AmountScreen(amount)
-    limit = request.limits[name]
-    return AmountScreen(
-        amount,
-        limit=0 if limit is None else min(limit * PARTS[name], MAX_EXACT),
-        is_limited=limit is not None,
-        has_own_limit=False,
-    )
-
-
 def refusing_flags(request: ClaimRequest) -> int:
-    """Return the flags each of which makes a node refuse the request."""
+    """Return the flags each of which makes a node refuse the request.
+
+    Whether it needs the GPUs to be known, or memory for an overhead, depends on the node.
+    """
     amounts = request.amounts
     needed = {
         "guests": True,
         "cpu": amounts.vcpu_milli or amounts.pcpus,
         "memory": amounts.memory_mb,
         "storage": amounts.disk_mb,
-        "gpus": amounts.resources.get(GPU_RESOURCE_CLASS),
         "numa": request.numa is not None,
         "pci": request.pci_requests,
     }

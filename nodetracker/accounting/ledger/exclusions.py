@@ -1,7 +1,7 @@
 """Explain why nodes are not candidates: counts by check, and the nearest node."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from nodetracker.accounting.ledger.admission import (
@@ -56,8 +56,8 @@ class Exclusions:
         counts: check -> number of nodes that it excludes; a node that fails
             several checks is counted by each.
         lower_bounds: the checks that were not evaluated on all nodes.
-        nearest: of the excluded nodes, that with the fewest failed checks, then
-            the least shortage; equal ones by host and nodename. None without any.
+        nearest: of the excluded nodes that were evaluated, that with the fewest failed
+            checks, then the least shortage; equal ones by host and nodename. None without any.
     """
 
     total: int
@@ -86,33 +86,12 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
     return NearMiss(host, nodename, checks, shortage, missing, admission.reasons)
 
 
-def count_misses(misses: Iterable[NearMiss | None]) -> Exclusions:
+def count_misses(misses: Collection[NearMiss | None]) -> Exclusions:
     """Count evaluated nodes; those that would accept the claim are None."""
-    counts: Counter[AdmissionCheck] = Counter()
-    total, nearest = 0, None
-    for miss in misses:
-        total += 1
-        if miss is not None:
-            counts.update(miss.checks)
-            nearest = nearer_of(nearest, miss)
-    return Exclusions(total, counts, nearest=nearest)
-
-
-def merge_exclusions(*parts: Exclusions) -> Exclusions:
-    """Return the sum of exclusions over different nodes."""
-    counts: Counter[AdmissionCheck] = Counter()
-    nearest = None
-    for part in parts:
-        counts.update(part.counts)
-        nearest = nearer_of(nearest, part.nearest)
-    lower_bounds = frozenset(check for part in parts for check in part.lower_bounds)
-    return Exclusions(sum(part.total for part in parts), counts, lower_bounds, nearest)
-
-
-def nearer_of(first: NearMiss | None, second: NearMiss | None) -> NearMiss | None:
-    """Return the nearer of two nodes."""
-    found = [miss for miss in (first, second) if miss is not None]
-    return min(found, key=lambda miss: miss.rank, default=None)
+    refusing = [miss for miss in misses if miss is not None]
+    counts = Counter(check for miss in refusing for check in miss.checks)
+    nearest = min(refusing, key=lambda miss: miss.rank, default=None)
+    return Exclusions(len(misses), counts, nearest=nearest)
 
 
 def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:

@@ -113,7 +113,8 @@ def parse_traits(texts: Iterable[str]) -> list[str]:
 def _select(call: Call, request: ClaimRequest) -> Answer:
     """Return the candidates; the others are explained if there are no further candidates.
 
-    An explanation costs up to eight statements; up to 24 for NUMA cells and PCI devices.
+    An explanation costs up to eight statements; up to 28 for NUMA cells, PCI devices and
+    further resource classes.
     """
     scheduler, limit = call.backend.scheduler, call.limit
     found = scheduler.select(request, limit)
