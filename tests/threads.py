@@ -1,4 +1,4 @@
-"""A process that has no thread left."""
+"""Threads of executors, and a process that has no thread left."""
 
 import threading
 from collections.abc import Iterator
@@ -17,3 +17,8 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)
         yield
+
+
+def count_threads(name: str) -> int:
+    """Return how many threads an executor of a name has, hung ones included."""
+    return sum(thread.name.startswith(f"{name}-") for thread in threading.enumerate())

@@ -120,7 +120,7 @@ class NodeReader:
         """Leave the calls behind that exceed their budget; return failed readings of them."""
         hung = []
         for reading, call in list(group.readings.values()):
-            if not call.expire():
+            if not group.executor.expire(call):
                 break  # a later one, or it has just ended, and its reading is queued
             del group.readings[reading.number]
             hung.append(self._fail(reading, "driver", _DOES_NOT_ANSWER))

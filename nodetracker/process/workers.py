@@ -78,17 +78,9 @@ class Call(Generic[T]):
         """
         now = self._executor.now
         while not self.done.wait(self._wait_seconds(until)):
-            if self.expire(or_queued=True) or now() >= until:
+            if self._executor.expire(self, or_queued=True) or now() >= until:
                 break
         return self.is_done and not self.is_hung
-
-    def expire(self, or_queued: bool = False) -> bool:
-        """Give it up if it is past its deadline; return whether it was given up.
-
-        Args:
-            or_queued: also if it has waited that long for a thread.
-        """
-        return self._executor.expire(self, or_queued)
 
     @property
     def seconds(self) -> float:
@@ -195,25 +187,18 @@ class Executor:
                 self._start_thread()
         return call
 
-    def is_blocked(self, source: str) -> bool:
-        """Return whether so many calls of a source hang that each further one is refused."""
-        with self._lock:
-            return len(self._hung.get(source, ())) >= self._max_hung
-
     @property
     def hung_count(self) -> int:
         """Number of calls that hang."""
         with self._lock:
-            return self._count_hung()
+            return sum(map(len, self._hung.values()))
 
-    @property
-    def thread_count(self) -> int:
-        """Number of threads, hung ones included."""
-        with self._lock:
-            return self._threads + self._count_hung()
+    def expire(self, call: Call[Any], or_queued: bool = False) -> bool:
+        """Give a call up if it is past its deadline; return whether it was given up.
 
-    def expire(self, call: Call[Any], or_queued: bool) -> bool:
-        """See `Call.expire`: leave a call behind, or take it off the queue."""
+        Args:
+            or_queued: also if it has waited that long for a thread.
+        """
         with self._lock:
             if call.is_hung or call.is_done or call.ended_at is not None:
                 return call.is_hung
@@ -231,9 +216,6 @@ class Executor:
             if self._queue and not self._idle:
                 self._start_thread()
             return True
-
-    def _count_hung(self) -> int:
-        return sum(map(len, self._hung.values()))
 
     def _start_thread(self) -> None:
         """Start a thread; fail the queued calls if none can be started and none works."""

@@ -141,7 +141,6 @@ class RpcCaller:
         Raises:
             RpcUnavailableError: it may exist still.
         """
-        self._refuse_when_stuck()
         transport, queue = self._get_transport(), interface.queue_of(server)
         self._bound(
             lambda: transport.delete_queue(queue), f"queue {queue}", "deletion", timeout_seconds
@@ -157,7 +156,8 @@ class RpcCaller:
         """
         call = self._executor.start(_BROKER, send, timeout_seconds + SLACK_SECONDS)
         if call.is_refused:
-            raise self._stuck_error()
+            stuck = count_noun(self._executor.hung_count, "hung call")
+            raise RpcUnavailableError(f"the message broker does not answer ({stuck})")
         if not call.wait():
             self._broker_error = "the message broker cannot be reached or hangs"
             raise RpcUnavailableError(
@@ -173,24 +173,15 @@ class RpcCaller:
         raise _translate(error, name, method, timeout_seconds, time.monotonic() - call.counted_from)
 
     def _check_server(self, interface: Interface, server: str | None) -> str:
-        """Return how messages name a server that may be called now.
+        """Return how messages name a server.
 
         Raises:
-            RpcUnavailableError: its name is too long, or calls hang.
+            RpcUnavailableError: its name is too long.
         """
         name = interface.describe(server)
         if server is not None and not interface.is_name(server):
             raise RpcUnavailableError(f"{name} cannot be called: the name is too long")
-        self._refuse_when_stuck()
         return name
-
-    def _refuse_when_stuck(self) -> None:
-        if self._executor.is_blocked(_BROKER):
-            raise self._stuck_error()
-
-    def _stuck_error(self) -> RpcUnavailableError:
-        stuck = count_noun(self._executor.hung_count, "hung call")
-        return RpcUnavailableError(f"the message broker does not answer ({stuck})")
 
     def _client(self, interface: Interface) -> Any:
         client = self._clients.get(interface.topic)

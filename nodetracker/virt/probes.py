@@ -120,11 +120,6 @@ class ProbeRunner:
     def stuck_count(self) -> int:
         return self._executor.hung_count
 
-    @property
-    def thread_count(self) -> int:
-        """Number of the probes' threads, hung ones included."""
-        return self._executor.thread_count
-
     def _end(self, call: Call[Any]) -> None:
         if call.is_hung:
             with self._lock:
