@@ -14,7 +14,7 @@ from oslo_log import log as oslo_log
 
 from nodetracker.bootstrap.config_files import find_ignored
 from nodetracker.bootstrap.settings import build_settings
-from nodetracker.cmd.configuration import PROJECT
+from nodetracker.cmd.configuration import PROJECT, load_configuration
 from nodetracker.cmd.screen.streams import (
     SafeFormatter,
     draw_error,
@@ -22,10 +22,10 @@ from nodetracker.cmd.screen.streams import (
     make_safe,
     replace_closed_streams,
 )
-from nodetracker.conf.opts import register_options_for_check
+from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
 from nodetracker.process.change_log import open_change_file
-from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon
+from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon, Service
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
     from nodetracker.bootstrap.agent import Agent
@@ -67,8 +67,8 @@ class Endpoint(Protocol):
         """Accept no more requests."""
 
 
-class CertifiedEndpoint(Endpoint, Protocol):
-    """An endpoint that may have a certificate."""
+class CertifiedServer(Protocol):
+    """Serves with a certificate, if it is configured to."""
 
     def reload_certificate(self) -> None:
         """Read certificate and key again.
@@ -76,6 +76,10 @@ class CertifiedEndpoint(Endpoint, Protocol):
         Raises:
             ConfigError: they cannot be used; the ones from before are kept.
         """
+
+
+class CertifiedEndpoint(Endpoint, CertifiedServer, Protocol):
+    """An endpoint that may have a certificate."""
 
 
 def run_agent(
@@ -141,6 +145,40 @@ def reload_configuration(
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
     open_change_file(conf.audit.log_file)
+
+
+def run_service(
+    program: str,
+    description: str,
+    build: Callable[[cfg.ConfigOpts], tuple[Service, CertifiedServer]],
+    build_settings: Callable[[cfg.ConfigOpts], object],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Run a program that serves HTTP and is no agent, until a signal ends it.
+
+    Args:
+        description: for ``--help``.
+        build: builds the service and its server.
+        build_settings: raises ConfigError for an invalid value.
+        arguments: of the command line; None = this process's.
+    """
+
+    def load(conf: cfg.ConfigOpts, register: Callable[[cfg.ConfigOpts], None]) -> None:
+        given = sys.argv[1:] if arguments is None else arguments
+        load_configuration(conf, given, program, register=register, description=description)
+
+    def run() -> int:
+        conf = cfg.CONF
+        load(conf, register_options)
+        start_logging(conf)
+        service, server = build(conf)
+
+        def reload() -> None:  # of the options, only those of logging may change
+            reload_configuration(conf, load, build_settings, [server.reload_certificate])
+
+        return leave(Daemon(service, reload, lambda: write_report(conf, program)).run())
+
+    return run_program(program, run)
 
 
 def check_log_config(conf: cfg.ConfigOpts) -> None:
