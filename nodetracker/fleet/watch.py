@@ -107,12 +107,12 @@ class FleetWatch:
         down_time = self._service_down_time
         services, now = self._store.list_outage_services(down_time), self._store.now()
         self._since = self._since or now
-        is_patient = (now - self._since).total_seconds() >= down_time / 2
+        has_waited = (now - self._since).total_seconds() >= down_time / 2
         outage = find_conductor_outage(services, now, down_time)
         if outage is None and not is_silent and self._may_be_active:
             self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
             self._may_be_active, self._warned = False, set()
-        if outage is not None and is_patient and self._is_first(services, now):
+        if outage is not None and has_waited and self._is_first(services, now):
             self._warn_of_cut_off(services, now, outage)
         if is_first_watcher(services, self._host, CONDUCTOR_BINARY, now, down_time):
             self._hosts_down.check(services, now, outage)
