@@ -17,12 +17,9 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.bootstrap.clients import build_agents
-from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.store import SqlStore, open_store
+from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
-from tests.contract.stores import make_url
 from tests.functional.conductors import NODE, Conductor, Remote
-from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.functional.storm import StormProcess
@@ -32,23 +29,6 @@ from tests.programs import Programs, Running, wait_until
 MAX_RSS_MIB = 48
 AGENTS = 8
 CLAIMERS = 4
-
-
-@pytest.fixture
-def connection(mariadb: MariaDB, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return make_url("mariadb", request, tmp_path)
-
-
-@pytest.fixture
-def store(connection: str) -> Iterator[SqlStore]:
-    opened = open_store(DatabaseSettings(connection))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def conductor(tmp_path: Path, connection: str) -> Conductor:
-    return Conductor(tmp_path / "conductor", connection)
 
 
 @pytest.fixture

@@ -17,15 +17,12 @@ import pytest
 
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.store import SqlStore, open_store
+from nodetracker.db.store import SqlStore
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WarningKind
 from tests.bench.fleet.worker import config_file
-from tests.contract.stores import make_url
 from tests.functional.conductors import NODE, Conductor, Remote
-from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import require, require_root
 from tests.functional.servers.proxy import Proxy
 from tests.functional.servers.tls import Authority
@@ -36,23 +33,6 @@ REQUEST = {
     "workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-000000000001"},
     "resources": {"VCPU": 1, "MEMORY_MB": 64},
 }
-
-
-@pytest.fixture
-def connection(mariadb: MariaDB, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return make_url("mariadb", request, tmp_path)
-
-
-@pytest.fixture
-def store(connection: str) -> Iterator[SqlStore]:
-    opened = open_store(DatabaseSettings(connection))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def conductor(tmp_path: Path, connection: str) -> Conductor:
-    return Conductor(tmp_path / "conductor", connection)
 
 
 def set_vcpus(remote: Remote, vcpus: int) -> None:
@@ -143,43 +123,43 @@ class TestCutAnswer:
         endpoint, token = f"http://127.0.0.1:{proxy.port}", conductor.make_token()
         return Remote(tmp_path / "remote", endpoint, token, update_resources_interval=1)
 
-    def test_an_audit_is_written_once(
-        self, conductor: Conductor, remote: Remote, proxy: Proxy, store: SqlStore
-    ) -> None:
+    @pytest.fixture
+    def agent(self, conductor: Conductor, remote: Remote) -> Iterator[Running]:
         with conductor.start_conductor(), remote.start() as agent:
             agent.wait_for("is ready")
-            proxy.cut_at(b"/store/apply_changes")
-            set_vcpus(remote, 32)
-            assert proxy.cut.wait(60)
-            assert list_vcpus(store) == [32]
-            set_vcpus(remote, 64)
-            wait_until(lambda: list_vcpus(store) == [64])
-            changes = [
-                entry.diff["vcpus"] for entry in store.list_history_page(HistoryQuery()).items
-            ]
-            assert changes == [[32, 64], [16, 32], [None, 16]]
-            wait_until(lambda: len(list_outages(agent)) % 2 == 0)
-            assert len(list_outages(agent)) <= 2
-            assert agent.stop() == 0
-            assert "Traceback" not in agent.output()
+            yield agent
+
+    def test_an_audit_is_written_once(
+        self, agent: Running, remote: Remote, proxy: Proxy, store: SqlStore
+    ) -> None:
+        proxy.cut_at(b"/store/apply_changes")
+        set_vcpus(remote, 32)
+        assert proxy.cut.wait(60)
+        assert list_vcpus(store) == [32]
+        set_vcpus(remote, 64)
+        wait_until(lambda: list_vcpus(store) == [64])
+        changes = [entry.diff["vcpus"] for entry in store.list_history_page(HistoryQuery()).items]
+        assert changes == [[32, 64], [16, 32], [None, 16]]
+        wait_until(lambda: len(list_outages(agent)) % 2 == 0)
+        assert len(list_outages(agent)) <= 2
+        assert agent.stop() == 0
+        assert "Traceback" not in agent.output()
 
     def test_a_claim_is_made_once(
-        self, conductor: Conductor, remote: Remote, proxy: Proxy, store: SqlStore
+        self, agent: Running, remote: Remote, proxy: Proxy, store: SqlStore
     ) -> None:
-        with conductor.start_conductor(), remote.start() as agent:
-            agent.wait_for("is ready")
-            proxy.cut_at(b"/store/create_claim")
-            body = remote.directory / "request"
-            body.write_text(json.dumps(REQUEST))
-            done = remote.manage("claim", "create", str(body), "--host", "host-1", "-f", "json")
-            assert done.returncode == 0, done.stderr
-            assert proxy.cut.is_set()
-            (held,) = store.list_claims()
-            assert held.uuid == json.loads(done.stdout)["uuid"]
-            (node,) = store.list_nodes()
-            assert node.values.vcpus_used == 1
-            assert agent.stop() == 0
-            assert list_outages(agent) == []
+        proxy.cut_at(b"/store/create_claim")
+        body = remote.directory / "request"
+        body.write_text(json.dumps(REQUEST))
+        done = remote.manage("claim", "create", str(body), "--host", "host-1", "-f", "json")
+        assert done.returncode == 0, done.stderr
+        assert proxy.cut.is_set()
+        (held,) = store.list_claims()
+        assert held.uuid == json.loads(done.stdout)["uuid"]
+        (node,) = store.list_nodes()
+        assert node.values.vcpus_used == 1
+        assert agent.stop() == 0
+        assert list_outages(agent) == []
 
 
 @pytest.mark.parametrize("shift", [3600, -3600])
