@@ -178,14 +178,18 @@ class AgentEndpoint:
     def _report(
         self, environ: WSGIEnvironment, body: Mapping[str, Any], secret_hash: str, address: str
     ) -> bool:
-        """Carry out a heartbeat whose answer has what waits for the host; not an agent's last."""
-        self._check_version(body)
-        arguments = _read_arguments(body, "report_state")
-        if arguments.get("is_last"):
+        """Carry out a heartbeat whose answer has what waits for the host; not an agent's last.
+
+        What it says is read once its credential is found.
+        """
+        plain = body.get("arguments")
+        if isinstance(plain, dict) and plain.get("is_last"):
             return False
 
         def authorize(credential: Credential) -> Mapping[str, Any]:
             caller = self._note_call(environ, credential)
+            self._check_version(body)
+            arguments = _read_arguments(body, "report_state")
             return self._authorizer.authorize(caller, "report_state", arguments)
 
         news = self._calls.report_for_news(secret_hash, authorize)
@@ -238,7 +242,9 @@ class AgentEndpoint:
         try:
             expires_at = datetime.fromisoformat(text)
         except (TypeError, ValueError):
-            raise RequestError("expires_at", f"invalid value {render_value(text)}") from None
+            expires_at = None
+        if expires_at is None or expires_at.tzinfo is None:
+            raise RequestError("expires_at", f"invalid value {render_value(text)}")
         now = self._clock.read()
         if now is None:
             now = self._authorizer.store.now()

@@ -327,6 +327,14 @@ class TestRequests:
         [
             ("/store/now", b"{}", {}, 401),
             ("/store/now", b"{}", {"Authorization": "Bearer nobody"}, 401),
+            ("/store/report_state", b'{"arguments": {"agent": 1}}', {}, 401),
+            (
+                "/store/report_state",
+                b'{"arguments": {"agent": 1}}',
+                {"Authorization": "Bearer nobody"},
+                401,
+            ),
+            ("/store/now", b'{"expires_at": "2026-01-01T00:00:00"}', {}, 400),
             ("/store/now", b"[" * 3000, {}, 400),
             ("/store/now", b"\xff", {}, 400),
             ("/store/now", b"x", {"Content-Encoding": "gzip"}, 400),
