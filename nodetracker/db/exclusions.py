@@ -35,8 +35,8 @@ from nodetracker.db.screens import (
     has_stale_limits,
     is_exempt,
     list_values,
+    map_amounts,
     map_checks,
-    map_missing,
     map_service_checks,
     number,
     read_index,
@@ -127,14 +127,16 @@ def build_searches(shape: RequestShape, service_down_time: int, knows_aliases: b
     """Return the statements for requests of one shape."""
     of_row = map_checks(shape, is_exact=True)
     if not knows_aliases:
-        of_row[AdmissionCheck.PCI] = is_exempt()
+        of_row[AdmissionCheck.PCI] = sa.false()
     shares = {
-        AMOUNT_CHECKS[name]: missing / number(f"{name}_amount")
-        for name, missing in map_missing(shape).items()
+        AMOUNT_CHECKS[name]: (wanted - most) / number(f"{name}_amount")
+        for name, (most, wanted) in map_amounts(shape).items()
         if name != MEMORY or not shape.adds_memory
     }
-    checks = map_service_checks(service_down_time) | of_row
-    fails = {check: sa.not_(condition) for check, condition in checks.items()}
+    fails = {
+        **{c: sa.not_(passes) for c, passes in map_service_checks(service_down_time).items()},
+        **{c: sa.not_(sa.or_(passes, is_exempt())) for c, passes in of_row.items()},
+    }
     flags = [sa.case((condition, 1), else_=0) for condition in fails.values()]
     failed = sum(flags, sa.literal(0))
     shortage = sum(
@@ -153,7 +155,7 @@ def build_searches(shape: RequestShape, service_down_time: int, knows_aliases: b
         return query.where(*named, sa.not_(has_guest()))
 
     return Searches(
-        checks=tuple(checks),
+        checks=tuple(fails),
         of_row=frozenset(of_row),
         every=sa.select(_nodes.id).where(*named).order_by(_nodes.id),
         own=sa.select(_nodes.id).where(*named, has_guest()),

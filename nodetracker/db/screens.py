@@ -127,7 +127,8 @@ def keep_wanted(query: sa.Select[Any], shape: RequestShape) -> sa.Select[Any]:
     checks = map_checks(shape)
     amounts = [checks.pop(check) for check in AMOUNT_CHECKS.values() if check in checks]
     fits = [sa.or_(sa.and_(*amounts), has_guest())] if amounts else []
-    query = query.where(*are_named(shape), *checks.values(), *fits)
+    passes = sa.or_(sa.and_(*checks.values(), *fits), is_exempt())
+    query = query.where(*are_named(shape), passes)
     return read_index(query) if shape.is_indexed and not shape.has_host else query
 
 
@@ -168,7 +169,7 @@ def is_exempt() -> Condition:
 
 
 def map_checks(shape: RequestShape, is_exact: bool = False) -> Checks:
-    """Return the condition of each check of a node's row.
+    """Return the condition of each check of a node's row; a node that `is_exempt` need not pass it.
 
     Args:
         is_exact: False = whether memory is known does not count where `RequestShape.adds_memory`,
@@ -185,8 +186,8 @@ def map_checks(shape: RequestShape, is_exact: bool = False) -> Checks:
         has_class = has_text(_json(_nodes.inventory), render_json(GPU_RESOURCE_CLASS))
         facts.append(sa.or_(_is_known("gpus"), sa.not_(has_class)))
     checks: Checks = {AdmissionCheck.FACTS: sa.and_(*facts)}
-    for name, missing in map_missing(shape).items():
-        fits: Condition = missing <= double(0)
+    for name, (most, wanted) in map_amounts(shape).items():
+        fits: Condition = most >= wanted
         is_free = name == MEMORY and shape.adds_memory
         checks[AMOUNT_CHECKS[name]] = sa.or_(fits, no_overhead) if is_free else fits
     for check, column, prefix, count in (
@@ -196,11 +197,14 @@ def map_checks(shape: RequestShape, is_exact: bool = False) -> Checks:
         if count:
             names = (has_text(_json(column), text(f"{prefix}_{n}")) for n in range(count))
             checks[check] = sa.and_(*names)
-    return {check: sa.or_(condition, is_exempt()) for check, condition in checks.items()}
+    return checks
 
 
-def map_missing(shape: RequestShape) -> dict[str, Amount]:
-    """Return resource class -> the amount that a node lacks, not above 0 where it fits."""
+def map_amounts(shape: RequestShape) -> dict[str, tuple[Amount, Amount]]:
+    """Return resource class -> two amounts, of which the second is larger by what a node lacks.
+
+    They are what can be claimed and what is; by limits of the request, the room and the usage.
+    """
     memory: tuple[Amount, Amount] = (_nodes.memory_mb_claimable, _nodes.memory_mb_used)
     if shape.kind is WorkloadKind.INSTANCE:
         used = _nodes.memory_mb_used + _nodes.overhead_mb
@@ -214,9 +218,9 @@ def map_missing(shape: RequestShape) -> dict[str, Amount]:
         DISK: (_nodes.disk_mb_claimable, disk_used),
     }
     return {
-        name: number(f"{name}_amount") - columns[name][0]
+        name: (columns[name][0], number(f"{name}_amount"))
         if is_own
-        else columns[name][1] - whole(f"{name}_room")
+        else (whole(f"{name}_room"), columns[name][1])
         for name, is_own in shape.amounts
     }
 

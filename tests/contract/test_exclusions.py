@@ -12,7 +12,7 @@ from nodetracker.accounting.ledger.exclusions import NearMiss, count_misses, eva
 from nodetracker.accounting.ledger.transaction import assume_locked
 from nodetracker.db.exclusions import count_exclusions
 from nodetracker.db.schema.tables import WITH_SERVICE, compute_nodes
-from nodetracker.db.screens import list_values, map_checks, map_service_checks, shape_of
+from nodetracker.db.screens import is_exempt, list_values, map_checks, map_service_checks, shape_of
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fleet import LedgerNode
@@ -84,7 +84,8 @@ def read_failed(
     store: SqlStore, request: ClaimRequest, is_exact: bool
 ) -> dict[int, set[AdmissionCheck]]:
     """Return node id -> the checks whose conditions are false there."""
-    checks = map_checks(shape_of(request), is_exact)
+    of_row = map_checks(shape_of(request), is_exact)
+    checks = {check: sa.or_(passes, is_exempt()) for check, passes in of_row.items()}
     checks |= map_service_checks(POLICY.service_down_time)
     flags = (sa.case((sa.not_(condition), 1), else_=0) for condition in checks.values())
     query = sa.select(compute_nodes.c.id, *flags).select_from(WITH_SERVICE)
