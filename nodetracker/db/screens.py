@@ -24,9 +24,10 @@ from nodetracker.accounting.ledger.candidates import (
 )
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.db.codec import render_json
-from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number, utc_ago
+from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.tables import CANDIDATE_INDEX
+from nodetracker.db.services import is_up
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
@@ -226,21 +227,15 @@ def map_amounts(shape: RequestShape) -> dict[str, tuple[Amount, Amount]]:
 
 
 def map_service_checks(service_down_time: int) -> Checks:
-    """Return the condition of each check of a service, as `accounting.liveness`.
+    """Return the condition of each check of a service.
 
     All but the first are unknown, neither true nor false, of a node without a service.
     """
-    # A subquery, so that PostgreSQL reads the time once and not for each row.
-    ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
     return {
         AdmissionCheck.SERVICE: _services.id.is_not(None),
         AdmissionCheck.ENABLED: _services.disabled == sa.false(),
         AdmissionCheck.MAINTENANCE: _services.maintenance == sa.false(),
-        AdmissionCheck.UP: sa.and_(
-            _services.forced_down == sa.false(),
-            sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
-            sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
-        ),
+        AdmissionCheck.UP: is_up(service_down_time),
     }
 
 

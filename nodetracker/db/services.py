@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
+from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_ago, utc_now
 from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, matches, select_page
@@ -67,18 +67,21 @@ def list_outage_services(
     return sorted(records, key=lambda record: (record.host, record.binary))
 
 
-def is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
-    """Return the condition of `accounting.liveness.is_service_up`; no service is not up."""
-    last = sa.func.coalesce(_services.last_seen_up, _services.created_at)
-    oldest = -1000 * liveness.service_down_time
-    is_up = sa.and_(
-        _services.id.is_not(None),
+def is_up(service_down_time: int) -> "sa.ColumnElement[bool]":
+    """Return the condition of `accounting.liveness.is_service_up`, unknown without a service."""
+    # A subquery, so that PostgreSQL reads the time once and not for each row.
+    ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
+    return sa.and_(
         _services.forced_down == sa.false(),
         sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
-        milliseconds_ahead(last) >= oldest,
+        sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
     )
+
+
+def is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
+    """Return the condition that a service is up, or is not; no service is not up."""
     # In a CASE, unknown is not true, so that the negation selects the rest.
-    return sa.case((is_up, 1), else_=0) == int(liveness.is_up)
+    return sa.case((is_up(liveness.service_down_time), 1), else_=0) == int(liveness.is_up)
 
 
 def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[ServiceRecord]:
