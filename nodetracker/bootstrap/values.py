@@ -11,6 +11,7 @@ from oslo_config import cfg
 from nodetracker.conf.default import DATABASE
 from nodetracker.conf.opts import list_registered
 from nodetracker.model.errors import ConfigError
+from nodetracker.model.text import is_host_name
 
 if TYPE_CHECKING:  # imported late, as not every program needs it
     from nodetracker.db.connection.engine import DatabaseSettings
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # imported late, as not every program needs it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_MAX_NAME_LENGTH = 255
 # The library's message about an invalid value: its location and the reason.
 _NOT_VALID = re.compile(
     r"Value for option .* detail='(?P<where>.*)'\) is not valid: (?P<reason>.*)"
@@ -129,7 +129,7 @@ def check_host_name(text: str) -> str:
         ConfigError: the text is not a valid host name.
     """
     name = text.strip()
-    if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable() or " " in name:
+    if not is_host_name(name):
         raise ConfigError(f"host: {name!r} is not a valid host name")
     return name
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from nodetracker.model.change import NodeChange
-from nodetracker.model.claim import Migration
-from nodetracker.model.errors import ForbiddenError
+from nodetracker.model.change import NodeChange, make_diff
+from nodetracker.model.claim import Migration, MigrationStatus
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
 from nodetracker.model.fleet import FleetQuery
+from nodetracker.model.node import NODE_COLUMNS
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey
 from nodetracker.ports import AdmissionPolicy, Store
 
@@ -49,6 +50,8 @@ class Authorizer:
 
         Raises:
             ForbiddenError: the caller may not make it; the message says what to do instead.
+            AuthenticationError: its credential is another agent's.
+            RequestError: a change has a column that nodes do not have.
         """
         rule = RULES.get(method)
         if rule is None:
@@ -154,10 +157,13 @@ def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
 
 
 def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> NodeChange:
-    """Return a change whose claims and moves are those stored, with the states that were sent.
+    """Return a change whose claims and moves are those stored, with the states that audits set.
 
-    Notifications have the rest of them.
+    Notifications and the history have the rest of them, and what the change is.
     """
+    unknown = set(change.columns).difference(NODE_COLUMNS)
+    if unknown:
+        raise RequestError("columns", f"nodes have no {min(unknown)}")
     claims = []
     for sent in change.claims:
         for claim in authorizer.store.list_claims(uuid=sent.uuid):
@@ -167,10 +173,9 @@ def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> No
     moves = []
     for move in change.moves:
         migration = _find_migration(authorizer, caller, move.migration)
-        sent_status, sent_at = move.migration.status, move.migration.updated_at
-        migration = replace(migration, status=sent_status, updated_at=sent_at)
+        migration = replace(migration, status=MigrationStatus.ERROR)
         moves.append(replace(move, migration=migration))
-    return replace(change, claims=tuple(claims), moves=tuple(moves))
+    return replace(change, claims=tuple(claims), moves=tuple(moves), diff=make_diff(change))
 
 
 def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
@@ -190,15 +195,6 @@ def _own_renewal(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
     return arguments | {"policy": authorizer.policy}
 
 
-def _own_removal(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    own = {found.provider_uuid for found in authorizer.store.list_provider_removals(caller.host)}
-    if arguments["provider_uuid"] not in own:
-        raise ForbiddenError(
-            f"provider {arguments['provider_uuid']} was not recorded for removal by this host"
-        )
-    return arguments
-
-
 def _no_move(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     raise ForbiddenError(
         "an agent without a database makes no moves, which write two hosts: use the REST API, or "
@@ -214,7 +210,7 @@ def _check_host(caller: Caller, host: str | None) -> None:
 def _check_agent(caller: Caller, binary: str, agent_id: str) -> None:
     _check_binary(binary)
     if agent_id != caller.agent_id:
-        raise ForbiddenError(
+        raise AuthenticationError(  # upon which the agent joins by a token, if it has one
             f"the credential of host {caller.host} is that of agent {caller.agent_id}, and this is "
             f"agent {agent_id}: if this machine is to have the name, join it by a token for "
             f"host {caller.host} (nodetracker-manage agent token create --host {caller.host})"
@@ -288,8 +284,8 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         # Providers of its deleted nodes.
         "list_provider_removals": _narrowed,
         "take_provider_removals": _own_query,
-        "fail_provider_removal": _own_removal,
-        "finish_provider_removal": _own_removal,
+        "fail_provider_removal": _narrowed,
+        "finish_provider_removal": _narrowed,
         # Fleets, schedulers and administration.
         "resolve_warnings": None,
         "find_candidates": None,

@@ -8,6 +8,7 @@ Bodies and answers are JSON, compressed by gzip if they are large.
 import gzip
 import json
 import logging
+import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,7 +31,7 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
-from nodetracker.model.text import render_value
+from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import CallStore, CredentialStore
 from nodetracker.process.change_log import CHANGES, log_change, make_line
 from nodetracker.process.clock import DatabaseClock
@@ -41,6 +42,9 @@ LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Of a body once it is decompressed; an audit's 100 changes with 1,000 guests each take 40 MiB."""
+
+MAX_UNKNOWN_BYTES = 1024 * 1024
+"""Of one that is read before its caller's credential or token is found."""
 
 REFUSAL_SECONDS = 60.0
 """How often the refusals of one caller are logged."""
@@ -148,15 +152,18 @@ class AgentEndpoint:
         return _send(environ, start, status, answer)
 
     def _carry_out(self, environ: WSGIEnvironment, path: str, address: str) -> Any:
-        body = _read_body(environ)
-        self._refuse_expired(body)
         if path == "/join":
-            return self._join(body, address)
+            return self._join(_read_body(environ, MAX_UNKNOWN_BYTES), address)
         secret_hash = _hash_secret(environ)
-        if path == _HEARTBEAT and self._report(environ, body, secret_hash, address):
-            return None
+        body: Mapping[str, Any] | None = None
+        if path == _HEARTBEAT:
+            body = self._read_call(environ, MAX_UNKNOWN_BYTES)
+            if self._report(environ, body, secret_hash, address):
+                return None
         found = self._credentials.find_credential(secret_hash, address)
         caller = self._note_call(environ, found)
+        if body is None:
+            body = self._read_call(environ, MAX_BODY_BYTES)
         if path == "/renew":
             return self._renew(caller, body, address)
         family, _, name = path.removeprefix("/").partition("/")
@@ -174,6 +181,11 @@ class AgentEndpoint:
                 "done",
             )
         return encode(value, unknown)
+
+    def _read_call(self, environ: WSGIEnvironment, max_bytes: int) -> Mapping[str, Any]:
+        body = _read_body(environ, max_bytes)
+        self._refuse_expired(body)
+        return body
 
     def _report(
         self, environ: WSGIEnvironment, body: Mapping[str, Any], secret_hash: str, address: str
@@ -208,9 +220,14 @@ class AgentEndpoint:
         return Caller(credential.host, credential.agent_id)
 
     def _join(self, body: Mapping[str, Any], address: str) -> Any:
-        token, host, agent_id, secret_hash = (
-            _read_text(body, name) for name in ("token", "host", "agent_id", "secret_hash")
-        )
+        token, secret_hash = _read_text(body, "token"), _read_hash(body)
+        host, agent_id = _read_text(body, "host"), _read_text(body, "agent_id")
+        if not is_host_name(host):
+            raise RequestError("host", f"{render_value(host)} is not a valid host name")
+        try:
+            agent_id = parse_uuid(agent_id)
+        except ValueError as error:
+            raise RequestError("agent_id", str(error)) from None
         joined = self._credentials.join_agent(
             hash_secret(token), host, agent_id, secret_hash, address
         )
@@ -218,7 +235,7 @@ class AgentEndpoint:
         return {"host": joined.host}
 
     def _renew(self, caller: Caller, body: Mapping[str, Any], address: str) -> Any:
-        self._credentials.renew_credential(caller.host, _read_text(body, "secret_hash"))
+        self._credentials.renew_credential(caller.host, _read_hash(body))
         who, target = f"agent of host {caller.host}", f"host {caller.host}"
         log_change(who, "renew", target, address, "done")
         return {"host": caller.host}
@@ -295,19 +312,29 @@ def _read_text(body: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _read_body(environ: WSGIEnvironment) -> dict[str, Any]:
+def _read_hash(body: Mapping[str, Any]) -> str:
+    value = _read_text(body, "secret_hash")
+    if not re.fullmatch("[0-9a-f]{64}", value):
+        raise RequestError("secret_hash", "expected a SHA-256 in hexadecimal digits")
+    return value
+
+
+def _read_body(environ: WSGIEnvironment, max_bytes: int) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
         RequestError: it is none, or too large.
     """
     data = environ["wsgi.input"].read()
+    too_large = RequestError("body", f"larger than {max_bytes} bytes")
+    if len(data) > max_bytes:
+        raise too_large
     try:
         if environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip":
             unpacker = zlib.decompressobj(wbits=31)
-            data = unpacker.decompress(data, MAX_BODY_BYTES)
+            data = unpacker.decompress(data, max_bytes)
             if unpacker.unconsumed_tail:
-                raise RequestError("body", f"larger than {MAX_BODY_BYTES} bytes")
+                raise too_large
         body = json.loads(data)
     except (zlib.error, ValueError, RecursionError):
         raise RequestError("body", "expected a JSON object") from None

@@ -96,20 +96,25 @@ def _check_name_is_free(
     """Check that a token for any host may join this one.
 
     Raises:
-        ForbiddenError: another agent had the name, or it has or had a credential.
+        ForbiddenError: another agent had the name, it has or had a credential, or the agent
+            is another host's. The id of the other agent, by which it could join, is not named.
     """
-    holder = connection.execute(
-        sa.select(_services.agent_id).where(
-            _services.host == host, _services.binary == COMPUTE_BINARY
-        )
-    ).scalar()
-    if existing is None and holder in (None, agent_id):
-        return
-    problem = (
-        f"agent {holder} holds it, and this is agent {agent_id}"
-        if holder not in (None, agent_id)
-        else "it has a credential already, or had one"
+    agents = sa.select(_services.host, _services.agent_id).where(
+        _services.binary == COMPUTE_BINARY,
+        sa.or_(_services.host == host, _services.agent_id == agent_id),
     )
+    hosts = sa.select(_credentials.host, _credentials.agent_id).where(
+        _credentials.agent_id == agent_id
+    )
+    known = {tuple(row) for row in connection.execute(agents.union(hosts))} - {(host, agent_id)}
+    if any(name == host for name, _ in known):
+        problem = f"another agent holds it, and this is agent {agent_id}"
+    elif existing is not None:
+        problem = "it has a credential already, or had one"
+    elif known:
+        problem = f"agent {agent_id} is that of another host"
+    else:
+        return
     raise ForbiddenError(
         f"host {host} cannot join by a token for any host: {problem}; if this machine is to have "
         f"the name, create a token by nodetracker-manage agent token create --host {host}"

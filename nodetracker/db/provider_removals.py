@@ -96,20 +96,25 @@ def take_removals(connection: sa.Connection, query: RemovalQuery) -> list[Provid
 
 
 def fail_removal(
-    connection: sa.Connection, provider_uuid: str, error: str, retry_seconds: float
+    connection: sa.Connection,
+    provider_uuid: str,
+    error: str,
+    retry_seconds: float,
+    host: str | None = None,
 ) -> None:
     """See `Store.fail_provider_removal`."""
     now = read_time(connection)
     connection.execute(
         sa.update(tables.provider_removals)
-        .where(_is_attempted(provider_uuid))
+        .where(*_attempted(provider_uuid, host))
         .values(error=error, lease_until=now + timedelta(seconds=retry_seconds))
     )
 
 
-def finish_removal(connection: sa.Connection, provider_uuid: str) -> None:
+def finish_removal(connection: sa.Connection, provider_uuid: str, host: str | None = None) -> None:
     """See `Store.finish_provider_removal`."""
-    connection.execute(sa.delete(tables.provider_removals).where(_is_attempted(provider_uuid)))
+    removed = sa.delete(tables.provider_removals).where(*_attempted(provider_uuid, host))
+    connection.execute(removed)
 
 
 def rename_host(connection: sa.Connection, old: str, new: str) -> None:
@@ -128,9 +133,10 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     return delete_part(connection, tables.provider_removals, is_unused, limit)
 
 
-def _is_attempted(provider_uuid: str) -> "sa.ColumnElement[bool]":
+def _attempted(provider_uuid: str, host: str | None) -> list["sa.ColumnElement[bool]"]:
     """Select a provider's removals that were taken, without one that was recorded since."""
-    return sa.and_(_removals.provider_uuid == provider_uuid, _removals.attempts > 0)
+    taken = _removals.attempts > 0
+    return [*matches((_removals.provider_uuid, provider_uuid), (_removals.host, host)), taken]
 
 
 def _is_due(query: RemovalQuery) -> "sa.ColumnElement[bool]":

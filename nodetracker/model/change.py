@@ -3,6 +3,7 @@
 One value is the source of the row, its history, notifications, metrics and the page.
 """
 
+import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ from typing import Any, Generic, TypeVar
 
 from nodetracker.model.claim import Claim, ClaimRequest, Migration, Move
 from nodetracker.model.guest import Guest
-from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.model.node import VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AgentKey, ServiceRecord
+from nodetracker.model.text import to_plain
 from nodetracker.model.warning import HostWarning, WarningRecord
 
 T = TypeVar("T")
@@ -53,7 +55,7 @@ class NodeChange:
         columns: the fields of `values` that differ, in their order.
         diff: the history entry: column -> [old, new], and ``guests`` and
             ``devices`` -> {"added": […], "changed": […], "removed": […]}.
-            Plain JSON.
+            Plain JSON; see `make_diff`.
         claims: claims that the audit confirmed, released or reactivated, with
             their new state. They are notified separately and are not in the
             history.
@@ -72,6 +74,49 @@ class NodeChange:
     claims: tuple[Claim, ...] = ()
     moves: tuple[Move, ...] = ()
     diff: Mapping[str, Any] = field(default_factory=dict)
+
+
+def make_diff(change: NodeChange) -> dict[str, Any]:
+    """Return the history entry of a change, by what else the change has."""
+    record, after = change.record, change.values
+    if change.kind is ChangeKind.DELETE:
+        return {"uuid": [change.uuid, None]}
+    diff: dict[str, Any] = {
+        name: [
+            None if record is None else to_plain(getattr(record.values, name)),
+            to_plain(getattr(after, name)),
+        ]
+        for name in change.columns
+        if name not in VOLATILE_COLUMNS
+    }
+    if change.guests:
+        diff["guests"] = _diff_items(change.guests, record.guests if record else {}, "uuid")
+    if change.devices:
+        diff["devices"] = _diff_items(change.devices, record.devices if record else {}, "address")
+    return diff
+
+
+def _diff_items(diff: ItemDiff[T], before: Mapping[str, T], key: str) -> dict[str, Any]:
+    return {
+        name: entries
+        for name, entries in {
+            "added": [to_plain(item) for item in diff.added],
+            "changed": [
+                {key: getattr(item, key)} | _diff_fields(before.get(getattr(item, key)), item)
+                for item in diff.changed
+            ],
+            "removed": [getattr(item, key) for item in diff.removed],
+        }.items()
+        if entries
+    }
+
+
+def _diff_fields(before: Any, after: Any) -> dict[str, Any]:
+    pairs = {
+        item.name: (getattr(before, item.name, None), getattr(after, item.name))
+        for item in dataclasses.fields(after)
+    }
+    return {name: list(map(to_plain, pair)) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,15 @@ def render_file_error(error: OSError | UnicodeError) -> str:
     return error.strerror or str(error)
 
 
+def is_host_name(text: str) -> bool:
+    """Return whether a text may be the name of a host.
+
+    >>> is_host_name("compute-1.example.org"), is_host_name("a b"), is_host_name("")
+    (True, False, False)
+    """
+    return 0 < len(text) <= TEXT_LENGTH and text.isprintable() and " " not in text
+
+
 def parse_uuid(value: object) -> str:
     """Return a UUID in its canonical form: lower case with hyphens.
 

@@ -198,14 +198,23 @@ class RemovalStore(Protocol):
         Those of nodes that exist again are deleted instead.
         """
 
-    def fail_provider_removal(self, provider_uuid: str, error: str, retry_seconds: float) -> None:
-        """Record why a removal that was taken failed; it is due again after `retry_seconds`."""
+    def fail_provider_removal(
+        self, provider_uuid: str, error: str, retry_seconds: float, host: str | None = None
+    ) -> None:
+        """Record why a removal that was taken failed; it is due again after `retry_seconds`.
+
+        Args:
+            host: only the removal of this host's node.
+        """
 
     @repeatable
-    def finish_provider_removal(self, provider_uuid: str) -> None:
+    def finish_provider_removal(self, provider_uuid: str, host: str | None = None) -> None:
         """Delete a removal that was taken, because the provider exists no longer.
 
         One that was recorded since is kept: the node was created and deleted again.
+
+        Args:
+            host: only the removal of this host's node.
         """
 
 

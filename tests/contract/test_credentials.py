@@ -71,9 +71,25 @@ def test_a_token_for_any_host_does_not_join_one_that_has_a_credential(joined, ag
 def test_a_token_for_any_host_does_not_take_the_name_of_another_agent(store):
     register(store, "h1", "agent-1")
     store.create_join_token(TOKEN, None, 5, DAY, "admin")
-    with pytest.raises(ForbiddenError, match=r"agent agent-1 holds it.*--host h1"):
+    with pytest.raises(ForbiddenError, match=r"another agent holds it.*--host h1") as refused:
         store.join_agent(TOKEN, "h1", "agent-2", SECRET, "")
+    assert "agent-1" not in str(refused.value), "which joins"
     store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")  # an upgrade
+
+
+@pytest.mark.parametrize("has_joined", [False, True])
+def test_a_token_for_any_host_does_not_join_another_hosts_agent(store, has_joined):
+    """Its agent would find itself under another name, and end."""
+    if has_joined:
+        store.create_join_token(hash_secret("own"), "h1", 1, DAY, "admin")
+        store.join_agent(hash_secret("own"), "h1", "agent-1", NEXT, "")
+    else:
+        register(store, "h1", "agent-1")
+    store.create_join_token(TOKEN, None, 5, DAY, "admin")
+    with pytest.raises(ForbiddenError, match=r"agent-1 is that of another host.*--host h2"):
+        store.join_agent(TOKEN, "h2", "agent-1", SECRET, "")
+    store.create_join_token(hash_secret("h2"), "h2", 1, DAY, "admin")
+    store.join_agent(hash_secret("h2"), "h2", "agent-1", SECRET, "")  # said by an administrator
 
 
 def test_a_token_for_a_host_replaces_its_credential_and_joins_no_other(joined):

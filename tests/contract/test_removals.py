@@ -118,6 +118,23 @@ def test_a_node_that_is_deleted_again_during_its_removal_is_removed_again(
     assert (again.provider_uuid, again.attempts) == (taken.provider_uuid, 1)
 
 
+@pytest.mark.parametrize("error", [None, "in use"], ids=["finished", "failed"])
+def test_only_the_removal_of_the_named_host_ends(store: Store, error: str | None) -> None:
+    """A uuid may be that of a deleted node of each of two hosts."""
+    delete_nodes(store, "n1")
+    (first,) = store.take_provider_removals(NO_LEASE)
+    other = register(store, "beta", "agent of beta")
+    store.apply_changes(other, [create(other, "n1", node_uuid=first.provider_uuid)], 60)
+    store.delete_node("beta", "n1")
+    assert len(store.take_provider_removals(NO_LEASE)) == 2
+    if error is None:
+        store.finish_provider_removal(first.provider_uuid, "beta")
+        assert [found.host for found in store.list_provider_removals()] == ["alpha"]
+    else:
+        store.fail_provider_removal(first.provider_uuid, error, 600.0, "beta")
+        assert [found.error for found in store.list_provider_removals()] == [None, error]
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,6 +49,7 @@ from tests.programs import Running
 
 THIEF, VICTIM = "host-1", "host-2"
 THIEF_AGENT, SECRET = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "a stolen credential"
+NEW_AGENT = "0d9ac0f4-6f5c-4a35-9a56-3f2ba5fd6c7e"
 _CHANGING = {"used_at", "address"}
 
 
@@ -200,13 +202,18 @@ def test_a_stolen_credential_has_the_calls_of_its_own_host_alone(fleet: Fleet) -
 
 
 def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:
+    other = register(fleet.store, "host-5", str(uuid.uuid4()))
     before = fleet.read_rows()
     token = fleet.conductor.make_token("--uses", "9")
     for host in (VICTIM, THIEF):
-        status, answer = fleet.join(token, host, "another agent", "another")
+        status, answer = fleet.join(token, host, NEW_AGENT, "another")
         assert (status, "value" in answer) == (403, False), answer
+    taken = fleet.join(token, "host-4", other.agent_id, "another")
+    assert (taken[0], "that of another host" in json.dumps(taken[1])) == (403, True)
+    for host, agent_id in (("host 4", NEW_AGENT), ("host-4\n", NEW_AGENT), ("host-4", "none")):
+        assert fleet.join(token, host, agent_id, "another")[0] == 400
     assert fleet.call("now", secret=token)[0] == 401
-    assert fleet.join(token, "host-4", "another agent", "another")[0] == 200
+    assert fleet.join(token, "host-4", NEW_AGENT, "another")[0] == 200
     assert fleet.call("load_nodes", VICTIM, secret="another")[0] == 403
     after = fleet.read_rows()
     for table in ("services", "compute_nodes", "claims", "guests", "history", "warnings"):
@@ -219,6 +226,6 @@ def test_an_expired_token_and_a_revoked_credential_are_refused(fleet: Fleet) -> 
         past = fleet.store.now() - timedelta(seconds=1)
         token = fleet.conductor.make_token()
         connection.execute(sa.update(tables.join_tokens).values(expires_at=past))
-    assert fleet.join(token, "host-4", "another agent", "another")[0] in (401, 403)
+    assert fleet.join(token, "host-4", NEW_AGENT, "another")[0] in (401, 403)
     assert fleet.conductor.manage("agent", "revoke", THIEF).returncode == 0
     assert fleet.call("load_nodes", THIEF)[0] == 401

@@ -7,25 +7,18 @@ audit without changes writes nothing. UUIDs and addresses are parsed by the driv
 truncating them could make two equal.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, make_diff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fact import FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.text import (
-    LONG_TEXT_LENGTH,
-    PCI_ID_LENGTH,
-    TEXT_LENGTH,
-    sanitize_text,
-    to_plain,
-)
+from nodetracker.model.text import LONG_TEXT_LENGTH, PCI_ID_LENGTH, TEXT_LENGTH, sanitize_text
 
 GUEST_TEXTS = {"name": LONG_TEXT_LENGTH, "project_id": TEXT_LENGTH}
 """Columns of a guest with text from its driver -> their length."""
@@ -132,7 +125,7 @@ def _has_its_guest(claim: Claim, guests: Mapping[str, Guest]) -> bool:
 
 def plan_delete(record: NodeRecord) -> NodeChange:
     """Build the deletion of an orphan node's row."""
-    return NodeChange(
+    change = NodeChange(
         kind=ChangeKind.DELETE,
         host=record.host,
         nodename=record.nodename,
@@ -141,15 +134,15 @@ def plan_delete(record: NodeRecord) -> NodeChange:
         values=record.values,
         guests=ItemDiff(removed=tuple(record.guests.values())),
         devices=ItemDiff(removed=tuple(record.devices.values())),
-        diff={"uuid": [record.uuid, None]},
     )
+    return replace(change, diff=make_diff(change))
 
 
 def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
     after, columns = _sanitized_difference(NodeValues(), view.values)
     guests = _items_diff({}, view.guests, "uuid", sanitize_guest)
     devices = _items_diff({}, view.devices, "address", sanitize_device)
-    return NodeChange(
+    change = NodeChange(
         kind=ChangeKind.CREATE,
         host=host,
         nodename=view.nodename,
@@ -159,8 +152,8 @@ def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
         columns=columns,
         guests=guests,
         devices=devices,
-        diff=_history_diff(None, after, columns, guests, {}, devices, {}),
     )
+    return replace(change, diff=make_diff(change))
 
 
 def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChange | None:
@@ -177,7 +170,7 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
         or _is_measure_due(before, after, columns, record, now)
     ):
         return None
-    return NodeChange(
+    change = NodeChange(
         kind=ChangeKind.UPDATE if is_structural else ChangeKind.MEASURE,
         host=record.host,
         nodename=record.nodename,
@@ -189,10 +182,8 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
         devices=devices,
         claims=claims,
         moves=moves,
-        diff=_history_diff(before, after, columns, guests, record.guests, devices, record.devices)
-        if is_structural
-        else {},
     )
+    return replace(change, diff=make_diff(change))
 
 
 def _sanitized_difference(
@@ -247,47 +238,3 @@ def _items_diff(
         ),
         removed=tuple(item for name, item in before.items() if name not in after),
     )
-
-
-def _history_diff(
-    before: NodeValues | None,
-    after: NodeValues,
-    columns: tuple[str, ...],
-    guests: ItemDiff[Guest],
-    guests_before: Mapping[str, Guest],
-    devices: ItemDiff[TrackedDevice],
-    devices_before: Mapping[str, TrackedDevice],
-) -> dict[str, Any]:
-    diff: dict[str, Any] = {
-        name: [None if before is None else to_plain(getattr(before, name)),
-               to_plain(getattr(after, name))]
-        for name in columns
-        if name not in VOLATILE_COLUMNS
-    }  # fmt: skip
-    if guests:
-        diff["guests"] = _items_history(guests, guests_before, "uuid")
-    if devices:
-        diff["devices"] = _items_history(devices, devices_before, "address")
-    return diff
-
-
-def _items_history(diff: ItemDiff[T], before: Mapping[str, T], key: str) -> dict[str, Any]:
-    history: dict[str, Any] = {}
-    if diff.added:
-        history["added"] = [to_plain(item) for item in diff.added]
-    if diff.changed:
-        history["changed"] = [
-            {key: getattr(item, key)} | _fields_diff(before[getattr(item, key)], item)
-            for item in diff.changed
-        ]
-    if diff.removed:
-        history["removed"] = [getattr(item, key) for item in diff.removed]
-    return history
-
-
-def _fields_diff(before: T, after: T) -> dict[str, Any]:
-    return {
-        item.name: [to_plain(getattr(before, item.name)), to_plain(getattr(after, item.name))]
-        for item in dataclasses.fields(before)
-        if getattr(before, item.name) != getattr(after, item.name)
-    }

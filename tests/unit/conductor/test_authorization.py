@@ -9,7 +9,7 @@ from nodetracker.conductor.authorization import RULES, Authorizer, Caller
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import Migration, MigrationStatus, MigrationType, Move
-from nodetracker.model.errors import ForbiddenError
+from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import (
     ClaimQuery,
@@ -44,7 +44,6 @@ class Found:
 
     host: str
     id: int = 0
-    provider_uuid: str = ""
     uuid: str = ""
     state: str = ""
     reason: str = ""
@@ -64,9 +63,6 @@ class Rows:
 
     def list_nodes(self, host):
         return [Found(host, id=1 if host == OWN else 2)]
-
-    def list_provider_removals(self, host):
-        return [Found(host, provider_uuid=f"provider of {host}")]
 
     def list_fleet(self, query):
         # The uuid of a node says whose it is.
@@ -108,8 +104,6 @@ def arguments(method, host):
         "confirm_claim": {"uuid": host},
         "renew_claim": {"uuid": host, "policy": None},
         "abort_claim": {"uuid": host},
-        "fail_provider_removal": {"provider_uuid": f"provider of {host}"},
-        "finish_provider_removal": {"provider_uuid": f"provider of {host}"},
     }
     if method in queries:
         return {"query": queries[method]}
@@ -163,7 +157,7 @@ def test_a_query_of_all_hosts_is_one_of_the_own_host(authorizer, method):
     "method",
     [
         "list_services", "list_nodes", "list_warnings", "list_claims", "list_migrations",
-        "list_provider_removals",
+        "list_provider_removals", "fail_provider_removal", "finish_provider_removal",
     ],
 )  # fmt: skip
 def test_a_list_of_all_hosts_is_that_of_the_own_host(authorizer, method):
@@ -192,14 +186,15 @@ def test_an_agent_finds_itself_under_another_name(authorizer):
 @pytest.mark.parametrize("method", ["report_state", "mark_service", "sync_warnings"])
 @pytest.mark.parametrize("agent", [key(OWN, agent_id="agent-2"), key(OWN, binary=CONDUCTOR_BINARY)])
 def test_another_agent_or_program_of_the_host_is_refused(authorizer, method, agent):
-    with pytest.raises(ForbiddenError):
+    with pytest.raises((AuthenticationError, ForbiddenError)):
         authorizer.authorize(CALLER, method, arguments(method, OWN) | {"agent": agent})
 
 
 def test_a_copied_disk_cannot_register_another_agent(authorizer):
     asked = arguments("register_agent", OWN)
     asked["incarnation"] = dataclasses.replace(asked["incarnation"], agent_id="agent-2")
-    with pytest.raises(ForbiddenError, match=r"agent-1.*agent-2.*agent token create --host h1"):
+    refused = r"agent-1.*agent-2.*agent token create --host h1"
+    with pytest.raises(AuthenticationError, match=refused):
         authorizer.authorize(CALLER, "register_agent", asked)
 
 
@@ -216,9 +211,8 @@ def test_the_threshold_of_hosts_that_are_down_is_the_conductors(authorizer):
 
 @pytest.mark.parametrize("written", [change(OTHER, OWN), change(OWN, OTHER)])
 def test_nodes_of_other_hosts_are_not_created_or_taken(authorizer, written):
-    asked = arguments("apply_changes", OWN) | {"changes": [written]}
     with pytest.raises(ForbiddenError):
-        authorizer.authorize(CALLER, "apply_changes", asked)
+        allow(authorizer, written)
 
 
 @pytest.mark.parametrize("changed", [{"host": OTHER}, {"binary": CONDUCTOR_BINARY}])
@@ -253,26 +247,53 @@ def make_move(uuid, source_claim="source"):
 @pytest.mark.parametrize("move", [make_move(OTHER), make_move(OWN, source_claim="another")])
 def test_only_moves_of_the_own_host_are_set_to_error(authorizer, move):
     written = dataclasses.replace(change(OWN, OWN), moves=(make_move(OWN),))
-    authorizer.authorize(
-        CALLER, "apply_changes", arguments("apply_changes", OWN) | {"changes": [written]}
-    )
-    written = dataclasses.replace(written, moves=(move,))
+    allow(authorizer, written)
     with pytest.raises(ForbiddenError):
-        authorizer.authorize(
-            CALLER, "apply_changes", arguments("apply_changes", OWN) | {"changes": [written]}
-        )
+        allow(authorizer, dataclasses.replace(written, moves=(move,)))
+
+
+def allow(authorizer, written):
+    """Return a change as the store gets it."""
+    asked = arguments("apply_changes", OWN) | {"changes": [written]}
+    (allowed,) = authorizer.authorize(CALLER, "apply_changes", asked)["changes"]
+    return allowed
+
+
+def test_the_history_of_a_change_is_what_it_writes(authorizer):
+    """Whoever reads histories relies on their form."""
+    written = dataclasses.replace(
+        change(OWN, OWN),
+        columns=("vcpus",),
+        values=NodeValues(vcpus=4),
+        diff={"vcpus": 7, "service": "forged"},
+    )
+    assert allow(authorizer, written).diff == {"vcpus": [None, 4]}
+
+
+def test_a_change_of_an_unknown_column_is_refused(authorizer):
+    written = dataclasses.replace(change(OWN, OWN), columns=("vcpus", "no_such"))
+    with pytest.raises(RequestError, match="columns: nodes have no no_such"):
+        allow(authorizer, written)
+
+
+def test_a_move_is_set_to_error_whatever_is_sent(authorizer):
+    move = make_move(OWN)
+    forged = dataclasses.replace(move.migration, status=MigrationStatus.CONFIRMED)
+    moves = (dataclasses.replace(move, migration=forged),)
+    (set_to,) = allow(authorizer, dataclasses.replace(change(OWN, OWN), moves=moves)).moves
+    assert set_to.migration.status is MigrationStatus.ERROR
 
 
 def test_only_states_of_own_claims_are_taken_from_a_change(authorizer):
     """Notifications have the rest of a claim, too."""
     sent = Found(OWN, uuid=OWN, state="released", reason="gone", project="forged")
     written = dataclasses.replace(change(OWN, OWN), claims=(sent,))
-    asked = arguments("apply_changes", OWN) | {"changes": [written]}
-    (allowed,) = authorizer.authorize(CALLER, "apply_changes", asked)["changes"]
-    assert allowed.claims == (Found(OWN, uuid=OWN, state="released", reason="gone"),)
+    assert allow(authorizer, written).claims == (
+        Found(OWN, uuid=OWN, state="released", reason="gone"),
+    )
     foreign = dataclasses.replace(written, claims=(dataclasses.replace(sent, uuid=OTHER),))
     with pytest.raises(ForbiddenError):
-        authorizer.authorize(CALLER, "apply_changes", asked | {"changes": [foreign]})
+        allow(authorizer, foreign)
 
 
 def test_an_unknown_method_is_not_served(authorizer):

@@ -1,6 +1,7 @@
 """Agents call a conductor over HTTP: joining, the credential, refusals, lost answers."""
 
 import contextlib
+import gzip
 import http.client
 import io
 import json
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.client import open_conductor_store
-from nodetracker.conductor.endpoint import AgentEndpoint
+from nodetracker.conductor.endpoint import MAX_UNKNOWN_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import (
     NEXT_FILE,
     AgentIdentity,
@@ -38,6 +39,7 @@ from tests.stores import SqliteStore
 
 AGENT = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 TOKEN = "a join token"
+NOBODY = {"Authorization": "Bearer nobody"}
 
 
 class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
@@ -117,6 +119,45 @@ def key_of(service):
     return AgentKey(
         service.host, service.binary, service.incarnation.agent_id, service.epoch, service.uuid
     )
+
+
+def post(port, path, data=b"", **headers):
+    """Return the status and the arguments of the error."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("POST", path, data, headers)
+        response = connection.getresponse()
+        return response.status, json.load(response)["error"]["arguments"]
+
+
+class TestBodies:
+    @pytest.mark.parametrize("headers", [{}, NOBODY])
+    def test_that_of_an_unknown_caller_is_not_read(self, port, headers):
+        status, (message,) = post(port, "/store/apply_changes", b"no JSON", **headers)
+        assert (status, "credential" in message) == (401, True)
+
+    @pytest.mark.parametrize("path", ["/join", "/store/report_state"])
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress])
+    def test_one_that_is_read_before_its_caller_is_known_is_small(self, port, path, pack):
+        headers = NOBODY if pack is bytes else NOBODY | {"Content-Encoding": "gzip"}
+        data = pack(b" " * (MAX_UNKNOWN_BYTES + 1))
+        too_large = ["body", f"larger than {MAX_UNKNOWN_BYTES} bytes"]
+        assert post(port, path, data, **headers) == (400, too_large)
+
+    @pytest.mark.parametrize(
+        "changed",
+        [{"host": "a b"}, {"host": "h\x1b"}, {"agent_id": "agent-1"}, {"secret_hash": "0" * 63}],
+    )
+    def test_a_join_of_what_is_none_is_refused(self, port, token, changed, store):
+        body = {
+            "token": TOKEN,
+            "host": "h1",
+            "agent_id": AGENT,
+            "secret_hash": hash_secret("secret"),
+        } | changed
+        status, (argument, _) = post(port, "/join", json.dumps(body).encode())
+        assert (status, [argument]) == (400, list(changed))
+        assert store.list_credentials() == []
 
 
 class TestJoining:
@@ -328,16 +369,11 @@ class TestRequests:
             ("/store/now", b"{}", {}, 401),
             ("/store/now", b"{}", {"Authorization": "Bearer nobody"}, 401),
             ("/store/report_state", b'{"arguments": {"agent": 1}}', {}, 401),
-            (
-                "/store/report_state",
-                b'{"arguments": {"agent": 1}}',
-                {"Authorization": "Bearer nobody"},
-                401,
-            ),
-            ("/store/now", b'{"expires_at": "2026-01-01T00:00:00"}', {}, 400),
-            ("/store/now", b"[" * 3000, {}, 400),
-            ("/store/now", b"\xff", {}, 400),
-            ("/store/now", b"x", {"Content-Encoding": "gzip"}, 400),
+            ("/store/report_state", b'{"arguments": {"agent": 1}}', NOBODY, 401),
+            ("/store/report_state", b'{"expires_at": "2026-01-01T00:00:00"}', NOBODY, 400),
+            ("/store/report_state", b"[" * 3000, NOBODY, 400),
+            ("/store/report_state", b"\xff", NOBODY, 400),
+            ("/store/report_state", b"x", NOBODY | {"Content-Encoding": "gzip"}, 400),
             ("/join", b"{}", {}, 400),
             ("/join", b'{"token": 1, "host": "h", "agent_id": "a", "secret_hash": "s"}', {}, 400),
         ],
