@@ -11,11 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 from nodetracker.model.change import NodeChange, make_diff
-from nodetracker.model.claim import Migration, MigrationStatus
+from nodetracker.model.claim import ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NODE_COLUMNS
 from nodetracker.model.service import COMPUTE_BINARY, AgentKey
+from nodetracker.model.text import parse_uuid
 from nodetracker.ports import AdmissionPolicy, Store
 
 Arguments = dict[str, Any]
@@ -51,7 +52,7 @@ class Authorizer:
         Raises:
             ForbiddenError: the caller may not make it; the message says what to do instead.
             AuthenticationError: its credential is another agent's.
-            RequestError: a change has a column that nodes do not have.
+            RequestError: a change has a column that nodes do not have, or a uuid is none.
         """
         rule = RULES.get(method)
         if rule is None:
@@ -146,6 +147,7 @@ def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
         _check_host(caller, change.host)
     for change in changes:
         if change.record is None:
+            _check_uuids(change.uuid)
             query = FleetQuery(uuid=change.uuid, limit=1)
             for found in authorizer.store.list_fleet(query).items:
                 # A database's user may take over the node of a host that is down.
@@ -161,6 +163,7 @@ def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> No
 
     Notifications and the history have the rest of them, and what the change is.
     """
+    _check_uuids(*(guest.uuid for guest in (*change.guests.added, *change.guests.changed)))
     unknown = set(change.columns).difference(NODE_COLUMNS)
     if unknown:
         raise RequestError("columns", f"nodes have no {min(unknown)}")
@@ -180,6 +183,8 @@ def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> No
 
 def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     _check_host(caller, arguments["host"])
+    request: ClaimRequest = arguments["request"]
+    _check_uuids(request.uuid, request.workload.uuid)
     return arguments | {"policy": authorizer.policy}
 
 
@@ -215,6 +220,19 @@ def _check_agent(caller: Caller, binary: str, agent_id: str) -> None:
             f"agent {agent_id}: if this machine is to have the name, join it by a token for "
             f"host {caller.host} (nodetracker-manage agent token create --host {caller.host})"
         )
+
+
+def _check_uuids(*texts: str) -> None:
+    """Check what names rows in the lists of all hosts.
+
+    Raises:
+        RequestError: a text is not a valid UUID.
+    """
+    for text in texts:
+        try:
+            parse_uuid(text)
+        except ValueError as error:
+            raise RequestError("uuid", str(error)) from None
 
 
 def _check_binary(binary: str) -> None:

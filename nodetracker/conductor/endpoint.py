@@ -58,7 +58,7 @@ _NEWS = "nodetracker.news"
 _CHANGES = frozenset(
     {
         "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
-        "finish_provider_removal",
+        "answer_call", "fail_provider_removal", "finish_provider_removal",
     }
 )  # fmt: skip
 """Calls that are logged. Heartbeats and audits are not: their rows say what they wrote."""
@@ -335,12 +335,17 @@ def _read_body(environ: WSGIEnvironment, max_bytes: int) -> dict[str, Any]:
             data = unpacker.decompress(data, max_bytes)
             if unpacker.unconsumed_tail:
                 raise too_large
-        body = json.loads(data)
+        body = json.loads(data, parse_constant=_refuse_constant)
     except (zlib.error, ValueError, RecursionError):
         raise RequestError("body", "expected a JSON object") from None
     if not isinstance(body, dict):
         raise RequestError("body", "expected a JSON object")
     return body
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and infinities, which answers with the rows of all hosts could not have."""
+    raise ValueError(name)
 
 
 def _send(

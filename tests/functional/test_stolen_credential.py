@@ -197,6 +197,9 @@ def test_a_stolen_credential_has_the_calls_of_its_own_host_alone(fleet: Fleet) -
     assert fleet.read_rows() == before
     assert fleet.call("answer_call", THIEF, calls[THIEF], forged)[0] == 200
     assert fleet.store.find_answer(calls[THIEF]) == forged
+    fleet.running.wait_for(
+        f"agent of host {THIEF}, answer_call, target host {THIEF} from 127.0.0.1"
+    )
     for method in ("create_call", "find_answer"):  # not methods of the store that agents have
         assert "has no" in json.dumps(fleet.post(f"/store/{method}", {}, SECRET)[1])
 

@@ -7,7 +7,7 @@ import pytest
 
 from nodetracker.conductor.authorization import RULES, Authorizer, Caller
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.model.change import ChangeKind, NodeChange
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.claim import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
 from nodetracker.model.fleet import FleetQuery
@@ -31,8 +31,15 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.ports import AdmissionPolicy
+from tests.builders import ask, make_guest
 
 OWN, OTHER = "h1", "h2"
+UUIDS = {
+    "5ed4b27f-6f5c-4a35-9a56-3f2ba5fd6c7e": OWN,
+    "b8a5c6d2-6f5c-4a35-9a56-3f2ba5fd6c7e": OTHER,
+}
+"""Whose each node is."""
+UUID, UUID_OF_OTHER = UUIDS
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CALLER = Caller(OWN, "agent-1")
 POLICY = AdmissionPolicy(60, 600)
@@ -65,8 +72,7 @@ class Rows:
         return [Found(host, id=1 if host == OWN else 2)]
 
     def list_fleet(self, query):
-        # The uuid of a node says whose it is.
-        node = dataclasses.make_dataclass("FleetNode", ["node"])(Found(query.uuid))
+        node = dataclasses.make_dataclass("FleetNode", ["node"])(Found(UUIDS[query.uuid]))
         return dataclasses.make_dataclass("Page", ["items"])([node])
 
 
@@ -74,7 +80,7 @@ def key(host, agent_id="agent-1", binary=COMPUTE_BINARY):
     return AgentKey(host, binary, agent_id, 1, "service")
 
 
-def change(host, uuid):
+def change(host, uuid=UUID):
     return NodeChange(ChangeKind.CREATE, host, "n", uuid, None, NodeValues())
 
 
@@ -101,6 +107,8 @@ def arguments(method, host):
         "mark_service": {"agent": key(host), "reason": None},
         "sync_warnings": {"agent": key(host), "active": ()},
         "apply_changes": {"agent": key(host), "changes": (), "service_down_time": -100000},
+        "create_claim": {"host": host, "request": ask(VCPU=1)},
+        "try_claim": {"host": host, "request": ask(VCPU=1)},
         "confirm_claim": {"uuid": host},
         "renew_claim": {"uuid": host, "policy": None},
         "abort_claim": {"uuid": host},
@@ -209,7 +217,7 @@ def test_the_threshold_of_hosts_that_are_down_is_the_conductors(authorizer):
     assert authorizer.authorize(CALLER, "apply_changes", asked)["service_down_time"] == 60
 
 
-@pytest.mark.parametrize("written", [change(OTHER, OWN), change(OWN, OTHER)])
+@pytest.mark.parametrize("written", [change(OTHER), change(OWN, UUID_OF_OTHER)])
 def test_nodes_of_other_hosts_are_not_created_or_taken(authorizer, written):
     with pytest.raises(ForbiddenError):
         allow(authorizer, written)
@@ -246,7 +254,7 @@ def make_move(uuid, source_claim="source"):
 
 @pytest.mark.parametrize("move", [make_move(OTHER), make_move(OWN, source_claim="another")])
 def test_only_moves_of_the_own_host_are_set_to_error(authorizer, move):
-    written = dataclasses.replace(change(OWN, OWN), moves=(make_move(OWN),))
+    written = dataclasses.replace(change(OWN), moves=(make_move(OWN),))
     allow(authorizer, written)
     with pytest.raises(ForbiddenError):
         allow(authorizer, dataclasses.replace(written, moves=(move,)))
@@ -262,7 +270,7 @@ def allow(authorizer, written):
 def test_the_history_of_a_change_is_what_it_writes(authorizer):
     """Whoever reads histories relies on their form."""
     written = dataclasses.replace(
-        change(OWN, OWN),
+        change(OWN),
         columns=("vcpus",),
         values=NodeValues(vcpus=4),
         diff={"vcpus": 7, "service": "forged"},
@@ -271,23 +279,46 @@ def test_the_history_of_a_change_is_what_it_writes(authorizer):
 
 
 def test_a_change_of_an_unknown_column_is_refused(authorizer):
-    written = dataclasses.replace(change(OWN, OWN), columns=("vcpus", "no_such"))
+    written = dataclasses.replace(change(OWN), columns=("vcpus", "no_such"))
     with pytest.raises(RequestError, match="columns: nodes have no no_such"):
         allow(authorizer, written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        change(OWN, "no uuid"),
+        dataclasses.replace(change(OWN), guests=ItemDiff(added=(make_guest(uuid="no uuid"),))),
+        dataclasses.replace(change(OWN), guests=ItemDiff(changed=(make_guest(uuid="no uuid"),))),
+    ],
+)
+def test_what_names_rows_is_a_uuid(authorizer, written):
+    with pytest.raises(RequestError, match="uuid: 'no uuid'"):
+        allow(authorizer, written)
+
+
+@pytest.mark.parametrize("method", ["create_claim", "try_claim"])
+@pytest.mark.parametrize("of", ["claim", "workload"])
+def test_what_names_a_claim_is_a_uuid(authorizer, method, of):
+    request = ask(VCPU=1)
+    named = dataclasses.replace(request if of == "claim" else request.workload, uuid="none")
+    request = named if of == "claim" else dataclasses.replace(request, workload=named)
+    with pytest.raises(RequestError, match="uuid: 'none'"):
+        authorizer.authorize(CALLER, method, arguments(method, OWN) | {"request": request})
 
 
 def test_a_move_is_set_to_error_whatever_is_sent(authorizer):
     move = make_move(OWN)
     forged = dataclasses.replace(move.migration, status=MigrationStatus.CONFIRMED)
     moves = (dataclasses.replace(move, migration=forged),)
-    (set_to,) = allow(authorizer, dataclasses.replace(change(OWN, OWN), moves=moves)).moves
+    (set_to,) = allow(authorizer, dataclasses.replace(change(OWN), moves=moves)).moves
     assert set_to.migration.status is MigrationStatus.ERROR
 
 
 def test_only_states_of_own_claims_are_taken_from_a_change(authorizer):
     """Notifications have the rest of a claim, too."""
     sent = Found(OWN, uuid=OWN, state="released", reason="gone", project="forged")
-    written = dataclasses.replace(change(OWN, OWN), claims=(sent,))
+    written = dataclasses.replace(change(OWN), claims=(sent,))
     assert allow(authorizer, written).claims == (
         Found(OWN, uuid=OWN, state="released", reason="gone"),
     )

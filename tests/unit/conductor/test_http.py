@@ -193,6 +193,19 @@ class TestJoining:
         with pytest.raises(StoreUnavailableError, match="used up"):
             opened.now()
 
+    def test_a_lost_compute_id_beside_a_credential_needs_a_token_for_the_host(
+        self, call, token, store
+    ):
+        open_conductor_store(call()).now()
+        new = "b8a5c6d2-6f5c-4a35-9a56-3f2ba5fd6c7e"
+        refused = f"that of agent {AGENT}, and this is agent {new}.*--host h1"
+        with pytest.raises(StoreUnavailableError, match=refused):
+            register(open_conductor_store(call(agent_id=new, token=None)), agent_id=new)
+        store.create_join_token(hash_secret("own"), "h1", 1, timedelta(days=1), "admin")
+        register(open_conductor_store(call(agent_id=new, token="own")), agent_id=new)
+        (known,) = store.list_credentials()
+        assert (known.host, known.agent_id) == ("h1", new)
+
     def test_an_interrupted_join_is_completed(self, call, token, store, state):
         open_conductor_store(call()).now()
         (state / CREDENTIAL_FILE).rename(state / NEXT_FILE)  # killed before it was renamed
@@ -372,6 +385,7 @@ class TestRequests:
             ("/store/report_state", b'{"arguments": {"agent": 1}}', NOBODY, 401),
             ("/store/report_state", b'{"expires_at": "2026-01-01T00:00:00"}', NOBODY, 400),
             ("/store/report_state", b"[" * 3000, NOBODY, 400),
+            ("/store/report_state", b'{"count": NaN}', NOBODY, 400),
             ("/store/report_state", b"\xff", NOBODY, 400),
             ("/store/report_state", b"x", NOBODY | {"Content-Encoding": "gzip"}, 400),
             ("/join", b"{}", {}, 400),
