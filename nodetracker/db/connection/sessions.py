@@ -1,6 +1,7 @@
 """Prepare each new connection: how long servers wait, and what SQLite lacks."""
 
 import random
+import select
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -8,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.pool.base import reset_none
 
 from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
@@ -33,9 +36,15 @@ WAIT_FOR_MEMBERS = "SET SESSION wsrep_sync_wait = 3"
 member that lags would not find what a caller has just written through another one, and
 whatever is decided by that and writes nothing is not certified: no such claim, no room.
 """
+TRUSTED_SECONDS = 1.0
+"""How long after a transaction its connection is used again without a ping.
+
+A ping is a round trip: one of four of a heartbeat through a conductor.
+"""
 WRITES = "nodetracker_writes"
 """Execution option of transactions that write."""
 
+_DRIVERS = ("psycopg", "pymysql")
 _NO_SHARED_INDEX = "SQLITE_IOERR_SHMSIZE"
 """SQLite's error where the disk has no room for the index of the log that processes share."""
 
@@ -56,12 +65,43 @@ def _tune_server(engine: sa.Engine) -> None:
     # Each transaction is ended by who began it; the pool would roll back once more, at a round
     # trip for each that wrote. oslo.db has no option for it.
     engine.pool._reset_on_return = reset_none
+    _ping_idle(engine)
 
     @sa.event.listens_for(engine, "connect")
     def set_session(connection: Any, record: object) -> None:
         # Known since the first connection, for which SQLAlchemy's own listener runs first.
         is_mariadb = getattr(engine.dialect, "is_mariadb", False)
         set_up_session(connection, engine.dialect.name, is_mariadb)
+
+
+def _ping_idle(engine: sa.Engine) -> None:
+    """Check connections that were idle, where SQLAlchemy checks each before each transaction."""
+    if engine.dialect.driver not in _DRIVERS:
+        return
+    engine.pool._pre_ping = False  # oslo.db has no option for it
+
+    @sa.event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "checkin")  # codespell:ignore
+    def note_use(connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["used_at"] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def check(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+        is_trusted = time.monotonic() - record.info["used_at"] < TRUSTED_SECONDS
+        if is_trusted and not _has_input(connection):
+            return
+        if not engine.dialect._do_ping_w_event(connection):
+            raise InvalidatePoolError
+
+
+def _has_input(connection: Any) -> bool:
+    """Return whether a connection that waits for nothing has data to read, or has ended."""
+    source = getattr(connection, "_sock", connection)  # PyMySQL's; psycopg has `fileno`
+    if source is None or getattr(connection, "closed", False):
+        return True
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def set_up_session(connection: Any, backend: str, is_mariadb: bool) -> None:
@@ -102,7 +142,7 @@ def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
 def _bound_idle_time(engine: sa.Engine) -> None:
     """Make connections give up a hung server, for drivers that do not do so themselves."""
     driver = engine.dialect.driver
-    if driver not in ("psycopg", "pymysql"):
+    if driver not in _DRIVERS:
         return
 
     @sa.event.listens_for(engine, "do_connect")
