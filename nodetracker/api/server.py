@@ -192,7 +192,6 @@ class PatientServer:
         self._thread.start()
 
     def reload_certificate(self) -> None:
-        """See `Server`."""
         self._server.reload_certificate()
 
     def stop(self) -> None:

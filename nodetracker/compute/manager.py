@@ -246,7 +246,6 @@ class ComputeManager:
         return self._tracker.policy
 
     def check(self, settings: AgentSettings) -> None:
-        """See `ResourceTracker.check`."""
         self._tracker.check(settings)
 
     def reconfigure(self, settings: AgentSettings) -> None:

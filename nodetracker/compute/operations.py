@@ -41,7 +41,6 @@ class HostOperations:
         self._claims = claims
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
-        """See `HostAgent`."""
         outcome = AuditOutcome.of(self._manager.update_available_resource())
         if nodename is None:
             return outcome
@@ -50,7 +49,6 @@ class HostOperations:
         return replace(outcome, nodes={nodename: outcome.nodes[nodename]})
 
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
-        """See `HostAgent`."""
         parsed = self._parse(request)
         nodename = parsed.nodename or find_node(self._store, self._host).nodename
         policy = self._manager.policy
@@ -59,22 +57,18 @@ class HostOperations:
         return require_active(self._noted(claim))
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
-        """See `HostAgent`."""
         return self._noted(self._store.confirm_claim(claim_uuid))
 
     def abort_claim(self, claim_uuid: str) -> Claim:
-        """See `HostAgent`."""
         claim = self._noted(self._store.abort_claim(claim_uuid))
         if claim.migration_uuid is not None:  # its other end may be this host's too
             self._manager.ledger_moved()
         return claim
 
     def renew_claim(self, claim_uuid: str) -> Claim:
-        """See `HostAgent`."""
         return self._noted(self._store.renew_claim(claim_uuid, self._manager.policy))
 
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
-        """See `HostAgent`."""
         parsed = self._parse(request)
         nodename = parsed.nodename or find_node(self._store, self._host).nodename
         policy = self._manager.policy
@@ -83,39 +77,31 @@ class HostOperations:
         return require_open(self._noted_move(migration))
 
     def confirm_migration(self, uuid: str) -> Migration:
-        """See `HostAgent`."""
         return self._noted_move(self._store.confirm_migration(uuid))
 
     def revert_migration(self, uuid: str) -> Migration:
-        """See `HostAgent`."""
         return self._noted_move(self._store.revert_migration(uuid))
 
     def set_host_enabled(self, enabled: bool, reason: str | None = None) -> ServiceRecord:
-        """See `HostAgent`."""
         change = ServiceChange(disabled=not enabled, disabled_reason=reason)
         return self._change_service(change)
 
     def host_maintenance_mode(self, mode: bool) -> ServiceRecord:
-        """See `HostAgent`."""
         return self._change_service(ServiceChange(maintenance=mode))
 
     def host_power_action(self, action: str) -> None:
-        """See `HostAgent`."""
         self._driver.host_power_action(action)
 
     def get_host_uptime(self, nodename: str) -> timedelta:
-        """See `HostAgent`."""
         return self._driver.get_host_uptime(nodename)
 
     def get_node_view(self, nodename: str) -> NodeRecord:
-        """See `HostAgent`."""
         record = find_node(self._store, self._host, nodename)
         for found in self._store.load_nodes(self._host, [record.id]):
             return found
         raise missing_node(self._host, nodename)
 
     def ledger_moved(self, nodename: str | None = None) -> None:
-        """See `HostAgent`."""
         self._manager.ledger_moved(nodename)
 
     def _noted(self, claim: Claim) -> Claim:

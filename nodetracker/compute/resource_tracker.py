@@ -197,7 +197,6 @@ class ResourceTracker:
         return self._rows.database_clock
 
     def read_known(self) -> HostNews:
-        """See `ComputeManager.read_known`."""
         rows = self._rows
         generations = {record.nodename: record.generation for record in rows.list_records()}
         return HostNews(generations, admin=rows.admin if rows.is_loaded else None)

@@ -202,7 +202,6 @@ class RowWriter:
         return changes
 
     def load(self, agent: AgentKey) -> datetime:
-        """See `HostRows.load`."""
         self._progress.note()
         return self._rows.load(agent)
 

@@ -88,7 +88,7 @@ class ConductorStore:
         host_time: datetime | None = None,
         is_last: bool = False,
     ) -> None:
-        """See `AgentStore`; adds this host's time, and that the heartbeat came by a conductor."""
+        """Add this host's time, and that the heartbeat came by a conductor."""
         state = replace(state, by_conductor=True, takes_calls=self._takes_calls)
         host_time = host_time or self._host_clock()
         method = CONDUCTOR.methods["report_state"]

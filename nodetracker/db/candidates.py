@@ -95,7 +95,6 @@ def find_candidates(
     limit: int,
     after: CandidateCursor | None = None,
 ) -> CandidatePage:
-    """See `Store.find_candidates`."""
     searched = limit + (SPARE if after is None else SPARE_LATER)
     query = build_search(shape_of(request), policy, limit, searched, after is None)
     values = list_values(request) | list_position(request, policy, after)

@@ -27,7 +27,6 @@ def list_claims(
     state: ClaimState | None = None,
     uuid: str | None = None,
 ) -> list[Claim]:
-    """See `Store.list_claims`."""
     wanted = ((_nodes.host, host), (_claims.state, state), (_claims.uuid, uuid))
     return select_claims(connection, *matches(*wanted))
 
@@ -122,7 +121,6 @@ def _has_state(states: Sequence[ClaimState]) -> "sa.ColumnElement[bool]":
 
 
 def list_split_brains(connection: sa.Connection, host: str) -> list[SplitBrain]:
-    """See `Store.list_split_brains`."""
     rows = connection.execute(sa.union_all(_select_claimed(host), _select_running(host)))
     return sorted(
         {

@@ -28,7 +28,6 @@ def create_join_token(
     lifetime: timedelta,
     created_by: str,
 ) -> JoinToken:
-    """See `CredentialStore.create_join_token`."""
     now = read_time(connection)
     connection.execute(sa.delete(tables.join_tokens).where(_tokens.expires_at <= now))
     token = JoinToken(0, host, uses, now, now + lifetime, created_by)
@@ -48,7 +47,6 @@ def join_agent(
     secret_hash: str,
     address: str,
 ) -> Credential:
-    """See `CredentialStore.join_agent`."""
     existing = _lock(connection, _credentials.host == host)
     if existing is not None and existing.secret_hash == secret_hash:
         return _decode(existing)  # the answer was lost
@@ -193,7 +191,6 @@ def use_credential(
 
 
 def renew_credential(connection: sa.Connection, host: str, secret_hash: str) -> Credential:
-    """See `CredentialStore.renew_credential`."""
     row = _lock(connection, _credentials.host == host)
     if row is None or row.secret_hash is None:
         raise NotFoundError(f"host {host} has no valid credential")
@@ -203,7 +200,6 @@ def renew_credential(connection: sa.Connection, host: str, secret_hash: str) -> 
 
 
 def revoke_credential(connection: sa.Connection, host: str) -> Credential:
-    """See `CredentialStore.revoke_credential`."""
     row = _lock(connection, _credentials.host == host)
     if row is None:
         raise NotFoundError(f"host {host} has no credential")
@@ -212,7 +208,6 @@ def revoke_credential(connection: sa.Connection, host: str) -> Credential:
 
 
 def list_credentials(connection: sa.Connection) -> list[Credential]:
-    """See `CredentialStore.list_credentials`."""
     return [_decode(row) for row in connection.execute(_select().order_by(_credentials.host))]
 
 

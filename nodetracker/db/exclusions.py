@@ -83,7 +83,7 @@ def count_exclusions(
     policy: AdmissionPolicy,
     max_evaluated: int = MAX_EVALUATED,
 ) -> Exclusions:
-    """See `Store.count_exclusions`; eight statements, and four for each further `BATCH_SIZE`."""
+    """Take eight statements, and four for each further `BATCH_SIZE`."""
     knows_aliases = all(item.alias in policy.aliases for item in request.pci_requests)
     searches = build_searches(shape_of(request), policy.service_down_time, knows_aliases)
     values = list_values(request)

@@ -56,7 +56,6 @@ _SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name
 
 
 def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
-    """See `Store.list_fleet`."""
     service = [column for column in _services if query.reads_audits or column.name != _AUDIT]
     labels = {_SERVICE + column.name: column.name for column in service}
     name = "hypervisor_hostname" if query.order == "nodename" else query.order
@@ -78,7 +77,6 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
 
 
 def sum_fleet(connection: sa.Connection) -> FleetSums:
-    """See `Store.sum_fleet`."""
     row = connection.execute(
         sa.select(
             sa.func.count().label("count"),
@@ -131,7 +129,6 @@ def _decode(
 
 
 def read_overview(connection: sa.Connection) -> OverviewRows:
-    """See `Store.read_overview`."""
     return OverviewRows(
         now=read_time(connection),
         services=tuple(services.list_services(connection)),
@@ -197,7 +194,6 @@ def _count_warnings(connection: sa.Connection) -> Iterator[WarningCount]:
 def load_ledger_nodes(
     connection: sa.Connection, node_ids: Collection[int], request: ClaimRequest | None = None
 ) -> list[LedgerNode]:
-    """See `Store.load_ledger_nodes`."""
     if not node_ids:
         return []
     query = _select_nodes().where(_nodes.id.in_(sorted(node_ids)))

@@ -40,7 +40,6 @@ def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
 
 
 def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[HistoryEntry]:
-    """See `Store.list_history_page`."""
     conditions = matches((_history.host, query.host), (_history.nodename, query.nodename))
     if query.since is not None:
         conditions.append(_history.at >= query.since)

@@ -25,7 +25,6 @@ def create_call(
     sender: str,
     lifetime: timedelta,
 ) -> int:
-    """See `CallStore.create_call`."""
     now = read_time(connection)
     # By their keys: a range would lock the gap into which others insert.
     expired = connection.execute(sa.select(_calls.id).where(_calls.expires_at <= now)).scalars()
@@ -42,7 +41,6 @@ def create_call(
 
 
 def find_answer(connection: sa.Connection, call_id: int) -> Mapping[str, Any] | None:
-    """See `CallStore.find_answer`."""
     query = sa.select(_calls.answer).where(_calls.id == call_id)
     found: Mapping[str, Any] | None = connection.execute(query).scalar_one_or_none()
     return found
@@ -134,7 +132,6 @@ _NEWS = _select_news()
 def answer_call(
     connection: sa.Connection, host: str, call_id: int, answer: Mapping[str, Any]
 ) -> None:
-    """See `AgentStore.answer_call`."""
     connection.execute(
         sa.update(tables.host_calls)
         .where(_calls.id == call_id, _calls.host == host, _calls.answered_at.is_(None))

@@ -29,7 +29,6 @@ _Key = tuple[str, str, str]
 def sync_warnings(
     connection: sa.Connection, agent: AgentKey, active: Sequence[HostWarning]
 ) -> tuple[list[WarningRecord], StoreEvent]:
-    """See `Store.sync_warnings`."""
     now, known = _lock_with_service(connection, agent)
     wanted = _by_key(active)
     counted = {
@@ -69,7 +68,6 @@ def sync_warnings(
 def raise_warning(
     connection: sa.Connection, host: str, warning: HostWarning
 ) -> tuple[None, StoreEvent]:
-    """See `Store.raise_warning`."""
     rows = connection.execute(_select_for_update(host))
     _raise(connection, host, {_key(row): row for row in rows}, _by_key([warning]))
     return None, StoreEvent(raised=((host, warning),))
@@ -168,7 +166,6 @@ def _update_messages(
 def resolve_warnings(
     connection: sa.Connection, kind: WarningKind, hosts: Collection[str] | None = None
 ) -> tuple[list[WarningRecord], StoreEvent]:
-    """See `Store.resolve_warnings`."""
     unresolved = sa.and_(
         _warnings.kind == kind.value,
         _warnings.resolved_at.is_(None),
@@ -184,7 +181,6 @@ def resolve_warnings(
 
 
 def list_warnings(connection: sa.Connection, host: str | None = None) -> list[WarningRecord]:
-    """See `Store.list_warnings`."""
     query = sa.select(tables.warnings).order_by(_warnings.first_seen, _warnings.id)
     if host is not None:
         query = query.where(_warnings.host == host)
@@ -193,7 +189,6 @@ def list_warnings(connection: sa.Connection, host: str | None = None) -> list[Wa
 
 
 def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[WarningRecord]:
-    """See `Store.list_warning_page`."""
     kinds = query.kinds or tuple(WarningKind)  # a later version may have stored others
     conditions = matches((_warnings.host, query.host), (_warnings.nodename, query.nodename))
     conditions.append(_warnings.kind.in_([kind.value for kind in kinds]))

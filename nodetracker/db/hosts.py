@@ -27,7 +27,6 @@ _credentials = tables.agent_credentials.c
 def delete_service(
     connection: sa.Connection, host: str, binary: str, service_down_time: int
 ) -> tuple[None, StoreEvent]:
-    """See `Store.delete_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
     row = (
         connection.execute(
@@ -80,7 +79,6 @@ def _check_deletion(service: ServiceRecord, now: datetime, service_down_time: in
 def rename_host(
     connection: sa.Connection, old: str, new: str, binary: str, expected: ServiceRecord | None
 ) -> tuple[int, StoreEvent]:
-    """See `Store.rename_host`."""
     rows = connection.execute(
         sa.select(tables.services)
         .where(_services.host.in_([old, new]), _services.binary == binary)

@@ -34,7 +34,6 @@ def list_migrations(
     uuid: str | None = None,
     status: MigrationStatus | None = None,
 ) -> list[Migration]:
-    """See `Store.list_migrations`."""
     conditions = matches((_migrations.uuid, uuid), (_migrations.status, status))
     if host is not None:
         conditions.append(sa.or_(_migrations.source_host == host, _migrations.dest_host == host))
@@ -42,7 +41,6 @@ def list_migrations(
 
 
 def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Page[Migration]:
-    """See `Store.list_migration_page`."""
     conditions = matches(
         (_migrations.uuid, query.uuid), (_migrations.workload_uuid, query.workload_uuid)
     )

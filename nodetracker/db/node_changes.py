@@ -40,7 +40,8 @@ def apply_changes(
     changes: Sequence[NodeChange],
     service_down_time: int,
 ) -> tuple[ApplyResult, StoreEvent]:
-    """See `Store.apply_changes`."""
+    if not changes:
+        return ApplyResult(), StoreEvent()
     ends = _find_ends(connection, changes)
     now, rows = _lock(connection, agent, changes, ends.values())
     foreign = node_decisions.list_foreign_hosts(agent, changes, rows)

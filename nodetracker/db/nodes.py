@@ -57,7 +57,6 @@ _VERSIONS = (
 
 
 def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVersions:
-    """See `Store.load_versions`."""
     rows = connection.execute(_VERSIONS, {"host": host, "binary": binary}).all()
     if not rows:
         raise NotFoundError(f"host {host} has no services row for {binary}")
@@ -78,7 +77,6 @@ def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVers
 def load_nodes(
     connection: sa.Connection, host: str, node_ids: Collection[int] | None = None
 ) -> list[NodeRecord]:
-    """See `Store.load_nodes`."""
     if node_ids is not None and not node_ids:
         return []
     condition = _nodes.host == host
@@ -146,7 +144,6 @@ def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.Compound
 def list_expired_claims(
     connection: sa.Connection, host: str, workload_uuids: Collection[str]
 ) -> list[Claim]:
-    """See `Store.list_expired_claims`."""
     is_wanted = _claims.workload_uuid.in_(sorted(workload_uuids))
     return select_claims(connection, _nodes.host == host, is_wanted, _IS_EXPIRED)
 
@@ -161,7 +158,6 @@ def _select_children(
 def list_nodes(
     connection: sa.Connection, host: str | None = None, nodename: str | None = None
 ) -> list[NodeRecord]:
-    """See `Store.list_nodes`."""
     wanted = matches((_nodes.host, host), (_nodes.hypervisor_hostname, nodename))
     query = sa.select(tables.compute_nodes).where(*wanted)
     records = [codec.decode_node(row) for row in connection.execute(query).mappings()]
@@ -179,7 +175,6 @@ def lock_nodes(connection: sa.Connection, host: str) -> Sequence[Any]:
 
 
 def delete_node(connection: sa.Connection, host: str, nodename: str) -> tuple[None, StoreEvent]:
-    """See `Store.delete_node`."""
     row = connection.execute(
         sa.select(_nodes.id, _nodes.uuid, utc_now().label("now"))
         .where(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
@@ -212,7 +207,6 @@ def check_unclaimed(what: str, claims: Sequence[Claim]) -> None:
 
 
 def adopt_uuid(connection: sa.Connection, host: str, nodename: str, before: str, uuid: str) -> None:
-    """See `Store.adopt_uuid`."""
     is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
     rows = connection.execute(
         sa.select(
@@ -287,7 +281,6 @@ def delete_children(
 
 
 def list_device_page(connection: sa.Connection, query: DeviceQuery) -> Page[TrackedDevice]:
-    """See `Store.list_device_page`."""
     devices = tables.pci_devices
     found = sa.select(devices).where(equals_id(devices.c.compute_node_id, query.node_id))
     if query.after is not None:

@@ -53,7 +53,6 @@ def record_deletion(connection: sa.Connection, node_ids: Sequence[int]) -> bool:
 
 
 def list_removals(connection: sa.Connection, host: str | None = None) -> list[ProviderRemoval]:
-    """See `Store.list_provider_removals`."""
     found = sa.select(tables.provider_removals).where(*matches((_removals.host, host)))
     query = found.order_by(_removals.id)
     return [_decode(row) for row in connection.execute(query).mappings()]
@@ -66,7 +65,6 @@ def has_due(connection: sa.Connection, query: RemovalQuery) -> bool:
 
 
 def take_removals(connection: sa.Connection, query: RemovalQuery) -> list[ProviderRemoval]:
-    """See `Store.take_provider_removals`."""
     rows = connection.execute(
         sa.select(tables.provider_removals, utc_now().label("now"))
         .where(_is_due(query))
@@ -102,7 +100,6 @@ def fail_removal(
     retry_seconds: float,
     host: str | None = None,
 ) -> None:
-    """See `Store.fail_provider_removal`."""
     now = read_time(connection)
     connection.execute(
         sa.update(tables.provider_removals)
@@ -112,7 +109,6 @@ def fail_removal(
 
 
 def finish_removal(connection: sa.Connection, provider_uuid: str, host: str | None = None) -> None:
-    """See `Store.finish_provider_removal`."""
     removed = sa.delete(tables.provider_removals).where(*_attempted(provider_uuid, host))
     connection.execute(removed)
 

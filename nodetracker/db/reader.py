@@ -36,7 +36,6 @@ class SqlReader:
         self._database = database
 
     def close(self) -> None:
-        """See `Store.close`."""
         self._database.close()
 
     now = reading(read_time)

@@ -48,7 +48,6 @@ def list_services(
     binary: str | None = None,
     agent_id: str | None = None,
 ) -> list[ServiceRecord]:
-    """See `Store.list_services`."""
     wanted = ((_services.agent_id, agent_id), (_services.host, host), (_services.binary, binary))
     query = select_service().where(*matches(*wanted))
     records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
@@ -58,7 +57,6 @@ def list_services(
 def list_outage_services(
     connection: sa.Connection, service_down_time: int, host: str | None = None
 ) -> list[ServiceRecord]:
-    """See `Store.list_outage_services`."""
     is_other = _services.binary != COMPUTE_BINARY
     is_down = is_live(LivenessFilter(False, service_down_time))
     wanted = sa.and_(is_down, *matches((_services.host, host)))
@@ -85,7 +83,6 @@ def is_live(liveness: LivenessFilter) -> "sa.ColumnElement[bool]":
 
 
 def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[ServiceRecord]:
-    """See `Store.list_service_page`."""
     conditions = matches(
         (_services.id, query.id),
         (_services.uuid, query.uuid),
@@ -101,7 +98,6 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
 
 
 def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord:
-    """See `Store.find_service`."""
     column = _services.id if isinstance(service, int) else _services.uuid
     found = select_service().where(*matches((column, service)))
     row = connection.execute(found).mappings().one_or_none()
@@ -120,7 +116,7 @@ def register_agent(
     expected: ServiceRecord | None,
     held_epoch: int = 0,
 ) -> tuple[ServiceRecord, StoreEvent]:
-    """See `Store.register_agent`. Locks the services row first, then the nodes in id order."""
+    """Lock the services row first, then the nodes in id order."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
     # Nodes may have a newer epoch than a services row that was deleted and created again.
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
@@ -240,7 +236,6 @@ def check_agent(
 def set_service(
     connection: sa.Connection, host: str, binary: str, change: ServiceChange
 ) -> tuple[ServiceRecord, StoreEvent]:
-    """See `Store.set_service`."""
     is_service = sa.and_(_services.host == host, _services.binary == binary)
     found = select_service().where(is_service)
     row = connection.execute(found.with_for_update()).mappings().one_or_none()
@@ -270,7 +265,6 @@ def set_service(
 
 
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
-    """See `Store.mark_service`."""
     is_own = _is_marked()
     columns: dict[str, Any] = {
         **(_NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
@@ -323,11 +317,6 @@ def report_state(
     host_time: datetime,
     is_last: bool,
 ) -> None:
-    """See `Store.report_state`.
-
-    Args:
-        host_time: time of the agent's own clock, to compare with the database's.
-    """
     values = {
         **{f"agent_{item.name}": getattr(agent, item.name) for item in dataclasses.fields(agent)},
         "new_count": report_count,

@@ -5,6 +5,7 @@ written out here. Observers learn what it changed after its commit.
 """
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -35,13 +36,13 @@ from nodetracker.db.connection.engine import (
 )
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.reader import SqlReader
-from nodetracker.model.change import ClaimRefusal, NodeChange, StoreEvent
-from nodetracker.model.claim import Claim, ClaimRequest, Migration
+from nodetracker.model.change import ClaimRefusal, StoreEvent
+from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.credential import Credential
 from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AuditState, HostNews
-from nodetracker.ports import AdmissionPolicy, AgentKey, ApplyResult, StoreObserver
+from nodetracker.ports import AgentKey, StoreObserver
 from nodetracker.process.clock import utc_clock
 from nodetracker.process.outage import Watch, watch_nothing
 
@@ -99,6 +100,37 @@ def observed(
     return method
 
 
+def granted(
+    create: "Callable[Concatenate[sa.Connection, P], tuple[T, StoreEvent]]",
+    find: Callable[[sa.Connection, ClaimRequest], tuple[T, StoreEvent] | None],
+) -> "Callable[Concatenate[SqlStore, P], T]":
+    """Return a method that grants a request, or returns what the same one was granted before.
+
+    A duplicate key means that it was granted at the same time. A refusal may be caused by
+    that earlier grant.
+    """
+
+    signature = inspect.signature(create)
+
+    @functools.wraps(create)
+    def method(self: "SqlStore", /, *positional: P.args, **named: P.kwargs) -> T:
+        try:
+            answer, event = self._database.write(lambda c: create(c, *positional, **named))
+        except (ClaimRefusedError, ConflictError) as error:
+            _, request, host, nodename = signature.bind(None, *positional, **named).args[:4]
+            existing = self._database.read(lambda c: find(c, request))
+            if existing is None:
+                if isinstance(error, ClaimRefusedError):
+                    refusal = ClaimRefusal(request, host, nodename, tuple(error.reasons))
+                    self._notify(StoreEvent(refused=(refusal,)))
+                raise
+            answer, event = existing
+        self._notify(event)
+        return answer
+
+    return method
+
+
 class SqlStore(SqlReader):
     """`nodetracker.ports.Store` and `CredentialStore` over SQLite, MariaDB, MySQL and PostgreSQL.
 
@@ -131,12 +163,16 @@ class SqlStore(SqlReader):
     delete_node = observed(nodes.delete_node)
     adopt_uuid = writing(nodes.adopt_uuid)
 
+    apply_changes = observed(node_changes.apply_changes, retry_on_duplicate=True)
+
+    create_claim = granted(claims.create_claim, claims.find_existing_grant)
     try_claim = writing(claims.try_claim)
     confirm_claim = observed(claims.confirm_claim)
     renew_claim = observed(claims.renew_claim)
     abort_claim = observed(claims.abort_claim)
     list_expired_claims = reading(nodes.list_expired_claims)
     list_split_brains = reading(listed_claims.list_split_brains)
+    create_migration = granted(migrations.create_migration, migrations.find_existing_grant)
     confirm_migration = observed(migrations.confirm_migration)
     revert_migration = observed(migrations.revert_migration)
     set_migration_status = observed(migrations.set_migration_status)
@@ -159,62 +195,6 @@ class SqlStore(SqlReader):
     revoke_credential = writing(credentials.revoke_credential)
     list_credentials = reading(credentials.list_credentials)
 
-    def create_claim(
-        self,
-        request: ClaimRequest,
-        host: str,
-        nodename: str,
-        policy: AdmissionPolicy,
-        skip_locked: bool = False,
-    ) -> Claim:
-        """See `Store.create_claim`."""
-        create, find = claims.create_claim, claims.find_existing_grant
-        return self._grant(create, find, request, host, nodename, policy, skip_locked)
-
-    def create_migration(
-        self,
-        request: ClaimRequest,
-        host: str,
-        nodename: str,
-        policy: AdmissionPolicy,
-        skip_locked: bool = False,
-    ) -> Migration:
-        """See `Store.create_migration`."""
-        create, find = migrations.create_migration, migrations.find_existing_grant
-        return self._grant(create, find, request, host, nodename, policy, skip_locked)
-
-    def _grant(
-        self,
-        create: Callable[
-            [sa.Connection, ClaimRequest, str, str, AdmissionPolicy, bool], tuple[T, StoreEvent]
-        ],
-        find: Callable[[sa.Connection, ClaimRequest], tuple[T, StoreEvent] | None],
-        request: ClaimRequest,
-        host: str,
-        nodename: str,
-        policy: AdmissionPolicy,
-        skip_locked: bool,
-    ) -> T:
-        """Grant a request, or return what the same one was granted before.
-
-        A duplicate key means that it was granted at the same time. A refusal
-        may be caused by that earlier grant.
-        """
-        try:
-            answer, event = self._database.write(
-                lambda c: create(c, request, host, nodename, policy, skip_locked)
-            )
-        except (ClaimRefusedError, ConflictError) as error:
-            existing = self._database.read(lambda c: find(c, request))
-            if existing is None:
-                if isinstance(error, ClaimRefusedError):
-                    refusal = ClaimRefusal(request, host, nodename, tuple(error.reasons))
-                    self._notify(StoreEvent(refused=(refusal,)))
-                raise
-            answer, event = existing
-        self._notify(event)
-        return answer
-
     def _notify(self, event: StoreEvent) -> None:
         for observer in self._observers:
             try:
@@ -225,7 +205,6 @@ class SqlStore(SqlReader):
     def report_for_news(
         self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
     ) -> HostNews | None:
-        """See `CallStore.report_for_news`."""
 
         def report(connection: sa.Connection) -> HostNews | None:
             found = host_calls.take_news(connection, secret_hash)
@@ -240,7 +219,7 @@ class SqlStore(SqlReader):
         return self._database.write(report, retry_on_lock_wait=False)
 
     def find_credential(self, secret_hash: str, address: str) -> Credential:
-        """See `CredentialStore.find_credential`; a warning is stored although the call fails."""
+        """Store a warning although the call fails."""
         found: Credential | str | None = self._database.read(
             lambda c: credentials.find_credential(c, secret_hash, address)
         )
@@ -254,23 +233,9 @@ class SqlStore(SqlReader):
         return found
 
     def take_provider_removals(self, query: RemovalQuery) -> list[ProviderRemoval]:
-        """See `Store.take_provider_removals`."""
         if not self._database.read(lambda c: provider_removals.has_due(c, query)):
             return []
         return self._database.write(lambda c: provider_removals.take_removals(c, query))
-
-    def apply_changes(
-        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
-    ) -> ApplyResult:
-        """See `Store.apply_changes`."""
-        if not changes:
-            return ApplyResult()
-        result, event = self._database.write(
-            lambda c: node_changes.apply_changes(c, agent, changes, service_down_time),
-            retry_on_duplicate=True,
-        )
-        self._notify(event)
-        return result
 
     def report_state(
         self,
@@ -280,7 +245,6 @@ class SqlStore(SqlReader):
         host_time: datetime | None = None,
         is_last: bool = False,
     ) -> None:
-        """See `Store.report_state`."""
         asked_at = host_time or self._clock()
         self._database.write(
             lambda c: services.report_state(c, agent, report_count, state, asked_at, is_last),
@@ -290,11 +254,8 @@ class SqlStore(SqlReader):
     def purge(
         self, before: datetime, tables: Collection[str] = (), is_part: bool = False
     ) -> Mapping[str, int]:
-        """See `Store.purge`.
-
-        A transaction of all rows would hold the locks of their nodes for minutes, and
-        Galera rejects one that is too large.
-        """
+        # In one transaction it would hold the locks of their nodes for minutes, and Galera
+        # rejects one that is too large.
         return {
             name: self._purge_table(delete, before, is_part)
             for name, delete in _PURGES.items()

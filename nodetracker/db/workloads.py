@@ -65,7 +65,6 @@ class _Branch:
 
 
 def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[WorkloadRow]:
-    """See `Store.list_workloads`."""
     branches = []
     if query.is_claimed is not False:
         branches.append(_select_claimed(query))
@@ -231,7 +230,6 @@ def _select_places(
 def sum_usage(
     connection: sa.Connection, host: str | None = None, project_id: str | None = None
 ) -> list[UsageSum]:
-    """See `Store.sum_usage`."""
     query = sa.union_all(_sum_claims(host, project_id), _sum_guests(host, project_id))
     found = [
         UsageSum(project, WorkloadKind(kind), bool(is_claimed), *map(int, amounts))

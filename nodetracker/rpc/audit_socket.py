@@ -150,11 +150,7 @@ class SocketAuditAgent:
         return True
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
-        """See `AuditAgent`.
-
-        Raises:
-            RpcUnavailableError: no agent answers.
-        """
+        """Raise RpcUnavailableError if no agent answers."""
         request = json.dumps(_AUDIT.encode_arguments(nodename)).encode() + b"\n"
         with self._connect() as connection:
             connection.settimeout(self._timeout)

@@ -269,7 +269,6 @@ class RpcAgentDirectory:
         self._timeout = timeout_seconds
 
     def agent_of(self, host: str) -> HostAgent:
-        """See `AgentDirectory`."""
         return cast("HostAgent", RpcAgent(self._caller, host, self._timeout))
 
 
@@ -283,7 +282,7 @@ class RpcAgent:
         self._timeout = timeout_seconds
 
     def ledger_moved(self, nodename: str | None = None) -> None:
-        """See `HostAgent`; returns when the message is sent.
+        """Return when the message is sent.
 
         Raises:
             NodetrackerError: it was not sent, or no such agent listens.

@@ -63,7 +63,6 @@ def create_claim(
     policy: AdmissionPolicy,
     skip_locked: bool = False,
 ) -> tuple[Claim, StoreEvent]:
-    """See `Store.create_claim`; a duplicate uuid violates its unique key."""
     grants.require_no_move(request)
     grants.require_amounts(request)
     found = lock_node(connection, request, host, nodename, skip_locked)
@@ -79,7 +78,6 @@ def try_claim(
     nodename: str,
     policy: AdmissionPolicy,
 ) -> Admission:
-    """See `Store.try_claim`."""
     node = lock_node(connection, request, host, nodename)
     if node is None:
         raise NotFoundError(f"no such node: {nodename} on host {host}")
@@ -95,7 +93,6 @@ def find_existing_grant(
 
 
 def confirm_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEvent]:
-    """See `Store.confirm_claim`."""
     locked = lock_claim(connection, uuid)
     write = decide_confirm(locked)
     return apply_write(connection, write)
@@ -104,14 +101,12 @@ def confirm_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEve
 def renew_claim(
     connection: sa.Connection, uuid: str, policy: AdmissionPolicy
 ) -> tuple[Claim, StoreEvent]:
-    """See `Store.renew_claim`."""
     locked = lock_claim(connection, uuid)
     write = decide_renew(locked, policy.claim_timeout)
     return apply_write(connection, write)
 
 
 def abort_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEvent]:
-    """See `Store.abort_claim`."""
     locked = lock_claim(connection, uuid, is_release=True)
     write = decide_abort(locked)
     return apply_write(connection, write)

@@ -58,7 +58,6 @@ def create_migration(
     policy: AdmissionPolicy,
     skip_locked: bool = False,
 ) -> tuple[Migration, StoreEvent]:
-    """See `Store.create_migration`; a duplicate uuid violates its unique key."""
     require_amounts(request)
     locked = lock_move(connection, request, host, nodename, skip_locked)
     write = decide_move(request, locked, policy)
@@ -82,14 +81,12 @@ def find_existing_grant(
 
 
 def confirm_migration(connection: sa.Connection, uuid: str) -> tuple[Migration, StoreEvent]:
-    """See `Store.confirm_migration`."""
     locked = lock_migration(connection, uuid, has_assignments=True)
     write = decide_move_confirm(locked)
     return apply_write(connection, write)
 
 
 def revert_migration(connection: sa.Connection, uuid: str) -> tuple[Migration, StoreEvent]:
-    """See `Store.revert_migration`."""
     locked = lock_migration(connection, uuid, has_assignments=True)
     write = decide_move_revert(locked)
     return apply_write(connection, write)
@@ -98,7 +95,6 @@ def revert_migration(connection: sa.Connection, uuid: str) -> tuple[Migration, S
 def set_migration_status(
     connection: sa.Connection, uuid: str, status: MigrationStatus
 ) -> tuple[Migration, StoreEvent]:
-    """See `Store.set_migration_status`."""
     locked = lock_migration(connection, uuid)
     write = decide_move_status(locked, status)
     return apply_write(connection, write)
