@@ -31,12 +31,12 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
+from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import CallStore, CredentialStore
 from nodetracker.process.change_log import CHANGES, log_change, make_line
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
-from nodetracker.rpc.serializer import encode, encode_error
 
 LOG = logging.getLogger(__name__)
 

@@ -35,10 +35,10 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
+from nodetracker.model.serializer import decode_error
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import Executor
 from nodetracker.rpc.interface import Method
-from nodetracker.rpc.serializer import decode_error
 
 NEXT_FILE = "credential.next"
 """A credential that conductors may not know yet: its file is written before it is sent."""

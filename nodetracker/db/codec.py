@@ -24,8 +24,9 @@ from nodetracker.model.fact import FactEntry, FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.numa import decode_assignment, encode_assignment, encode_cells
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
+from nodetracker.model.serializer import decode, encode
 from nodetracker.model.service import (
     AuditState,
     Incarnation,
@@ -199,9 +200,8 @@ def group_devices(rows: Iterable[Row]) -> dict[int, dict[str, TrackedDevice]]:
 
 def encode_guest(guest: Guest) -> dict[str, Any]:
     """Return the columns of a ``guests`` row, except the node's id."""
-    pins = guest.pins
-    bound = {"cells": encode_cells(pins.cells), "devices": list(pins.devices)}
-    return _encode(guest, GUEST_COLUMNS) | {"pins": None if pins == GuestPins() else bound}
+    pins = None if guest.pins == GuestPins() else encode(guest.pins)
+    return _encode(guest, GUEST_COLUMNS) | {"pins": pins}
 
 
 def decode_guest(row: Row) -> Guest:
@@ -213,9 +213,7 @@ def decode_guest(row: Row) -> Guest:
 
 def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
     """Build the pins of the column ``pins``."""
-    if data is None:
-        return GuestPins()
-    return GuestPins(decode_assignment(data).cells, tuple(data.get("devices", ())))
+    return GuestPins() if data is None else decode(GuestPins, data)
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:
@@ -224,7 +222,7 @@ def encode_claim(claim: Claim) -> dict[str, Any]:
         **_encode(claim, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS)),
         **{_WORKLOAD[name]: value for name, value in _encode(claim.workload, _WORKLOAD).items()},
         **_encode(claim.amounts, _AMOUNTS),
-        "numa": None if claim.numa is None else encode_assignment(claim.numa),
+        "numa": encode(claim.numa),
         "devices": list(claim.devices) or None,
     }
 
@@ -243,7 +241,7 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         nodename=nodename,
         workload=_decode(Workload, workload, _WORKLOAD, kind=WorkloadKind),
         amounts=_decode(Amounts, row, _AMOUNTS),
-        numa=None if row["numa"] is None else decode_assignment(row["numa"]),
+        numa=None if row["numa"] is None else decode(NumaAssignment, row["numa"]),
         devices=tuple(row["devices"] or ()),
         **_convert(row, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS), kind=ClaimKind, state=ClaimState),
     )
@@ -331,6 +329,6 @@ def _convert(
     row: Row, columns: Iterable[str], /, **decoders: Callable[[Any], Any]
 ) -> dict[str, Any]:
     fields = {name: row[name] for name in columns}
-    for name, decode in decoders.items():
-        fields[name] = decode(fields[name])
+    for name, convert in decoders.items():
+        fields[name] = convert(fields[name])
     return fields

@@ -14,8 +14,8 @@ from nodetracker.model.claim import Claim, ClaimRequest, Migration, Move
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import VOLATILE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.serializer import encode
 from nodetracker.model.service import AgentKey, ServiceRecord
-from nodetracker.model.text import to_plain
 from nodetracker.model.warning import HostWarning, WarningRecord
 
 T = TypeVar("T")
@@ -83,8 +83,8 @@ def make_diff(change: NodeChange) -> dict[str, Any]:
         return {"uuid": [change.uuid, None]}
     diff: dict[str, Any] = {
         name: [
-            None if record is None else to_plain(getattr(record.values, name)),
-            to_plain(getattr(after, name)),
+            None if record is None else encode(getattr(record.values, name)),
+            encode(getattr(after, name)),
         ]
         for name in change.columns
         if name not in VOLATILE_COLUMNS
@@ -100,7 +100,7 @@ def _diff_items(diff: ItemDiff[T], before: Mapping[str, T], key: str) -> dict[st
     return {
         name: entries
         for name, entries in {
-            "added": [to_plain(item) for item in diff.added],
+            "added": [encode(item) for item in diff.added],
             "changed": [
                 {key: getattr(item, key)} | _diff_fields(before.get(getattr(item, key)), item)
                 for item in diff.changed
@@ -116,7 +116,7 @@ def _diff_fields(before: Any, after: Any) -> dict[str, Any]:
         item.name: (getattr(before, item.name, None), getattr(after, item.name))
         for item in dataclasses.fields(after)
     }
-    return {name: list(map(to_plain, pair)) for name, pair in pairs.items() if pair[0] != pair[1]}
+    return {name: list(map(encode, pair)) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 @dataclass(frozen=True, slots=True)

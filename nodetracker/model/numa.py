@@ -4,9 +4,8 @@ Cells are addressed by the kernel's id and never by position, as ids may have ga
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import HostProblem
@@ -261,55 +260,3 @@ class NumaAssignment:
     """The assignment of a workload's cells, in the order of the request."""
 
     cells: tuple[CellAssignment, ...]
-
-
-def encode_assignment(assignment: NumaAssignment) -> dict[str, Any]:
-    """Return an assignment as plain JSON data.
-
-    >>> encode_assignment(NumaAssignment((CellAssignment(1, 0, 512, None, 0, {0: 4}),)))["cells"][0]
-    ... # doctest: +NORMALIZE_WHITESPACE
-    {'host_cell': 1, 'vcpus': 0, 'memory_mb': 512, 'page_size_kb': None, 'pages': 0,
-     'pins': {'0': 4}, 'isolated': []}
-    """
-    return {"cells": encode_cells(assignment.cells)}
-
-
-def encode_cells(cells: Iterable[CellAssignment]) -> list[dict[str, Any]]:
-    """Return cells as plain JSON data."""
-    return [
-        {
-            "host_cell": cell.host_cell,
-            "vcpus": cell.vcpus,
-            "memory_mb": cell.memory_mb,
-            "page_size_kb": cell.page_size_kb,
-            "pages": cell.pages,
-            "pins": {str(guest): host for guest, host in sorted(cell.pins.items())},
-            "isolated": sorted(cell.isolated),
-        }
-        for cell in cells
-    ]
-
-
-def decode_assignment(data: Mapping[str, Any]) -> NumaAssignment:
-    """Decode the result of `encode_assignment`.
-
-    Raises:
-        ValueError: the data is not an assignment; the node's other data remains valid.
-    """
-    try:
-        return NumaAssignment(tuple(_decode_cell(cell) for cell in data["cells"]))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{data!r} is not a NUMA assignment") from error
-
-
-def _decode_cell(cell: Mapping[str, Any]) -> CellAssignment:
-    size = cell["page_size_kb"]
-    return CellAssignment(
-        host_cell=int(cell["host_cell"]),
-        vcpus=int(cell["vcpus"]),
-        memory_mb=int(cell["memory_mb"]),
-        page_size_kb=None if size is None else int(size),
-        pages=int(cell["pages"]),
-        pins={int(guest): int(host) for guest, host in cell["pins"].items()},
-        isolated=frozenset(int(cpu) for cpu in cell["isolated"]),
-    )

@@ -1,7 +1,5 @@
 """Text: fit for every database, rendered from values and times, and parsed as UUIDs."""
 
-import dataclasses
-import enum
 import math
 import re
 import uuid
@@ -9,7 +7,6 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
-from typing import Any
 
 TEXT_LENGTH = 255
 """Default length of text columns, in characters."""
@@ -60,25 +57,6 @@ def render_value(value: object) -> str:
     """
     text = _render(value, _DEEPEST)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def to_plain(value: Any) -> Any:
-    """Return a value as plain JSON: dataclasses as objects, times as ISO text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            item.name: to_plain(getattr(value, item.name)) for item in dataclasses.fields(value)
-        }
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(to_plain(item) for item in value)
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds")
-    return value
 
 
 def render_time(moment: datetime | None) -> str | None:

@@ -16,9 +16,9 @@ from typing import Any
 
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.errors import NodetrackerError, RequestError, RpcError, RpcUnavailableError
+from nodetracker.model.serializer import decode_error, encode, encode_error
 from nodetracker.ports import AuditAgent
 from nodetracker.rpc.interface import Interface
-from nodetracker.rpc.serializer import decode_error, encode, encode_error
 
 LOG = logging.getLogger(__name__)
 

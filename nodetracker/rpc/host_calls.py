@@ -17,13 +17,13 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
+from nodetracker.model.serializer import encode_error, make_reader
 from nodetracker.model.service import COMPUTE_BINARY, AdminState, HostCall, HostNews
 from nodetracker.ports import AgentStore, CallStore, HostAgent
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import Executor, start_thread
 from nodetracker.rpc.caller import COMPUTE, AgentCaller
 from nodetracker.rpc.interface import Interface, Method
-from nodetracker.rpc.serializer import encode_error, make_reader
 from nodetracker.rpc.server import carry_out
 
 LOG = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from nodetracker.model.errors import RequestError, RpcVersionError
+from nodetracker.model.serializer import Reader, decode_error, encode, make_reader
 from nodetracker.ports.methods import is_repeatable, list_methods
-from nodetracker.rpc.serializer import Reader, decode_error, encode, make_reader
 
 _LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
 

@@ -21,10 +21,10 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
+from nodetracker.model.serializer import encode, encode_error
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import start_thread
 from nodetracker.rpc.interface import Interface, Method, describe_mismatch
-from nodetracker.rpc.serializer import encode, encode_error
 from nodetracker.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.errors import NodetrackerError
+from nodetracker.model.serializer import decode_error, encode, encode_error
 from nodetracker.ports import Store
 from nodetracker.process.clock import DatabaseClock, utc_clock
 from nodetracker.rpc.interface import Method
-from nodetracker.rpc.serializer import decode_error, encode, encode_error
 from tests.database_clock import set_clock
 
 SQL_BACKENDS = ("sqlite", "mariadb", "postgresql")

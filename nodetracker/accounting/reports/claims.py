@@ -9,7 +9,7 @@ from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import Claim, Migration
-from nodetracker.model.numa import encode_assignment
+from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, render_time
 
 _WEIGHT_DECIMALS = 6
@@ -56,7 +56,7 @@ def render_claim_details(claim: Claim) -> dict[str, Any]:
         "workload_kind": claim.workload.kind.value,
         "workload_name": claim.workload.name,
         "project_id": claim.workload.project_id,
-        "numa": None if claim.numa is None else encode_assignment(claim.numa),
+        "numa": encode(claim.numa),
         "migration_uuid": claim.migration_uuid,
         "created_at": render_time(claim.created_at),
         "updated_at": render_time(claim.updated_at),
@@ -100,7 +100,7 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
         "nodename": nodename,
         "fits": not answer.reasons,
         "reasons": list(answer.reasons),
-        "numa": None if answer.numa is None else encode_assignment(answer.numa),
+        "numa": encode(answer.numa),
         "numa_reasons": list(answer.numa_reasons),
         "resources": verdicts,
         "pci": pools,

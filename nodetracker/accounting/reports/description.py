@@ -29,8 +29,9 @@ from nodetracker.accounting.usage import charge_of_guest, list_node_workloads, o
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.serializer import encode
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.text import render_time, to_plain
+from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
 
@@ -212,8 +213,8 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
             }
             for use in described.workloads
         ],
-        "pools": to_plain(described.pools),
-        "facts": to_plain(record.values.facts),
+        "pools": encode(described.pools),
+        "facts": encode(record.values.facts),
         "warnings": [render_warning(found) for found in described.warnings],
         "history": [render_history_entry(entry) for entry in described.changes],
     }

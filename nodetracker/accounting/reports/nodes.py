@@ -13,8 +13,9 @@ from nodetracker.accounting.reports.services import (
 )
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.serializer import encode
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.text import render_time, to_plain
+from nodetracker.model.text import render_time
 
 SUMMARY_COLUMNS = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
@@ -110,7 +111,7 @@ def render_node(
         "booted_at": render_time(record.values.booted_at),
     }
     for name in NODE_COLUMNS:
-        shown[name] = to_plain(getattr(record.values, name))
+        shown[name] = encode(getattr(record.values, name))
         if name == "running_vms":  # which counts all, as Nova's does
             shown["vms_running"] = count_running_vms(record.values)
     return shown | {

@@ -13,8 +13,8 @@ from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.model.change import ChangeKind, ClaimRefusal, NodeChange, Notification
 from nodetracker.model.claim import Claim, ClaimState, Migration
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS
+from nodetracker.model.serializer import encode
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.text import to_plain
 from nodetracker.model.warning import HostWarning
 
 _SERVICE_FIELDS = (
@@ -40,7 +40,7 @@ def _build_node_notifications(change: NodeChange) -> list[Notification]:
     node = {"host": change.host, "nodename": change.nodename, "uuid": change.uuid}
     built = []
     if change.kind is ChangeKind.CREATE:
-        values = {name: to_plain(getattr(change.values, name)) for name in NODE_COLUMNS}
+        values = {name: encode(getattr(change.values, name)) for name in NODE_COLUMNS}
         built.append(Notification("compute_node.create", _node(change.uuid), node | values))
     elif change.kind is ChangeKind.UPDATE:
         columns = {name: pair for name, pair in change.diff.items() if isinstance(pair, list)}
@@ -53,9 +53,7 @@ def _build_node_notifications(change: NodeChange) -> list[Notification]:
     elif change.kind is ChangeKind.DELETE:
         built.append(Notification("compute_node.delete", _node(change.uuid), node))
     if VOLATILE_COLUMNS & set(change.columns):
-        measured = {
-            name: to_plain(getattr(change.values, name)) for name in sorted(VOLATILE_COLUMNS)
-        }
+        measured = {name: encode(getattr(change.values, name)) for name in sorted(VOLATILE_COLUMNS)}
         built.append(
             Notification("compute.metrics.update", f"metrics {change.uuid}", node | measured)
         )

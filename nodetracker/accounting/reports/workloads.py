@@ -9,7 +9,7 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.numa import encode_assignment
+from nodetracker.model.serializer import encode
 from nodetracker.model.text import render_time
 
 
@@ -79,7 +79,7 @@ def render_bindings(row: WorkloadRow, record: NodeRecord) -> dict[str, Any]:
         devices = devices or guest.pins.devices
     return {
         "resources": {} if claim is None else dict(claim.amounts.resources),
-        "pins": None if placement is None else encode_assignment(placement),
+        "pins": encode(placement),
         "devices": list(devices),
     }
 

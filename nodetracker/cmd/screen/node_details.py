@@ -32,8 +32,9 @@ from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.change import HistoryEntry
+from nodetracker.model.serializer import encode
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.text import count_noun, to_plain
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB, MILLI
 
 _NAME_SHARE = 5  # a name takes at most a fifth of the line
@@ -345,7 +346,7 @@ def _render_use(pool: DevicePool) -> str:
 
 
 def _draw_facts(described: NodeDescription, terminal: Terminal) -> list[Line]:
-    facts: Mapping[str, Any] = to_plain(described.record.values.facts)
+    facts: Mapping[str, Any] = encode(described.record.values.facts)
     texts = list_facts(facts, described.state == "up", described.audit_age_seconds, described.now)
     lines = [make_line(safe_text(text, terminal.has_unicode)) for text in texts[:_MAX_FACTS]]
     return lines + _draw_more(len(texts) - _MAX_FACTS, terminal)

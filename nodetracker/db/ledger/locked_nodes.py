@@ -22,8 +22,9 @@ from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
-from nodetracker.model.numa import NumaAssignment, decode_assignment
+from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.serializer import decode
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -198,7 +199,7 @@ def read_assignments(
     )
     for node_id, uuid, data, from_claim in rows:
         if data is not None:
-            (claims if from_claim else guests)[node_id][uuid] = decode_assignment(data)
+            (claims if from_claim else guests)[node_id][uuid] = decode(NumaAssignment, data)
     return {
         node_id: replace(node, claim_assignments=claims[node_id], guest_assignments=guests[node_id])
         for node_id, node in nodes.items()

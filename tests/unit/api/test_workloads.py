@@ -9,7 +9,8 @@ from nodetracker.api.context import Identity
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.guest import GuestPins, PowerState
-from nodetracker.model.numa import CellAssignment, NumaAssignment, encode_assignment
+from nodetracker.model.numa import CellAssignment, NumaAssignment
+from nodetracker.model.serializer import encode
 from tests.builders import ask, claim, key_of, make_guest, make_node, update
 from tests.unit.api.conftest import Api
 
@@ -88,9 +89,9 @@ class TestList:
         (agent,) = [key_of(service) for service in store.list_services("alpha")]
         store.apply_changes(agent, [update(record, ItemDiff(changed=(bound,)))], 60)
         shown = {item["uuid"]: item["numa"] for item in api.get(path)["workloads"]}
-        assert shown[guest.uuid] == encode_assignment(NumaAssignment((placed,)))
+        assert shown[guest.uuid] == encode(NumaAssignment((placed,)))
         assert held.numa is not None
-        assert shown[CLAIMED] == encode_assignment(held.numa)
+        assert shown[CLAIMED] == encode(held.numa)
 
     @pytest.mark.parametrize(
         ("query", "expected"),

@@ -12,9 +12,9 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
     RpcVersionError,
 )
+from nodetracker.model.serializer import encode
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import MAX_STUCK, RpcAgentDirectory, RpcCaller
-from nodetracker.rpc.serializer import encode
 from tests.builders import NOW, later, make_incarnation, take_service
 from tests.stores import SqliteStore
 

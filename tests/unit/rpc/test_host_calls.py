@@ -12,6 +12,7 @@ from nodetracker.model.errors import (
     NotFoundError,
     RpcUnavailableError,
 )
+from nodetracker.model.serializer import encode
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     AdminState,
@@ -23,7 +24,6 @@ from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import host_calls
 from nodetracker.rpc.caller import RpcAgentDirectory
 from nodetracker.rpc.host_calls import HeartbeatCalls, HostCaller
-from nodetracker.rpc.serializer import encode
 from tests.builders import register, take_news
 from tests.programs import wait_until
 from tests.stores import SqliteStore

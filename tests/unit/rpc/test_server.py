@@ -17,9 +17,9 @@ from nodetracker.model.errors import (
     RpcError,
     RpcUnavailableError,
 )
+from nodetracker.model.serializer import decode_error
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import server as module
-from nodetracker.rpc.serializer import decode_error
 from nodetracker.rpc.server import RpcServer
 from tests.builders import NOW, later
 from tests.programs import wait_until

@@ -20,7 +20,7 @@ from nodetracker.fleet.reads import read_consistently
 from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.pci import ADDRESS_PATTERN, PciStatus, TrackedDevice
-from nodetracker.model.text import to_plain
+from nodetracker.model.serializer import encode
 
 _OWNER = nullable(answer(uuid=str, name=str), "the workload that has it")
 NODE_CPU = answer(id=int, use=CpuUse, text=str)
@@ -85,4 +85,4 @@ def list_devices(call: Call) -> Answer:
         raise RequestError("marker", f"invalid value {marker!r}: expected the address of a device")
     query = DeviceQuery(node_id=get_node(call).node.id, after=marker, limit=call.limit)
     page = call.store.list_device_page(query)
-    return answer_page(call, "devices", list(map(to_plain, page.items)), page.next)
+    return answer_page(call, "devices", list(map(encode, page.items)), page.next)

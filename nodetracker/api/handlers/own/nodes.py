@@ -42,7 +42,8 @@ from nodetracker.model.amounts import PARTS
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
-from nodetracker.model.text import render_time, to_plain
+from nodetracker.model.serializer import encode
+from nodetracker.model.text import render_time
 
 LIST_COLUMNS = (
     "vcpus", "vcpus_used", "cpu_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used",
@@ -181,7 +182,7 @@ def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, 
         "host": node.host,
         "hypervisor_hostname": node.nodename,
         **state,
-        **{name: to_plain(getattr(node.values, name)) for name in LIST_COLUMNS},
+        **{name: encode(getattr(node.values, name)) for name in LIST_COLUMNS},
         "generation": node.generation,
         "amounts": render_amounts(amounts, _AMOUNT_NAMES),
         **_render_reading(found, call, liveness, state["state"]),
@@ -248,4 +249,4 @@ def audit_node(call: Call) -> Answer:
     )
     if outcome is None:
         return Answer({"host": node.host, "nodename": node.nodename}, status=202)
-    return Answer(to_plain(asdict(outcome)))
+    return Answer(encode(outcome))

@@ -25,7 +25,7 @@ from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
-from nodetracker.model.numa import encode_assignment
+from nodetracker.model.serializer import encode
 
 LIST_QUERY = parameters(
     host=str, nodename=NODENAME, name_part=PART_OF_NAME, project=str, claimed=bool, **PAGE
@@ -97,7 +97,7 @@ def list_workloads_of_node(call: Call) -> Answer:
     shown = [
         {
             **_render_line(row),
-            "numa": None if row.numa is None else encode_assignment(row.numa),
+            "numa": encode(row.numa),
         }
         for row in page.items
     ]

@@ -10,8 +10,8 @@ from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import PowerState
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.pci import PciDevice, track_device
+from nodetracker.model.serializer import encode
 from nodetracker.model.settings import Policy
-from nodetracker.model.text import to_plain
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 
 UUIDS = {"node-1": "11111111-1111-4111-8111-111111111111"}
@@ -170,6 +170,6 @@ def test_a_deletion_removes_guests_and_devices():
 
 
 def test_plain_values_are_json():
-    assert to_plain({"a": (NOW, frozenset({2, 1}), PowerState.PAUSED, make_guest().name)}) == {
+    assert encode({"a": (NOW, frozenset({2, 1}), PowerState.PAUSED, make_guest().name)}) == {
         "a": ["2026-03-01T12:00:00.250000+00:00", [1, 2], "paused", "vm-1"]
     }

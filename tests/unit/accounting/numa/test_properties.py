@@ -16,9 +16,8 @@ from nodetracker.model.numa import (
     NumaLimits,
     PagePool,
     PageSize,
-    decode_assignment,
-    encode_assignment,
 )
+from nodetracker.model.serializer import decode, encode
 from tests.unit.accounting.numa.cases import make_request
 from tests.unit.accounting.numa.oracle import can_fit, faults_of
 
@@ -111,7 +110,7 @@ def test_nothing_is_assigned_twice_and_removal_restores_the_usage(cells, steps):
         result = fit_numa(request, cells, before)
         if isinstance(result, NumaAssignment):
             name = f"claim-{index}"
-            assignments[name] = decode_assignment(json.loads(json.dumps(encode_assignment(result))))
+            assignments[name] = decode(NumaAssignment, json.loads(json.dumps(encode(result))))
             assert assignments[name] == result
             others = {other: assignments[other] for other in assignments if other != name}
             assert sum_usage(cells, others.values()) == before

@@ -15,9 +15,8 @@ from nodetracker.model.numa import (
     NumaCell,
     NumaTopology,
     PagePool,
-    decode_assignment,
-    encode_assignment,
 )
+from nodetracker.model.serializer import decode, encode
 from nodetracker.model.settings import Policy, ReservedPages
 from tests.unit.accounting.numa.cases import make_cell
 
@@ -106,13 +105,13 @@ def test_memory_of_a_missing_page_size_is_ordinary_memory():
 
 @pytest.mark.parametrize("assignment", [PINNED, FLOATING, NumaAssignment(())])
 def test_an_encoded_placement_is_decoded_unchanged(assignment):
-    assert decode_assignment(encode_assignment(assignment)) == assignment
+    assert decode(NumaAssignment, encode(assignment)) == assignment
 
 
 @pytest.mark.parametrize("data", [{}, {"cells": [{}]}, {"cells": 1}, {"cells": [1]}, [], None])
 def test_malformed_placement_data_is_an_error(data):
-    with pytest.raises(ValueError, match="is not a NUMA assignment"):
-        decode_assignment(data)
+    with pytest.raises(ValueError, match="is not a NumaAssignment"):
+        decode(NumaAssignment, data)
 
 
 def test_the_column_has_usage_in_nova_s_fields_and_no_other_change():

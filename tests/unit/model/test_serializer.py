@@ -22,9 +22,9 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.serializer import decode_error, encode, encode_error, make_reader
 from nodetracker.ports import HostAgent, Store
 from nodetracker.rpc.interface import Interface
-from nodetracker.rpc.serializer import decode_error, encode, encode_error, make_reader
 from tests.builders import make_device, make_guest, make_values
 
 BERLIN = timezone(timedelta(hours=2))

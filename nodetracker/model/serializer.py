@@ -20,6 +20,8 @@ from nodetracker.model import errors
 from nodetracker.model.errors import NodetrackerError, RequestError, RpcVersionError
 from nodetracker.model.text import render_value
 
+T = TypeVar("T")
+
 Reader = Callable[[Any, str], Any]
 """Converts plain JSON to a value; the second argument is the path for errors."""
 
@@ -28,52 +30,60 @@ _SEQUENCES = (tuple, list, Sequence, Collection)
 _SETS = (frozenset, set, AbstractSet)
 
 
-def encode(value: object, unknown: AbstractSet[enum.Enum] = frozenset()) -> Any:
+def encode(value: Any, unknown: AbstractSet[enum.Enum] = frozenset()) -> Any:
     """Return a value as plain JSON.
 
     Args:
         unknown: values that the reader does not know; lists are sent without items that have one.
 
     >>> encode({1: (datetime(2026, 3, 1, tzinfo=UTC), {"b", "a"})})
-    {'1': ['2026-03-01T00:00:00+00:00', ['a', 'b']]}
+    {'1': ['2026-03-01T00:00:00.000000+00:00', ['a', 'b']]}
 
     Raises:
         TypeError: its type has no JSON form.
         RpcVersionError: it has an unknown value that is not in a list.
     """
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
     if isinstance(value, enum.Enum):
         if value in unknown:
             raise RpcVersionError(f"the caller's version does not know {value.value!r}")
         return value.value
-    if isinstance(value, _PLAIN):
-        return value
+    names = _list_fields(kind)
+    if names is not None:
+        return {name: encode(getattr(value, name), unknown) for name in names}
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Mapping):
+        if type(next(iter(value), None)) is int:
+            return {str(key): encode(value[key], unknown) for key in sorted(value)}
         return {str(encode(key)): encode(item, unknown) for key, item in value.items()}
     if isinstance(value, frozenset | set):
         return sorted(encode(item) for item in value)
-    if isinstance(value, tuple | list):
-        return list(_encode_items(value, unknown))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            item.name: encode(getattr(value, item.name), unknown)
-            for item in dataclasses.fields(value)
-        }
-    if isinstance(value, Collection):
-        return list(_encode_items(value, unknown))
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        return list(_encode_known(value, unknown) if unknown else map(encode, value))
+    if isinstance(value, _PLAIN):
+        return value
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _encode_items(items: Collection[Any], unknown: AbstractSet[enum.Enum]) -> Iterator[Any]:
+def _encode_known(items: Collection[Any], unknown: AbstractSet[enum.Enum]) -> Iterator[Any]:
     for item in items:
         try:
             plain = encode(item, unknown)
         except RpcVersionError:
             continue
         yield plain
+
+
+@cache
+def _list_fields(kind: type) -> tuple[str, ...] | None:
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(item.name for item in dataclasses.fields(kind))
 
 
 @cache
@@ -109,6 +119,20 @@ def make_reader(hint: Any, is_strict: bool = True) -> Reader:
     raise TypeError(f"{hint} has no JSON form")
 
 
+def decode(hint: type[T], stored: object) -> T:
+    """Return a value of the plain JSON that `encode` returned, of this or another version.
+
+    Raises:
+        ValueError: it is not such a value.
+    """
+    kind: Any = hint
+    try:
+        value: T = make_reader(kind, is_strict=False)(stored, "")
+    except RequestError as error:
+        raise ValueError(f"{stored!r} is not a {hint.__name__}: {error}") from error
+    return value
+
+
 def _refuse(path: str, plain: object, what: str) -> typing.NoReturn:
     raise RequestError(path, f"invalid value {render_value(plain)}: expected {what}")
 
@@ -132,6 +156,8 @@ def _make_scalar(hint: type) -> Reader:
         raise TypeError(f"{hint} has no JSON form")
 
     def read(plain: Any, path: str) -> Any:
+        if type(plain) is hint:
+            return plain
         if not isinstance(plain, accepted) or (isinstance(plain, bool) and hint is not bool):
             _refuse(path, plain, hint.__name__)
         return plain
@@ -195,7 +221,10 @@ def _make_fixed_tuple(readers: tuple[Reader, ...]) -> Reader:
 
 def _read_integer_key(plain: Any, path: str) -> Any:
     """Read a key that was an integer: JSON has only strings as keys."""
-    return _convert(int, plain, path, "integer")
+    try:
+        return int(plain)
+    except (ValueError, TypeError):
+        _refuse(path, plain, "integer")
 
 
 def _make_mapping(key_hint: Any, item_hint: Any, is_strict: bool) -> Reader:
@@ -232,11 +261,12 @@ class _Lazy:
         if not isinstance(plain, Mapping):
             _refuse(path, plain, self._class.__name__)
         prefix = f"{path}." if path else ""
-        unknown = plain.keys() - readers.keys()
-        if unknown and self._is_strict:
-            raise RequestError(f"{prefix}{min(unknown)}", "unknown field")
-        for name in self._required - plain.keys():
-            raise RequestError(f"{prefix}{name}", "missing")
+        if plain.keys() != readers.keys():
+            unknown = plain.keys() - readers.keys()
+            if unknown and self._is_strict:
+                raise RequestError(f"{prefix}{min(unknown)}", "unknown field")
+            for name in self._required - plain.keys():
+                raise RequestError(f"{prefix}{name}", "missing")
         return self._class(
             **{
                 name: readers[name](item, f"{prefix}{name}")
