@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nodetracker.model.serializer import pick
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 VCPU = "VCPU"
@@ -77,14 +78,19 @@ class Amounts:
         """Shared and dedicated CPUs together, in thousandths."""
         return self.vcpu_milli + self.pcpus * MILLI
 
+    @property
+    def vcpus(self) -> float:
+        """Shared CPUs."""
+        return whole_units(self.vcpu_milli, MILLI)
+
+    @property
+    def disk_gb(self) -> float:
+        """Disk space in GiB."""
+        return whole_units(self.disk_mb, MIB_PER_GIB)
+
     def in_units(self) -> dict[str, float]:
         """Return the amounts of the classes with columns in their units, as they are shown."""
-        return {
-            "vcpus": whole_units(self.vcpu_milli, MILLI),
-            "pcpus": self.pcpus,
-            "memory_mb": self.memory_mb,
-            "disk_gb": whole_units(self.disk_mb, MIB_PER_GIB),
-        }
+        return pick(self, "vcpus", "pcpus", "memory_mb", "disk_gb")
 
     def __getitem__(self, resource: str) -> int:
         """Return the amount of a resource class, 0 of one that is not named."""

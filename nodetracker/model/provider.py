@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nodetracker.model.serializer import encode
+
 
 @dataclass(frozen=True, slots=True)
 class ClassInventory:
@@ -23,14 +25,8 @@ class ClassInventory:
 
     def as_entry(self) -> dict[str, Any]:
         """Return the class's value in the row's column ``inventory``."""
-        return {
-            "total": self.total,
-            "reserved": self.reserved,
-            "min_unit": self.min_unit,
-            "max_unit": self.total if self.max_unit is None else self.max_unit,
-            "step_size": self.step_size,
-            "allocation_ratio": self.allocation_ratio,
-        }
+        max_unit = self.total if self.max_unit is None else self.max_unit
+        return {**encode(self), "max_unit": max_unit}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from nodetracker.model import errors
@@ -84,6 +85,25 @@ def _list_fields(kind: type) -> tuple[str, ...] | None:
     if not dataclasses.is_dataclass(kind):
         return None
     return tuple(item.name for item in dataclasses.fields(kind))
+
+
+def pick(item: object, *fields: str) -> dict[str, Any]:
+    """Return some attributes of an object, of None nulls, as plain JSON in this order.
+
+    Args:
+        fields: names of attributes, or ``name=path`` for one under another name.
+
+    >>> pick(timedelta(2, 5), "days", "rest=seconds", "year=resolution.days")
+    {'days': 2, 'rest': 5, 'year': 0}
+    """
+    getters = _list_getters(fields)
+    return {name: None if item is None else encode(get(item)) for name, get in getters}
+
+
+@cache
+def _list_getters(fields: tuple[str, ...]) -> list[tuple[str, Callable[[Any], Any]]]:
+    named = (field.partition("=") for field in fields)
+    return [(name, attrgetter(path or name)) for name, _, path in named]
 
 
 @cache

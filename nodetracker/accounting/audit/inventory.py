@@ -17,6 +17,7 @@ from nodetracker.model.host import (
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaCell, NumaTopology
 from nodetracker.model.pci import MdevType
+from nodetracker.model.serializer import encode, pick
 from nodetracker.model.settings import Policy, ReservedPages
 from nodetracker.model.units import capacity_gib_from_mib
 
@@ -80,6 +81,9 @@ def _count_cores(cpu: CpuInfo, group: CpuSet) -> int:
     return len(grouped) + len(group.difference(*grouped))
 
 
+_SYSTEM = ("os_type", "os", "kernel_version", "boot_id", "booted_at")
+
+
 def system_columns(system: SystemInfo, before: Mapping[str, Any]) -> dict[str, Any]:
     """Build the columns of the system fact.
 
@@ -89,40 +93,21 @@ def system_columns(system: SystemInfo, before: Mapping[str, Any]) -> dict[str, A
     """
     speeds = {(nic["name"], nic["address"]): nic["speed_mbps"] for nic in before.get("nics", ())}
     return {
-        "os_type": system.os_type,
-        "os": system.os,
-        "kernel_version": system.kernel_version,
-        "boot_id": system.boot_id,
-        "booted_at": system.booted_at,
+        **{name: getattr(system, name) for name in _SYSTEM},
         "hypervisor_uuid": system.uuid or None,
         "system": {
-            "hostname": system.hostname,
-            "vendor": system.vendor,
-            "product": system.product,
-            "product_version": system.product_version,
-            "serial": system.serial,
-            "firmware_version": system.firmware_version,
+            **pick(
+                system, "hostname", "vendor", "product", "product_version", "serial",
+                "firmware_version",
+            ),
             "nics": [_nic(nic, speeds.get((nic.name, nic.address))) for nic in system.nics],
-            "caches": [
-                {
-                    "level": cache.level,
-                    "kind": cache.kind,
-                    "size_kb": cache.size_kb,
-                    "count": cache.count,
-                }
-                for cache in system.caches
-            ],
+            "caches": encode(system.caches),
         },
-    }
+    }  # fmt: skip
 
 
 def _nic(nic: Nic, last_speed: int | None) -> dict[str, Any]:
-    return {
-        "name": nic.name,
-        "address": nic.address,
-        "driver": nic.driver,
-        "speed_mbps": last_speed if nic.speed_mbps is None else nic.speed_mbps,
-    }
+    return {**encode(nic), "speed_mbps": last_speed if nic.speed_mbps is None else nic.speed_mbps}
 
 
 def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
@@ -192,14 +177,9 @@ def storage_columns(storage: StorageInfo) -> dict[str, Any]:
             storage.instances.available_mb - storage.overcommitted_mb
         ),
         "disks": [
-            {
-                "name": disk.name,
-                "size_mb": disk.size_mb,
-                "model": disk.model,
-                "serial": disk.serial,
-                "rotational": disk.is_rotational,
-                "numa_node": disk.numa_node,
-            }
+            pick(
+                disk, "name", "size_mb", "model", "serial", "rotational=is_rotational", "numa_node"
+            )
             for disk in storage.disks
         ],
     }
@@ -228,33 +208,13 @@ def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
 
 def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
     """Build the column of the GPU fact; `accounting.pci.columns` adds the resource class."""
-    return {
-        "gpus": [
-            {
-                "address": gpu.address,
-                "vendor": gpu.vendor,
-                "name": gpu.name,
-                "memory_mb": gpu.memory_mb,
-                "uuid": gpu.uuid,
-                "driver_version": gpu.driver_version,
-                "numa_node": gpu.numa_node,
-            }
-            for gpu in gpus
-        ],
-    }
+    return {"gpus": encode(gpus)}
 
 
 def mdev_types_column(found: Mapping[str, Sequence[MdevType]]) -> dict[str, Any]:
     """Build the column of mediated devices: address -> type -> its properties."""
     return {
-        address: {
-            kind.id: {
-                "name": kind.name,
-                "device_api": kind.device_api,
-                "available": kind.available,
-            }
-            for kind in kinds
-        }
+        address: {kind.id: pick(kind, "name", "device_api", "available") for kind in kinds}
         for address, kinds in sorted(found.items())
     }
 
@@ -281,17 +241,11 @@ def engine_columns(engine: ContainerEngine) -> dict[str, Any]:
         "labels": dict(engine.labels),
         "runtimes": list(engine.runtimes),
         "disk_quota_supported": engine.has_disk_quotas,
-        "engine": {
-            "name": engine.name,
-            "version": engine.version,
-            "api_version": engine.api_version,
-            "default_runtime": engine.default_runtime,
-            "storage_driver": engine.storage_driver,
-            "root_dir": engine.root_dir,
-            "cgroup_version": engine.cgroup_version,
-            "cgroup_driver": engine.cgroup_driver,
-        },
-    }
+        "engine": pick(
+            engine, "name", "version", "api_version", "default_runtime", "storage_driver",
+            "root_dir", "cgroup_version", "cgroup_driver",
+        ),
+    }  # fmt: skip
 
 
 def driver_reserved_disk_mb(storage: StorageInfo | None, reserved: Mapping[str, Any]) -> int:
@@ -335,10 +289,7 @@ def policy_columns(policy: Policy, before: NodeValues, driver_disk_mb: int = 0) 
             "vcpus": policy.reserved_cpus,
             "memory_mb": policy.reserved_memory_mb,
             "disk_mb": policy.reserved_disk_mb + driver_disk_mb,
-            "huge_pages": [
-                {"cell": pages.cell, "size_kb": pages.size_kb, "count": pages.count}
-                for pages in policy.reserved_pages
-            ],
+            "huge_pages": encode(policy.reserved_pages),
         }
         | ({"driver_disk_mb": driver_disk_mb} if driver_disk_mb else {}),
     }

@@ -1,7 +1,7 @@
 """Compare what placement has of a node with what it should have, and render it for operators."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from nodetracker.accounting.placement.consumers import Progress
@@ -15,6 +15,7 @@ from nodetracker.accounting.placement.tree import (
     ProviderTree,
     Resources,
 )
+from nodetracker.model.serializer import encode, pick
 
 _MAX_ROUNDS = 10
 _FIELDS = tuple(field.name for field in fields(Inventory))
@@ -183,12 +184,9 @@ def render_provider(placed: PlacedTree, uuid: str) -> dict[str, Any]:
         for name, amount in consumer.resources.get(uuid, {}).items():
             used[name] = used.get(name, 0) + amount
     return {
-        "uuid": uuid,
-        "name": provider.name,
-        "parent_uuid": provider.parent_uuid,
-        "generation": provider.generation,
+        **pick(provider, "uuid", "name", "parent_uuid", "generation"),
         "inventories": {
-            name: {**asdict(entry), "used": used.get(name, 0)}
+            name: {**encode(entry), "used": used.get(name, 0)}
             for name, entry in sorted(provider.inventories.items())
         },
         "traits": sorted(provider.traits),
@@ -198,12 +196,9 @@ def render_provider(placed: PlacedTree, uuid: str) -> dict[str, Any]:
 def render_consumers(placed: PlacedTree, wanted: ProviderTree) -> list[dict[str, Any]]:
     return [
         {
-            "uuid": consumer.uuid,
-            "type": consumer.type,
+            **pick(consumer, "uuid", "type"),
             "owner": describe_owner(consumer, wanted),
-            "project_id": consumer.project_id,
-            "user_id": consumer.user_id,
-            "resources": {key: dict(value) for key, value in consumer.resources.items()},
+            **pick(consumer, "project_id", "user_id", "resources"),
         }
         for _, consumer in sorted(placed.consumers.items())
     ]

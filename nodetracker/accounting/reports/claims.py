@@ -1,16 +1,15 @@
 """Render claims, dry runs, candidates and migrations for the command line and REST."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import repeat
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
-from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
+from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import Claim, Migration
-from nodetracker.model.serializer import encode
-from nodetracker.model.text import count_noun, render_time
+from nodetracker.model.serializer import encode, pick
+from nodetracker.model.text import count_noun
 
 _WEIGHT_DECIMALS = 6
 _LACKS = {
@@ -30,66 +29,39 @@ _LACKS = {
 }
 
 
+_AMOUNTS = ("vcpus=amounts.vcpus", "memory_mb=amounts.memory_mb", "disk_gb=amounts.disk_gb")
+
+
 def render_claim(claim: Claim) -> dict[str, Any]:
     """Return the columns of ``claim list`` for one claim."""
-    units = claim.amounts.in_units()
-    pcpus = units.pop("pcpus")
-    return {
-        "uuid": claim.uuid,
-        "workload_uuid": claim.workload.uuid,
-        "kind": claim.kind.value,
-        "state": claim.state.value,
-        "host": claim.host,
-        "nodename": claim.nodename,
-        **units,
-        "expires_at": render_time(claim.expires_at),
-        "reason": claim.reason,
-        "pcpus": pcpus,
-        "resources": dict(claim.amounts.resources),
-        "devices": list(claim.devices),
-    }
+    return pick(
+        claim, "uuid", "workload_uuid=workload.uuid", "kind", "state", "host", "nodename",
+        *_AMOUNTS, "expires_at", "reason", "pcpus=amounts.pcpus", "resources=amounts.resources",
+        "devices",
+    )  # fmt: skip
 
 
 def render_claim_details(claim: Claim) -> dict[str, Any]:
     """Return the columns of ``claim list``, and what a workload needs to use its claim."""
-    return render_claim(claim) | {
-        "workload_kind": claim.workload.kind.value,
-        "workload_name": claim.workload.name,
-        "project_id": claim.workload.project_id,
-        "numa": encode(claim.numa),
-        "migration_uuid": claim.migration_uuid,
-        "created_at": render_time(claim.created_at),
-        "updated_at": render_time(claim.updated_at),
-    }
+    return render_claim(claim) | pick(
+        claim, "workload_kind=workload.kind", "workload_name=workload.name",
+        "project_id=workload.project_id", "numa", "migration_uuid", "created_at", "updated_at",
+    )  # fmt: skip
 
 
 def render_migration(migration: Migration) -> dict[str, Any]:
     """Return the columns of ``migration list`` for one migration."""
-    return {
-        "uuid": migration.uuid,
-        "workload_uuid": migration.workload_uuid,
-        "migration_type": migration.migration_type.value,
-        "status": migration.status.value,
-        "source_host": migration.source_host,
-        "source_node": migration.source_node,
-        "dest_host": migration.dest_host,
-        "dest_node": migration.dest_node,
-        "source_claim": migration.source_claim,
-        "dest_claim": migration.dest_claim,
-        "created_at": render_time(migration.created_at),
-    }
+    return {name: item for name, item in encode(migration).items() if name != "updated_at"}
 
 
 def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
     """Return a dry run's columns: what fits, and what does not and why."""
-    verdicts = [asdict(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts]
+    verdicts = [encode(verdict) | {"fits": verdict.fits} for verdict in answer.verdicts]
     findings = () if answer.pci is None else answer.pci.findings
     addresses = () if answer.pci is None else answer.pci.addresses
     pools = [
         {
-            "alias": finding.request.alias,
-            "count": finding.request.count,
-            "usable": finding.usable,
+            **pick(finding, "alias=request.alias", "count=request.count", "usable"),
             "pools": [str(pool) for pool in finding.pools],
             "devices": list(assigned),
         }
@@ -123,17 +95,18 @@ def render_no_candidate(reasons: Sequence[str]) -> dict[str, Any]:
 
 def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
     """Return the columns of ``candidate list`` for one node."""
-    free = candidate.free.in_units()
     return {
-        "host": candidate.host,
-        "nodename": candidate.nodename,
+        **pick(candidate, "host", "nodename"),
         "weight": round(candidate.weight, _WEIGHT_DECIMALS),
-        **{f"free_{name}": amount for name, amount in free.items() if name != "pcpus"},
+        **pick(
+            candidate.free, "free_vcpus=vcpus", "free_memory_mb=memory_mb", "free_disk_gb=disk_gb"
+        ),
     }
 
 
 def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
     """Return why nodes are no candidates: by check, and what the nearest one lacks."""
+    nearest = exclusions.nearest
     return {
         "total_nodes": exclusions.total,
         "checks": [
@@ -146,7 +119,7 @@ def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
             for check in AdmissionCheck
             if exclusions.counts.get(check)
         ],
-        "nearest": None if exclusions.nearest is None else _render_miss(exclusions.nearest),
+        "nearest": nearest and pick(nearest, "host", "nodename", "checks", "missing", "reasons"),
     }
 
 
@@ -155,13 +128,3 @@ def _explain_check(check: AdmissionCheck, exclusions: Exclusions) -> str:
     bound = "at least " if check in exclusions.lower_bounds else ""
     nodes = count_noun(exclusions.total, "node")
     return f"{bound}{exclusions.counts[check]} of {nodes} {_LACKS.get(check, check.value)}"
-
-
-def _render_miss(miss: NearMiss) -> dict[str, Any]:
-    return {
-        "host": miss.host,
-        "nodename": miss.nodename,
-        "checks": [check.value for check in miss.checks],
-        "missing": dict(miss.missing),
-        "reasons": list(miss.reasons),
-    }

@@ -19,8 +19,8 @@ from nodetracker.accounting.reports.overview import (
     split_capacity,
 )
 from nodetracker.accounting.reports.services import (
+    DISABLING,
     audit_age_seconds,
-    render_disabling,
     state_of,
     status_of,
 )
@@ -29,9 +29,8 @@ from nodetracker.accounting.usage import charge_of_guest, list_node_workloads, o
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.serializer import encode
+from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
 
@@ -184,14 +183,12 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
     """Return the columns of ``node describe``: amounts in the units of their resource class."""
     record, service = described.record, described.service
     return {
-        "host": record.host,
-        "nodename": record.nodename,
-        "uuid": record.uuid,
+        **pick(record, "host", "nodename", "uuid"),
         "state": described.state,
         "status": status_of(service),
-        **render_disabling(service),
+        **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
-        "last_seen_up": render_time(None if service is None else service.last_seen_up),
+        **pick(service, "last_seen_up"),
         "audit_age_seconds": described.audit_age_seconds,
         "resources": {
             line.resource: {
@@ -205,12 +202,7 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
             for line in described.resources
         },
         "workloads": [
-            {
-                "uuid": use.uuid,
-                "name": use.name,
-                "claim": use.state,
-                **use.charge.in_units(),
-            }
+            pick(use, "uuid", "name", "claim=state") | use.charge.in_units()
             for use in described.workloads
         ],
         "pools": encode(described.pools),

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from nodetracker.accounting.reports.values import render_gib, render_mib, render_plain
 from nodetracker.model.change import ChangeKind, HistoryEntry
-from nodetracker.model.text import count_noun, render_time
+from nodetracker.model.serializer import pick
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import MILLI
 
 _KEYS = ("id", "size_kb", "uuid", "address", "name")  # by which items of lists are matched
@@ -43,13 +44,7 @@ class ChangeText(NamedTuple):
 
 def render_history_entry(entry: HistoryEntry) -> dict[str, Any]:
     """Return the columns of ``node history`` for one change."""
-    return {
-        "at": render_time(entry.at),
-        "host": entry.host,
-        "nodename": entry.nodename,
-        "what": entry.what.value,
-        "diff": dict(entry.diff),
-    }
+    return pick(entry, "at", "host", "nodename", "what") | {"diff": dict(entry.diff)}
 
 
 def render_history_page(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:

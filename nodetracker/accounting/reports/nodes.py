@@ -6,16 +6,15 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.reports.services import (
+    DISABLING,
     audit_age_seconds,
-    render_disabling,
     state_of,
     status_of,
 )
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
-from nodetracker.model.serializer import encode
+from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
-from nodetracker.model.text import render_time
 
 SUMMARY_COLUMNS = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
@@ -102,24 +101,16 @@ def render_node(
         record: all of its columns.
     """
     shown: dict[str, Any] = {
-        "id": record.id,
-        "uuid": record.uuid,
-        "host": record.host,
-        "hypervisor_hostname": record.nodename,
+        **pick(record, "id", "uuid", "host", "hypervisor_hostname=nodename"),
         **render_node_state(service, now, service_down_time, outage_since),
-        "last_seen_up": render_time(None if service is None else service.last_seen_up),
-        "booted_at": render_time(record.values.booted_at),
+        **pick(service, "last_seen_up"),
+        **pick(record.values, "booted_at"),
     }
     for name in NODE_COLUMNS:
         shown[name] = encode(getattr(record.values, name))
         if name == "running_vms":  # which counts all, as Nova's does
             shown["vms_running"] = count_running_vms(record.values)
-    return shown | {
-        "generation": record.generation,
-        "epoch": record.epoch,
-        "created_at": render_time(record.created_at),
-        "updated_at": render_time(record.updated_at),
-    }
+    return shown | pick(record, "generation", "epoch", "created_at", "updated_at")
 
 
 def render_node_state(
@@ -132,7 +123,7 @@ def render_node_state(
     return {
         "state": state_of(service, now, service_down_time, outage_since),
         "status": status_of(service),
-        **render_disabling(service),
+        **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
         "forced_down": service is not None and service.forced_down,
     }

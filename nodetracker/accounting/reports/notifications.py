@@ -6,14 +6,13 @@ merged with its predecessor.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.model.change import ChangeKind, ClaimRefusal, NodeChange, Notification
 from nodetracker.model.claim import Claim, ClaimState, Migration
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS
-from nodetracker.model.serializer import encode
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import HostWarning
 
@@ -37,10 +36,10 @@ def build_change_notifications(change: NodeChange) -> list[Notification]:
 
 
 def _build_node_notifications(change: NodeChange) -> list[Notification]:
-    node = {"host": change.host, "nodename": change.nodename, "uuid": change.uuid}
+    node = pick(change, "host", "nodename", "uuid")
     built = []
     if change.kind is ChangeKind.CREATE:
-        values = {name: encode(getattr(change.values, name)) for name in NODE_COLUMNS}
+        values = pick(change.values, *NODE_COLUMNS)
         built.append(Notification("compute_node.create", _node(change.uuid), node | values))
     elif change.kind is ChangeKind.UPDATE:
         columns = {name: pair for name, pair in change.diff.items() if isinstance(pair, list)}
@@ -53,7 +52,7 @@ def _build_node_notifications(change: NodeChange) -> list[Notification]:
     elif change.kind is ChangeKind.DELETE:
         built.append(Notification("compute_node.delete", _node(change.uuid), node))
     if VOLATILE_COLUMNS & set(change.columns):
-        measured = {name: encode(getattr(change.values, name)) for name in sorted(VOLATILE_COLUMNS)}
+        measured = pick(change.values, *sorted(VOLATILE_COLUMNS))
         built.append(
             Notification("compute.metrics.update", f"metrics {change.uuid}", node | measured)
         )
@@ -68,56 +67,29 @@ def build_node_deleted_notification(host: str, nodename: str, uuid: str) -> Noti
 
 def build_claim_notification(claim: Claim) -> Notification:
     """Build the notification of a claim's current state, which determines the event type."""
-    amounts = claim.amounts
-    return Notification(
-        _CLAIM_EVENTS[claim.state],
-        f"claim {claim.uuid}",
-        {
-            "uuid": claim.uuid,
-            "workload_uuid": claim.workload.uuid,
-            "workload_kind": claim.workload.kind.value,
-            "project_id": claim.workload.project_id,
-            "kind": claim.kind.value,
-            "state": claim.state.value,
-            "reason": claim.reason,
-            "host": claim.host,
-            "nodename": claim.nodename,
-            **amounts.in_units(),
-            "resources": dict(amounts.resources),
-            "devices": list(claim.devices),
-            "migration_uuid": claim.migration_uuid,
-            "expires_at": _time(claim.expires_at),
-        },
-    )
+    identity = pick(
+        claim, "uuid", "workload_uuid=workload.uuid", "workload_kind=workload.kind",
+        "project_id=workload.project_id", "kind", "state", "reason", "host", "nodename",
+    )  # fmt: skip
+    more = pick(claim, "resources=amounts.resources", "devices", "migration_uuid", "expires_at")
+    body = identity | claim.amounts.in_units() | more
+    return Notification(_CLAIM_EVENTS[claim.state], f"claim {claim.uuid}", body)
 
 
 def build_refusal_notification(refusal: ClaimRefusal) -> Notification:
     """Build the notification that a claim was refused, with all reasons."""
-    request = refusal.request
-    return Notification(
-        "claim.refuse",
-        f"claim {request.uuid}",
-        {
-            "uuid": request.uuid,
-            "workload_uuid": request.workload.uuid,
-            "host": refusal.host,
-            "nodename": refusal.nodename,
-            "reasons": list(refusal.reasons),
-        },
-    )
+    body = pick(
+        refusal, "uuid=request.uuid", "workload_uuid=request.workload.uuid", "host", "nodename",
+        "reasons",
+    )  # fmt: skip
+    return Notification("claim.refuse", f"claim {refusal.request.uuid}", body)
 
 
 def build_migration_notification(migration: Migration) -> Notification:
     """Build the notification of a migration's current status."""
-    return Notification(
-        "migration.update",
-        f"migration {migration.uuid}",
-        {
-            name: value
-            for name, value in render_migration(migration).items()
-            if name != "created_at"
-        },
-    )
+    body = render_migration(migration)
+    del body["created_at"]
+    return Notification("migration.update", f"migration {migration.uuid}", body)
 
 
 def build_service_notification(
@@ -133,10 +105,10 @@ def build_service_notification(
     subject = f"service {service.host} {service.binary}"
     if before is None or after is None:
         event = "service.create" if before is None else "service.delete"
-        return Notification(event, subject, _service_fields(service))
-    was, now = _service_fields(before), _service_fields(after)
+        return Notification(event, subject, pick(service, *_SERVICE_FIELDS))
+    was, now = pick(before, *_SERVICE_FIELDS), pick(after, *_SERVICE_FIELDS)
     changed = [name for name in _SERVICE_FIELDS if was[name] != now[name]]
-    named = {"uuid": after.uuid, "host": after.host, "binary": after.binary}
+    named = pick(after, "uuid", "host", "binary")
     body: Mapping[str, Any] = {
         "old": {name: was[name] for name in changed},
         "new": {name: now[name] for name in changed},
@@ -159,30 +131,12 @@ def build_raised_notifications(
 def build_warning_notification(event_type: str, host: str, warning: HostWarning) -> Notification:
     """Build the notification of one warning, with its texts as stored."""
     warning = warning.as_stored()
-    return Notification(
-        event_type,
-        f"warning {host} {' '.join(warning.key)}",
-        {
-            "host": host,
-            "kind": warning.kind.value,
-            "nodename": warning.nodename,
-            "item": warning.item,
-            "message": warning.message,
-        },
-    )
-
-
-def _service_fields(service: ServiceRecord) -> dict[str, Any]:
-    fields = {name: getattr(service, name) for name in _SERVICE_FIELDS}
-    return fields | {"disabled_at": _time(service.disabled_at)}
+    body = {"host": host, **pick(warning, "kind", "nodename", "item", "message")}
+    return Notification(event_type, f"warning {host} {' '.join(warning.key)}", body)
 
 
 def _node(uuid: str) -> str:
     return f"compute_node {uuid}"
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 _ITEM_KEYS = {"guests": "uuid", "devices": "address"}

@@ -25,6 +25,7 @@ from nodetracker.model.amounts import PARTS, Amounts
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
@@ -414,15 +415,9 @@ def _count(names: Iterable[str], counts: Iterable[tuple[str, int]]) -> dict[str,
 
 
 def _render_node(line: NodeLine) -> dict[str, Any]:
-    node = line.node
     return {
-        "uuid": node.uuid,
-        "host": node.host,
-        "nodename": node.nodename,
-        "state": line.state,
-        "status": line.status,
-        "maintenance": line.maintenance,
-        "freshness": line.freshness.value,
+        **pick(line.node, "uuid", "host", "nodename"),
+        **pick(line, "state", "status", "maintenance", "freshness"),
         "amounts": render_amounts(line.amounts),
         "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
         "warnings": line.warnings,

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting.liveness import is_cut_off, is_service_up
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import render_time
 
@@ -127,27 +128,18 @@ def render_service(
     """Return the columns of ``service list`` for one service."""
     skew = service.clock_skew_ms
     return {
-        "id": service.uuid,
-        "binary": service.binary,
-        "host": service.host,
+        **pick(service, "id=uuid", "binary", "host"),
         "status": status_of(service),
         "state": state_of(service, now, service_down_time, outage_since),
         "updated_at": render_time(service.updated_at or service.created_at),
-        **render_disabling(service),
+        **pick(service, *DISABLING),
         "epoch": service.epoch,
         "clock_skew_seconds": None if skew is None else skew / 1000,
     }
 
 
-def render_disabling(service: ServiceRecord | None) -> dict[str, str | None]:
-    """Return why, since when and by whom a service is disabled; all null while it is not."""
-    if service is None:
-        return {"disabled_reason": None, "disabled_at": None, "disabled_by": None}
-    return {
-        "disabled_reason": service.disabled_reason,
-        "disabled_at": render_time(service.disabled_at),
-        "disabled_by": service.disabled_by,
-    }
+DISABLING = ("disabled_reason", "disabled_at", "disabled_by")
+"""Why, since when and by whom a service is disabled; all null while it is not."""
 
 
 def render_host(service: ServiceRecord) -> dict[str, Any]:

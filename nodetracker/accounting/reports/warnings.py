@@ -6,26 +6,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat, is_cut_off
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.model.text import render_time
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind, WarningRecord
 
 
 def render_warning(record: WarningRecord) -> dict[str, Any]:
     """Return the columns of ``warning list`` for one warning."""
-    warning = record.warning
-    return {
-        "host": record.host,
-        "kind": warning.kind.value,
-        "nodename": warning.nodename,
-        "item": warning.item,
-        "message": warning.message,
-        "first_seen": render_time(record.first_seen),
-        "last_seen": render_time(record.last_seen),
-        "count": record.count,
-        "resolved_at": render_time(record.resolved_at),
-        "earlier": record.earlier,
-    }
+    return pick(
+        record, "host", "kind=warning.kind", "nodename=warning.nodename", "item=warning.item",
+        "message=warning.message", "first_seen", "last_seen", "count", "resolved_at", "earlier",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,12 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.serializer import encode
-from nodetracker.model.text import render_time
+from nodetracker.model.serializer import encode, pick
 
 
 def render_workload(row: WorkloadRow) -> dict[str, Any]:
     """Return the columns of ``workload show``, and further ones of REST, for one node."""
-    return {
-        "uuid": row.uuid,
-        "kind": row.kind.value,
-        "name": row.name,
-        "project_id": row.project_id,
-        **render_place(row),
-    }
+    return pick(row, "uuid", "kind", "name", "project_id") | render_place(row)
 
 
 def render_place(row: WorkloadRow) -> dict[str, Any]:
@@ -31,15 +24,11 @@ def render_place(row: WorkloadRow) -> dict[str, Any]:
     guest are shared.
     """
     return {
-        "node_uuid": row.node_uuid,
-        "host": row.host,
-        "nodename": row.nodename,
+        **pick(row, "node_uuid", "host", "nodename"),
         "claimed": row.claim_uuid is not None,
-        "claim_uuid": row.claim_uuid,
-        "claim_state": None if row.claim_state is None else row.claim_state.value,
+        **pick(row, "claim_uuid", "claim_state"),
         **Amounts.of(row).in_units(),
-        "power_state": None if row.power_state is None else row.power_state.value,
-        "missing_since": render_time(row.missing_since),
+        **pick(row, "power_state", "missing_since"),
         "details": dict(row.details),
     }
 

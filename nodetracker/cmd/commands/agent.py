@@ -11,6 +11,7 @@ from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, p
 from nodetracker.cmd.commands.service import read_operator
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.credential import hash_secret, make_secret
+from nodetracker.model.serializer import pick
 from nodetracker.model.text import render_time, render_value
 
 if TYPE_CHECKING:
@@ -109,10 +110,7 @@ class ListAgents(CredentialCommand, ListCommand):
             {
                 "host": found.host,
                 "state": "valid" if found.revoked_at is None else "revoked",
-                "issued_at": render_time(found.issued_at),
-                "used_at": render_time(found.used_at),
-                "address": found.address,
-                "agent_id": found.agent_id,
+                **pick(found, "issued_at", "used_at", "address", "agent_id"),
             }
             for found in self.credentials.list_credentials()
         ]

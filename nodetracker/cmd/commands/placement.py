@@ -38,6 +38,7 @@ from nodetracker.fleet.reads import find_agent, find_node, read_consistently
 from nodetracker.model.errors import NotFoundError, PlacementError, RefusedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import AdminState
 from nodetracker.model.text import count_noun
 from nodetracker.process.daemon import EXIT_FAILED
@@ -127,9 +128,7 @@ class ShowPlacement(PlacementCommand, ShowCommand):
         providers = [render_provider(placed, uuid) for uuid in sorted(placed.providers)]
         consumers = render_consumers(placed, wanted)
         return {
-            "host": record.host,
-            "nodename": record.nodename,
-            "uuid": record.uuid,
+            **pick(record, "host", "nodename", "uuid"),
             "name_held_by": None if holder is None else holder.uuid,
             "providers": Lines(providers, [line for p in providers for line in draw_provider(p)]),
             "consumers": Lines(consumers, map(draw_consumer, consumers)),

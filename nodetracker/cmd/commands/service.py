@@ -27,10 +27,15 @@ from nodetracker.model.errors import (
     RefusedError,
     RpcError,
 )
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.model.text import count_noun, render_time
+from nodetracker.model.text import count_noun
 from nodetracker.ports import POWER_ACTIONS
 
+_MORE = (
+    "topic", "version", "maintenance", "forced_down", "report_count", "last_seen_up",
+    "created_at", "last_audit",
+)  # fmt: skip
 _MAINTENANCE = "maintenance"
 
 
@@ -88,14 +93,7 @@ class ShowService(ShowCommand):
         service = services[0]
         shown = render_service(service, *self.read_liveness())
         return shown | {
-            "topic": service.topic,
-            "version": service.version,
-            "maintenance": service.maintenance,
-            "forced_down": service.forced_down,
-            "report_count": service.report_count,
-            "last_seen_up": render_time(service.last_seen_up),
-            "created_at": render_time(service.created_at),
-            "last_audit": dict(service.last_audit),
+            **pick(service, *_MORE),
             **asdict(service.incarnation),
         }
 

@@ -42,7 +42,7 @@ from nodetracker.model.amounts import PARTS
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
-from nodetracker.model.serializer import encode
+from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import render_time
 
 LIST_COLUMNS = (
@@ -178,11 +178,9 @@ def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, 
     amounts = {name: split_capacity(capacity, 0) for name, capacity in capacities.items()}
     state = render_node_state(found.service, *liveness)
     return {
-        "uuid": node.uuid,
-        "host": node.host,
-        "hypervisor_hostname": node.nodename,
+        **pick(node, "uuid", "host", "hypervisor_hostname=nodename"),
         **state,
-        **{name: encode(getattr(node.values, name)) for name in LIST_COLUMNS},
+        **pick(node.values, *LIST_COLUMNS),
         "generation": node.generation,
         "amounts": render_amounts(amounts, _AMOUNT_NAMES),
         **_render_reading(found, call, liveness, state["state"]),

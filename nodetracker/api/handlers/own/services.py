@@ -18,8 +18,8 @@ from nodetracker.api.query import parse_path_uuid
 from nodetracker.fleet.reads import Liveness
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceChange, ServiceRecord
-from nodetracker.model.text import render_time
 
 LIST_QUERY = parameters(host=str, binary=str, **PAGE)
 
@@ -121,9 +121,5 @@ def _show(call: Call, uuid: str) -> Answer:
 
 def _render(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return a service as ``service show`` has it, without the details of its process."""
-    return render_service(service, *liveness) | {
-        "maintenance": service.maintenance,
-        "forced_down": service.forced_down,
-        "last_seen_up": render_time(service.last_seen_up),
-        "version": service.version,
-    }
+    more = pick(service, "maintenance", "forced_down", "last_seen_up", "version")
+    return render_service(service, *liveness) | more
