@@ -5,18 +5,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from nodetracker.accounting.ledger.claims import require_active
-from nodetracker.accounting.ledger.migrations import require_open
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.fleet.reads import find_node, missing_node
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
 from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.ports import Driver, HostAgent, OperatorStore
+from nodetracker.ports import Driver, HostAgent, Store
 
 
 class HostOperations:
@@ -31,7 +30,7 @@ class HostOperations:
         host: str,
         manager: ComputeManager,
         driver: Driver,
-        store: OperatorStore,
+        store: Store,
         claims: ClaimCounter,
     ) -> None:
         self._host = host
@@ -50,11 +49,8 @@ class HostOperations:
 
     def instance_claim(self, request: Mapping[str, Any]) -> Claim:
         parsed = self._parse(request)
-        nodename = parsed.nodename or find_node(self._store, self._host).nodename
-        policy = self._manager.policy
         with self._claims.count():
-            claim = self._store.create_claim(parsed, self._host, nodename, policy)
-        return require_active(self._noted(claim))
+            return self._noted(self._scheduler.create_claim(parsed))
 
     def confirm_claim(self, claim_uuid: str) -> Claim:
         return self._noted(self._store.confirm_claim(claim_uuid))
@@ -70,11 +66,8 @@ class HostOperations:
 
     def move_claim(self, request: Mapping[str, Any]) -> Migration:
         parsed = self._parse(request)
-        nodename = parsed.nodename or find_node(self._store, self._host).nodename
-        policy = self._manager.policy
         with self._claims.count():
-            migration = self._store.create_migration(parsed, self._host, nodename, policy)
-        return require_open(self._noted_move(migration))
+            return self._noted_move(self._scheduler.create_migration(parsed))
 
     def confirm_migration(self, uuid: str) -> Migration:
         return self._noted_move(self._store.confirm_migration(uuid))
@@ -121,11 +114,15 @@ class HostOperations:
         self._manager.ledger_moved()
         return record
 
+    @property
+    def _scheduler(self) -> Scheduler:
+        return Scheduler(self._store, self._manager.policy)
+
     def _parse(self, request: Mapping[str, Any]) -> ClaimRequest:
         parsed = parse_claim_request(request)
         if parsed.host not in (None, self._host):
             raise RefusedError(f"the request is for host {parsed.host}, this is {self._host}")
-        return parsed
+        return replace(parsed, host=self._host)
 
 
 class OwnAgentDirectory:

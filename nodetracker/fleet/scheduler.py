@@ -1,6 +1,7 @@
-"""Place claims without a host: ask the best candidate, then the next one.
+"""Place claims and moves: on the node that is named, or on the best candidate, then the next one.
 
-The ledger decides, so schedulers need not know of each other.
+Command line, REST and agents request claims here. The ledger decides, so schedulers need
+not know of each other.
 """
 
 from collections import Counter
@@ -13,11 +14,19 @@ from nodetracker.accounting.ledger.candidates import node_hash
 from nodetracker.accounting.ledger.claims import (
     evaluate_claim,
     find_existing_grant,
+    require_active,
     require_amounts,
+    require_no_move,
 )
 from nodetracker.accounting.ledger.exclusions import Exclusions, render_exclusions, render_nearest
-from nodetracker.accounting.ledger.migrations import complete_move, list_dest_refusals, move_of
+from nodetracker.accounting.ledger.migrations import (
+    complete_move,
+    list_dest_refusals,
+    move_of,
+    require_open,
+)
 from nodetracker.accounting.ledger.transaction import assume_locked
+from nodetracker.fleet.reads import find_place
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
 from nodetracker.model.claim import SAME_NODE_REQUIRED, Claim, ClaimRequest, Migration
 from nodetracker.model.errors import (
@@ -174,63 +183,72 @@ class Scheduler:
         return self._store.count_exclusions(self._complete(request)[0], self._policy)
 
     def create_claim(self, request: ClaimRequest) -> Claim:
-        """Claim on the best candidate that grants it; the same request returns the same claim.
+        """Claim on the node that the request names, or on the best candidate that grants it.
+
+        The same request returns the same claim.
 
         Raises:
-            ClaimRefusedError: no candidate exists, or all refused; every
-                reason is named with its node.
+            NotFoundError: the request names a host without nodes.
+            RefusedError: it names a host with several nodes and none of them, or its claim
+                was granted before and is released.
+            ClaimRefusedError: the node refused, no candidate exists, or all refused; every
+                reason is named, those of candidates with their node.
             ClaimConflictError: another request has its uuid.
-            RequestError: the claim would hold nothing.
+            RequestError: the request is for a move, or the claim would hold nothing.
         """
+        require_no_move(request)
         require_amounts(request)
-
-        def ask(candidate: CandidateNode, skip_locked: bool) -> Claim:
-            host, nodename = candidate.host, candidate.nodename
-            return self._store.create_claim(request, host, nodename, self._policy, skip_locked)
 
         def find() -> Claim | None:
             return find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
 
-        return self._ask_each(request, ask, find)
+        place = find_place(self._store, request)
+        return require_active(self._grant(request, place, self._store.create_claim, find))
 
     def create_migration(self, request: ClaimRequest) -> Migration:
-        """Claim a move's destination on the best candidate that grants it.
+        """Claim a move's destination on the node that the request names, or as `create_claim`.
 
-        A move that stays on its node asks only that node. The same request
+        Without a host, a move that stays on its node asks only that node. The same request
         returns the same migration.
 
         Raises:
             MoveSourceError: the source cannot be moved; no further candidate is asked.
-            ClaimRefusedError: as `create_claim`.
-            ClaimConflictError: as `create_claim`.
+            NotFoundError, ClaimRefusedError, ClaimConflictError: as `create_claim`.
+            RefusedError: as `create_claim`, or it was reverted or cancelled.
             RequestError: the request has no ``migration``, or the claim would hold nothing.
         """
         wanted = move_of(request)
         require_amounts(request)
 
-        def ask(candidate: CandidateNode, skip_locked: bool) -> Migration:
-            host, nodename = candidate.host, candidate.nodename
-            return self._store.create_migration(request, host, nodename, self._policy, skip_locked)
-
         def find() -> Migration | None:
             return self._move_to_claim(request, request.uuid)
 
-        if wanted.migration_type not in SAME_NODE_REQUIRED:
-            request, _ = self._complete(request)
-            return self._ask_each(request, ask, find)
-        migration = self._move_to_claim(request, wanted.source_claim) or find()
-        if migration is None:
-            raise MoveSourceError([f"no such claim: {wanted.source_claim}"])
-        return migration
+        place = find_place(self._store, request)
+        if place is None and wanted.migration_type in SAME_NODE_REQUIRED:
+            migration = self._move_to_claim(request, wanted.source_claim) or find()
+            if migration is None:
+                raise MoveSourceError([f"no such claim: {wanted.source_claim}"])
+        else:
+            if place is None:
+                request, _ = self._complete(request)
+            migration = self._grant(request, place, self._store.create_migration, find)
+        return require_open(migration)
 
-    def try_claim(self, request: ClaimRequest) -> tuple[CandidateNode, Admission]:
-        """Return the best candidate that would grant it, with its admission; write nothing.
+    def try_claim(self, request: ClaimRequest) -> tuple[str, str, Admission]:
+        """Return the node where `create_claim` would claim, and its admission; write nothing.
+
+        Returns:
+            Host, nodename, and the admission: of a node that the request names even if it
+            would refuse the claim.
 
         Raises:
-            ClaimRefusedError: as `create_claim`.
+            NotFoundError: the request names a node that does not exist, or as `create_claim`.
+            RefusedError, ClaimRefusedError: as `create_claim`, the latter of candidates only.
+            RequestError: the claim would hold nothing.
         """
+        require_amounts(request)
 
-        def ask(candidate: CandidateNode, _: bool) -> tuple[CandidateNode, Admission]:
+        def ask(candidate: CandidateNode, _: bool) -> tuple[str, str, Admission]:
             host, nodename = candidate.host, candidate.nodename
             try:
                 answer = self._store.try_claim(request, host, nodename, self._policy)
@@ -238,9 +256,33 @@ class Scheduler:
                 raise ClaimRefusedError([str(error)]) from None
             if answer.reasons:
                 raise ClaimRefusedError(answer.reasons, answer.checks)
-            return candidate, answer
+            return host, nodename, answer
 
+        place = find_place(self._store, request)
+        if place is not None:
+            return *place, self._store.try_claim(request, *place, self._policy)
         return self._ask_each(request, ask, lambda: None)
+
+    def _grant(
+        self,
+        request: ClaimRequest,
+        place: tuple[str, str] | None,
+        create: Callable[[ClaimRequest, str, str, AdmissionPolicy, bool], T],
+        find: Callable[[], T | None],
+    ) -> T:
+        """Return what a node grants, or the first candidate if `place` is None.
+
+        Args:
+            create, find: see `LedgerStore.create_claim`, and `_ask_each`.
+        """
+        if place is not None:
+            return create(request, *place, self._policy, False)
+
+        def ask(candidate: CandidateNode, skip_locked: bool) -> T:
+            host, nodename = candidate.host, candidate.nodename
+            return create(request, host, nodename, self._policy, skip_locked)
+
+        return self._ask_each(request, ask, find)
 
     def _ask_each(
         self,

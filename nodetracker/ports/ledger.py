@@ -9,6 +9,7 @@ from nodetracker.model.candidate import CandidateCursor, CandidatePage
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, Migration, MigrationStatus
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
+from nodetracker.ports.fleet import FleetStore
 from nodetracker.ports.methods import repeatable
 
 
@@ -159,7 +160,7 @@ class LedgerStore(Protocol):
         """Return migrations, oldest first; `host` is either side's."""
 
 
-class SchedulerStore(LedgerStore, Protocol):
+class SchedulerStore(FleetStore, LedgerStore, Protocol):
     """What admission needs of all nodes, and the claims that schedulers make there."""
 
     @repeatable

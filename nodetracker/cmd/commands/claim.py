@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodetracker.accounting.ledger.claims import require_active, require_amounts
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import render_admission, render_candidate, render_claim
 from nodetracker.accounting.reports.values import render_gib, render_mib
@@ -29,7 +28,7 @@ from nodetracker.cmd.screen.bars import draw_candidates
 from nodetracker.cmd.screen.lines import Line, plain_text
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.fleet.reads import find_place, read_items
+from nodetracker.fleet.reads import read_items
 from nodetracker.fleet.scheduler import refuse
 from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest, ClaimState
@@ -68,24 +67,11 @@ class CreateClaim(ShowCommand):
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
         request = read_request(args)
-        require_amounts(request)
-        place = find_place(self.store, request)
-        if args.dry_run:
-            return self._try(request, place)
-        if place is None:
-            claim = self.scheduler.create_claim(request)
-        else:
-            claim = self.store.create_claim(request, *place, self.policy)
-        return render_claim(require_active(claim))
-
-    def _try(self, request: ClaimRequest, place: tuple[str, str] | None) -> Mapping[str, Any]:
-        if place is None:
-            candidate, answer = self.scheduler.try_claim(request)
-            place = candidate.host, candidate.nodename
-        else:
-            answer = self.store.try_claim(request, *place, self.policy)
+        if not args.dry_run:
+            return render_claim(self.scheduler.create_claim(request))
+        host, nodename, answer = self.scheduler.try_claim(request)
         self.exit_code = EXIT_FAILED if answer.reasons else EXIT_DONE
-        return show_admission(render_admission(*place, answer))
+        return show_admission(render_admission(host, nodename, answer))
 
 
 class ListClaims(ListCommand):

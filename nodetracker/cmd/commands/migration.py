@@ -4,12 +4,11 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodetracker.accounting.ledger.migrations import move_of, require_open
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument
 from nodetracker.cmd.commands.claim import read_request, request_arguments
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_place, read_items
+from nodetracker.fleet.reads import read_items
 from nodetracker.model.claim import OPEN, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
@@ -22,14 +21,7 @@ class CreateMigration(ShowCommand):
     arguments = request_arguments("the best candidate's, or the source's for a rebuild")
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        request = read_request(args)
-        move_of(request)
-        place = find_place(self.store, request)
-        if place is None:
-            migration = self.scheduler.create_migration(request)
-        else:
-            migration = self.store.create_migration(request, *place, self.policy)
-        return render_migration(require_open(migration))
+        return render_migration(self.scheduler.create_migration(read_request(args)))
 
 
 class ListMigrations(ListCommand):

@@ -12,6 +12,8 @@ from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
     NodeBusyError,
+    NotFoundError,
+    RefusedError,
     RequestError,
     StoreUnavailableError,
 )
@@ -79,17 +81,17 @@ def test_the_next_one_takes_what_the_best_refuses_meanwhile(fake_fleet, raced, s
     assert scheduler.create_claim(ask(VCPU=2)).nodename == "middle"
     raced.actions = [fill(fake_fleet, "h2", "middle", 3)]
     fake_fleet.add("h4", "late", vcpus=2)
-    candidate, answer = scheduler.try_claim(ask(VCPU=2))
-    assert (candidate.nodename, answer.reasons) == ("late", ())
+    _, nodename, answer = scheduler.try_claim(ask(VCPU=2))
+    assert (nodename, answer.reasons) == ("late", ())
 
 
 def test_claims_choose_among_the_best_of_the_subset_by_their_uuids(fake_fleet):
     settings = SchedulerSettings(host_subset_size=2)
     scheduler = Scheduler(fake_fleet.store, ADMISSION_POLICY, settings)
     requests = [ask(claim=str(uuid.UUID(int=number)), VCPU=1) for number in range(16)]
-    tried = [scheduler.try_claim(request)[0].nodename for request in requests]
+    tried = [scheduler.try_claim(request)[1] for request in requests]
     assert set(tried) == {"large", "middle"}
-    assert [scheduler.try_claim(request)[0].nodename for request in requests] == tried
+    assert [scheduler.try_claim(request)[1] for request in requests] == tried
     listed = [candidate.nodename for candidate in scheduler.select(requests[0])]
     assert listed == ["large", "middle", "small"]
 
@@ -273,11 +275,25 @@ class TestTheSameRequest:
         with pytest.raises(ClaimConflictError):
             scheduler.create_claim(ask(claim=granted.uuid, VCPU=9))
 
-    def test_returns_a_released_claim_as_the_ledger_does(self, fake_fleet, scheduler):
+    def test_is_refused_once_its_claim_is_released(self, fake_fleet, scheduler):
         request = ask(claim=str(uuid.uuid4()), VCPU=1)
         scheduler.create_claim(request)
-        released = fake_fleet.store.abort_claim(request.uuid)
-        assert scheduler.create_claim(request) == released
+        fake_fleet.store.abort_claim(request.uuid)
+        with pytest.raises(RefusedError, match=r"is released \(aborted\)"):
+            scheduler.create_claim(request)
+
+
+def test_a_request_that_names_a_node_asks_only_that_node(fake_fleet, scheduler):
+    request = ask(host="h3", VCPU=9)
+    host, nodename, answer = scheduler.try_claim(request)
+    assert (host, nodename) == ("h3", "small")
+    assert answer.reasons
+    with pytest.raises(ClaimRefusedError) as caught:
+        scheduler.create_claim(request)
+    assert caught.value.reasons == answer.reasons
+    assert scheduler.create_claim(ask(host="h3", nodename="small", VCPU=1)).nodename == "small"
+    with pytest.raises(NotFoundError, match="host h9 has no nodes"):
+        scheduler.create_claim(ask(host="h9", VCPU=1))
 
 
 def test_a_store_that_fails_is_no_refusal(fake_fleet):

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import ResourceVerdict
-from nodetracker.accounting.ledger.claims import require_active, require_amounts, require_no_move
+from nodetracker.accounting.ledger.claims import require_no_move
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import (
     render_admission,
@@ -26,7 +26,6 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
-from nodetracker.fleet.reads import find_place
 from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState
 from nodetracker.model.errors import ClaimRefusedError, ForbiddenError, NotFoundError, RequestError
 from nodetracker.model.guest import WorkloadKind
@@ -161,11 +160,10 @@ def show_claim(call: Call) -> Answer:
 def create_claim(call: Call) -> Answer:
     """Claim a workload's resources on a node, or only evaluate the claim."""
     request = read_claim_request(call, f"{_RULE}:create")
-    require_no_move(request)
-    require_amounts(request)
     if call.query.get("dry_run"):
         return Answer(call.hide_hosts(_evaluate(call, request)))
-    claim = require_active(_grant(call, request))
+    with call.backend.counters.claims.count():
+        claim = call.backend.scheduler.create_claim(request)
     return Answer(_render(call, claim), 200 if claim.is_repeated else 201)
 
 
@@ -189,26 +187,12 @@ def read_claim_request(call: Call, rule: str) -> ClaimRequest:
     return request
 
 
-def _grant(call: Call, request: ClaimRequest) -> Claim:
-    """Claim on the node that the request names, or on the best candidate."""
-    place = find_place(call.store, request)
-    with call.backend.counters.claims.count():
-        if place is None:
-            return call.backend.scheduler.create_claim(request)
-        return call.store.create_claim(request, *place, call.backend.policy)
-
-
 def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:
-    """Return the result of a dry run on the node that the request names, or the best candidate."""
-    place = find_place(call.store, request)
-    if place is not None:
-        found = call.store.try_claim(request, *place, call.backend.policy)
-        return render_admission(*place, found)
+    require_no_move(request)
     try:
-        candidate, found = call.backend.scheduler.try_claim(request)
+        return render_admission(*call.backend.scheduler.try_claim(request))
     except ClaimRefusedError as error:
         return render_no_candidate(error.reasons)
-    return render_admission(candidate.host, candidate.nodename, found)
 
 
 def abort_claim(call: Call) -> Answer:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from nodetracker.accounting.ledger.claims import require_amounts
-from nodetracker.accounting.ledger.migrations import move_of, require_open
+from nodetracker.accounting.ledger.migrations import move_of
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.accounting.schemas import UUID, list_of, one_of
 from nodetracker.api.call import Answer, Call
@@ -11,8 +10,7 @@ from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, cho
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.api.lookup import answer_page
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
-from nodetracker.fleet.reads import find_place
-from nodetracker.model.claim import OPEN, ClaimRequest, Migration, MigrationStatus
+from nodetracker.model.claim import OPEN, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
 
@@ -61,8 +59,8 @@ def create_migration(call: Call) -> Answer:
     """Claim a move's destination in addition to its source."""
     request = read_claim_request(call, "nodetracker:migrations:create")
     made_uuid = move_of(request).uuid
-    require_amounts(request)
-    migration = require_open(_grant(call, request))
+    with call.backend.counters.claims.count():
+        migration = call.backend.scheduler.create_migration(request)
     return Answer(_render(call, migration), 201 if migration.uuid == made_uuid else 200)
 
 
@@ -84,15 +82,6 @@ def revert_migration(call: Call) -> Answer:
 
 def _render(call: Call, migration: Migration) -> dict[str, Any]:
     return call.hide_hosts(render_migration(migration))
-
-
-def _grant(call: Call, request: ClaimRequest) -> Migration:
-    """Claim the destination that the request names, or the best candidate."""
-    place = find_place(call.store, request)
-    with call.backend.counters.claims.count():
-        if place is None:
-            return call.backend.scheduler.create_migration(request)
-        return call.store.create_migration(request, *place, call.backend.policy)
 
 
 def _parse_uuid(call: Call) -> str:
