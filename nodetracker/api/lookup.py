@@ -6,7 +6,7 @@ from typing import Any
 
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.query import parse_path_uuid
-from nodetracker.fleet.reads import Liveness, read_liveness, read_pages
+from nodetracker.fleet.reads import Liveness, read_live_pages, read_liveness
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.listing import Page, ServiceQuery
@@ -63,9 +63,8 @@ def get_liveness(call: Call, now: datetime) -> Liveness:
 
 def read_service_pages(call: Call, query: ServiceQuery) -> Iterator[tuple[ServiceRecord, Liveness]]:
     """Yield all services, each with what decides about it."""
-    liveness: Liveness | None = None
-    for page in read_pages(call.store.list_service_page, query):
-        if liveness is None:
-            liveness = get_liveness(call, page.now)
+    store = call.store
+    pages = read_live_pages(store, store.list_service_page, query, call.service_down_time)
+    for page, liveness in pages:
         for service in page.items:
-            yield service, liveness._replace(now=page.now)
+            yield service, liveness

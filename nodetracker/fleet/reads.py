@@ -126,6 +126,17 @@ def read_liveness(store: "FleetStore", now: datetime, service_down_time: int) ->
     return Liveness(now, service_down_time, outage)
 
 
+def read_live_pages(
+    store: "FleetStore", list_page: Callable[[Q], Page[T]], query: Q, service_down_time: int
+) -> Iterator[tuple[Page[T], Liveness]]:
+    """Yield pages as `read_pages` does, each with what decides about services at its time."""
+    liveness: Liveness | None = None
+    for page in read_pages(list_page, query):
+        if liveness is None:
+            liveness = read_liveness(store, page.now, service_down_time)
+        yield page, liveness._replace(now=page.now)
+
+
 _READINGS = 5
 
 

@@ -7,24 +7,21 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.accounting.liveness import check_node_is_deletable, find_conductor_outage
-from nodetracker.accounting.reports.nodes import (
-    SUMMARY_COLUMNS,
-    NodeSummary,
-    count_running_vms,
-    render_node,
-    summarize_node,
-)
+from nodetracker.accounting.liveness import check_node_is_deletable
+from nodetracker.accounting.reports.nodes import count_running_vms, render_node, render_node_state
 from nodetracker.accounting.reports.services import audit_age_seconds
 from nodetracker.cmd.commands.base import NODE, ListCommand, ShowCommand, StoreCommand, argument
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.fields import NODE_SUMMARIES, list_facts
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_agent, find_node, read_pages, require_agent
+from nodetracker.fleet.reads import find_agent, find_node, read_live_pages, require_agent
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord
-from nodetracker.model.service import CONDUCTOR_BINARY
 
+_COLUMNS = (
+    "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
+    "running_vms", "total_containers",
+)  # fmt: skip
 _LONG_COLUMNS = (
     "uuid", "vms_running", "free_ram_mb", "free_disk_gb", "disk_available_least", "mem_available",
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
@@ -38,7 +35,7 @@ class ListNodes(ListCommand):
 
     example = "node list --host compute-1"
 
-    columns = tuple(item.name for item in dataclasses.fields(NodeSummary))
+    columns = ("host", "nodename", "state", "status", *_COLUMNS, "audit_age_seconds")
     long_columns = _LONG_COLUMNS
     shown_columns = (_MAINTENANCE,)
     layout = (
@@ -57,19 +54,21 @@ class ListNodes(ListCommand):
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         query = FleetQuery(
             host=args.host,
-            columns=SUMMARY_COLUMNS + (_READ_FOR_LONG if args.long else ()),
+            columns=_COLUMNS + (_READ_FOR_LONG if args.long else ()),
             reads_audits=True,
         )
-        conductors = self.reader.list_services(binary=CONDUCTOR_BINARY)
-        down_time = self.service_down_time
-        rows = []
-        for page in read_pages(self.reader.list_fleet, query):
-            outage = find_conductor_outage(conductors, page.now, down_time)
+        reader, down_time, rows = self.reader, self.service_down_time, []
+        for page, liveness in read_live_pages(reader, reader.list_fleet, query, down_time):
             for found in page.items:
-                summary = summarize_node(found.node, found.service, page.now, down_time, outage)
-                more = _long_columns(found.node) if args.long else {}
-                maintained = found.service is not None and found.service.maintenance
-                rows.append(dataclasses.asdict(summary) | more | {_MAINTENANCE: maintained})
+                node = found.node
+                row = {
+                    "host": node.host,
+                    "nodename": node.nodename,
+                    **render_node_state(found.service, *liveness),
+                    **{name: getattr(node.values, name) for name in _COLUMNS},
+                    "audit_age_seconds": audit_age_seconds(found.service, node.nodename, page.now),
+                }
+                rows.append(row | (_long_columns(node) if args.long else {}))
         return sorted(rows, key=lambda row: (row["host"], row["nodename"]))
 
 

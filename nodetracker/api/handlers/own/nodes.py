@@ -1,19 +1,15 @@
 """``/v1/nodes``."""
 
 import typing
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.liveness import check_node_is_deletable
 from nodetracker.accounting.reports.drift import DriftCause, DriftLine, compare_usage, explain_usage
-from nodetracker.accounting.reports.nodes import (
-    NodeAction,
-    list_actions,
-    render_node,
-    render_node_state,
-)
+from nodetracker.accounting.reports.nodes import render_node, render_node_state
 from nodetracker.accounting.reports.overview import render_amounts, split_capacity
 from nodetracker.accounting.reports.services import (
     STATES,
@@ -43,6 +39,7 @@ from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.serializer import encode, pick
+from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import render_time
 
 LIST_COLUMNS = (
@@ -128,6 +125,28 @@ DIFF = answer(
     explanations=([str], "a sentence for each difference, and what to do about it"),
 )
 
+
+@dataclass(frozen=True, slots=True)
+class NodeAction:
+    """A request that changes a node or its host.
+
+    Attributes:
+        effect: what it does, in sentences.
+        rule: of the policy, for the request.
+        takes_reason: the body may have ``disabled_reason``.
+        is_dangerous: it loses something, or workloads may run twice.
+    """
+
+    title: str
+    effect: str
+    rule: str
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    takes_reason: bool = False
+    is_dangerous: bool = False
+
+
 ACTIONS = answer(
     actions=[
         answer_of(
@@ -141,6 +160,26 @@ ACTIONS = answer(
 AUDIT = answer_of(AuditOutcome, nodes={str: str})
 
 AUDIT_RUNNING = answer(host=str, nodename=str)
+
+_RULE_OF_SETTINGS = "nodetracker:services:update"
+_SETTINGS = {  # setting of a host -> title and effect of setting and of unsetting it
+    "disabled": (
+        ("Disable", "No node of the host accepts new claims. What runs there is not touched."),
+        ("Enable", "All nodes of the host accept claims again."),
+    ),
+    "maintenance": (
+        ("Start maintenance", "No node of the host accepts new claims until maintenance ends."),
+        ("End maintenance", "All nodes of the host accept claims again, if it is enabled."),
+    ),
+    "forced_down": (
+        (
+            "Force down",
+            "The host counts as down whatever its heartbeats say. Be sure that it is, before its "
+            "workloads start elsewhere.",
+        ),
+        ("Undo force down", "The heartbeats of the host count again."),
+    ),
+}
 
 _CAPACITY_COLUMNS = (
     "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",
@@ -235,8 +274,48 @@ def list_node_actions(call: Call) -> Answer:
     page = get_node_page(call)
     (found,) = page.items
     state = state_of(found.service, *get_liveness(call, page.now))
-    actions = list_actions(found.node.uuid, state, found.service)
+    actions = _list_actions(found.node.uuid, state, found.service)
     return Answer({"actions": [asdict(item) for item in actions if call.is_allowed(item.rule, {})]})
+
+
+def _list_actions(uuid: str, state: str, service: ServiceRecord | None) -> list[NodeAction]:
+    """Return the actions on a node.
+
+    Args:
+        uuid: of the node.
+        state: of its host, see `state_of`.
+        service: of the host's agent.
+    """
+    path = f"/v1/nodes/{uuid}"
+    found = [] if service is None else [_switch(service, name) for name in _SETTINGS]
+    if state == "up":
+        effect = "The agent of the host reads the node now and corrects its row."
+        rule = "nodetracker:nodes:audit"
+        found.append(NodeAction("Audit now", effect, rule, "POST", f"{path}/audit"))
+    if state == "down":
+        effect = (
+            "Its row is deleted with its guests and devices. Active claims prevent that; an agent "
+            "that starts again creates the row again."
+        )
+        rule = "nodetracker:nodes:delete"
+        found.append(NodeAction("Delete node", effect, rule, "DELETE", path, is_dangerous=True))
+    return found
+
+
+def _switch(service: ServiceRecord, name: str) -> NodeAction:
+    """Return the action that changes a setting of the host."""
+    is_set = bool(getattr(service, name))
+    title, effect = _SETTINGS[name][is_set]
+    return NodeAction(
+        title,
+        effect,
+        _RULE_OF_SETTINGS,
+        "PATCH",
+        f"/v1/services/{service.uuid}",
+        {name: not is_set},
+        takes_reason=name == "disabled" and not is_set,
+        is_dangerous=name == "forced_down" and not is_set,
+    )
 
 
 def audit_node(call: Call) -> Answer:
