@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.service import (
@@ -67,6 +68,26 @@ def check_node_is_deletable(
         )
 
 
+class Liveness(NamedTuple):
+    """What decides whether services are up, down or unreachable.
+
+    Attributes:
+        now: the database's time.
+        outage: since when no agent reaches a conductor, from `find_conductor_outage`.
+    """
+
+    now: datetime
+    service_down_time: int
+    outage: datetime | None = None
+
+    @classmethod
+    def of(
+        cls, services: Iterable[ServiceRecord], now: datetime, service_down_time: int
+    ) -> "Liveness":
+        """Return what decides at a time; the arguments are those of `find_conductor_outage`."""
+        return cls(now, service_down_time, find_conductor_outage(services, now, service_down_time))
+
+
 def find_conductor_outage(
     services: Iterable[ServiceRecord], now: datetime, service_down_time: int
 ) -> datetime | None:
@@ -112,17 +133,13 @@ def is_first_watcher(
     return min(watchers, default=None) == (host, binary)
 
 
-def is_cut_off(
-    service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
-) -> bool:
+def is_cut_off(service: ServiceRecord, liveness: Liveness) -> bool:
     """Return whether an agent without heartbeats may only be cut off from the conductors.
 
     Its heartbeats came through them and stopped when those of all others did.
-
-    Args:
-        outage_since: from `find_conductor_outage`.
     """
-    if outage_since is None or service.last_seen_up is None:
+    now, service_down_time, outage = liveness
+    if outage is None or service.last_seen_up is None:
         return False
     if service.forced_down or has_ended(service):
         return False
@@ -130,7 +147,7 @@ def is_cut_off(
     if not is_by_conductor or has_recent_heartbeat(service, now, service_down_time):
         return False
     interval = service.incarnation.report_interval
-    return service.last_seen_up >= outage_since - timedelta(seconds=MISSED_HEARTBEATS * interval)
+    return service.last_seen_up >= outage - timedelta(seconds=MISSED_HEARTBEATS * interval)
 
 
 def explain_short_down_time(service_down_time: int, report_interval: int) -> str | None:

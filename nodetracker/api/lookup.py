@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.query import parse_path_uuid
-from nodetracker.fleet.reads import Liveness, read_live_pages, read_liveness
+from nodetracker.fleet.reads import read_live_pages, read_liveness
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.listing import Page, ServiceQuery

@@ -3,10 +3,9 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Protocol
 
-from nodetracker.accounting.liveness import find_conductor_outage, is_first_watcher
+from nodetracker.accounting.liveness import Liveness, is_first_watcher
 from nodetracker.api.server import Server
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import INTERVAL_SECONDS, HostDownWatch
@@ -133,8 +132,7 @@ class ApiService:
         down_time = settings.service_down_time
         services, now = self._store.list_outage_services(down_time), self._store.now()
         if is_first_watcher(services, settings.host, API_BINARY, now, down_time):
-            outage: datetime | None = find_conductor_outage(services, now, down_time)
-            self._hosts_down.check(services, now, outage)
+            self._hosts_down.check(services, Liveness.of(services, now, down_time))
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:

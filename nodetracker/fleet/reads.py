@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from nodetracker.accounting.liveness import find_conductor_outage
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.usages import HOST_COLUMNS, HostUsage, describe_host
+from nodetracker.accounting.reports.warnings import HostDown, find_hosts_down
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import Page, PageQuery
@@ -106,24 +107,9 @@ def require_agent(store: "FleetStore", host: str) -> ServiceRecord:
     return service
 
 
-class Liveness(NamedTuple):
-    """What decides whether services are up: the last arguments of `state_of` and others.
-
-    Attributes:
-        now: the database's time.
-        outage: since when the message broker carries no messages, None if it does.
-    """
-
-    now: datetime
-    service_down_time: int
-    outage: datetime | None
-
-
 def read_liveness(store: "FleetStore", now: datetime, service_down_time: int) -> Liveness:
     """Return what decides about services at a time, by one statement."""
-    conductors = store.list_services(binary=CONDUCTOR_BINARY)
-    outage = find_conductor_outage(conductors, now, service_down_time)
-    return Liveness(now, service_down_time, outage)
+    return Liveness.of(store.list_services(binary=CONDUCTOR_BINARY), now, service_down_time)
 
 
 def read_live_pages(
@@ -135,6 +121,14 @@ def read_live_pages(
         if liveness is None:
             liveness = read_liveness(store, page.now, service_down_time)
         yield page, liveness._replace(now=page.now)
+
+
+def read_hosts_down(
+    store: "ReadingStore", now: datetime, service_down_time: int, host: str | None = None
+) -> dict[str, HostDown]:
+    """Return the hosts that are down, or one host if it is, by one statement."""
+    services = store.list_outage_services(service_down_time, host)
+    return find_hosts_down(services, Liveness.of(services, now, service_down_time))
 
 
 _READINGS = 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nodetracker.accounting.liveness import (
-    find_conductor_outage,
+    Liveness,
     is_cut_off,
     is_first_watcher,
     is_service_up,
@@ -38,22 +38,18 @@ class HostDownWatch:
         self._checked_at: datetime | None = None
         self._seen: tuple[frozenset[str], frozenset[str]] | None = None
 
-    def check(
-        self, services: Sequence[ServiceRecord], now: datetime, outage_since: datetime | None
-    ) -> None:
+    def check(self, services: Sequence[ServiceRecord], liveness: Liveness) -> None:
         """Compare hosts that are down with the stored warnings.
 
         Args:
             services: from `Store.list_outage_services`.
-            now: the database's time.
-            outage_since: since when no agent reaches a conductor, from `find_conductor_outage`.
 
         Raises:
             StoreError: the database operation failed; the next check repeats it.
         """
-        watched_since = self._note_check(now)
-        down = find_hosts_down(services, now, self._service_down_time, outage_since)
-        due = list_due(down, now, watched_since, self._service_down_time)
+        watched_since = self._note_check(liveness.now)
+        down = find_hosts_down(services, liveness)
+        due = list_due(down, liveness.now, watched_since, self._service_down_time)
         seen = due, frozenset(down)
         if seen == self._seen:
             return
@@ -108,14 +104,15 @@ class FleetWatch:
         services, now = self._store.list_outage_services(down_time), self._store.now()
         self._since = self._since or now
         has_waited = (now - self._since).total_seconds() >= down_time / 2
-        outage = find_conductor_outage(services, now, down_time)
+        liveness = Liveness.of(services, now, down_time)
+        outage = liveness.outage
         if outage is None and not is_silent and self._may_be_active:
             self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
             self._may_be_active, self._warned = False, set()
         if outage is not None and has_waited and self._is_first(services, now):
-            self._warn_of_cut_off(services, now, outage)
+            self._warn_of_cut_off(services, liveness, outage)
         if is_first_watcher(services, self._host, CONDUCTOR_BINARY, now, down_time):
-            self._hosts_down.check(services, now, outage)
+            self._hosts_down.check(services, liveness)
 
     def _is_first(self, services: Iterable[ServiceRecord], now: datetime) -> bool:
         """Return whether no live conductor has a name before this one's."""
@@ -128,13 +125,13 @@ class FleetWatch:
         return min(conductors, default=None) == self._host
 
     def _warn_of_cut_off(
-        self, services: Iterable[ServiceRecord], now: datetime, outage: datetime
+        self, services: Iterable[ServiceRecord], liveness: Liveness, outage: datetime
     ) -> None:
         self._may_be_active = True
         for service in services:
             if service.binary != COMPUTE_BINARY or service.host in self._warned:
                 continue
-            if is_cut_off(service, now, self._service_down_time, outage):
+            if is_cut_off(service, liveness):
                 self._store.raise_warning(service.host, _describe(outage.isoformat()))
                 self._warned.add(service.host)
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, capacity_of_class, list_capacities
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.hardware import (
     CellLine,
     DevicePool,
@@ -98,9 +99,7 @@ class NodeDescription:
 def describe_node(
     record: NodeRecord,
     service: ServiceRecord | None,
-    now: datetime,
-    service_down_time: int,
-    outage_since: datetime | None,
+    liveness: Liveness,
     warnings: Iterable[WarningRecord] = (),
     changes: Sequence[HistoryEntry] = (),
 ) -> NodeDescription:
@@ -109,16 +108,15 @@ def describe_node(
     Args:
         record: all of its columns, with guests, claims and devices.
         service: of its host's agent.
-        outage_since: see `state_of`.
         warnings: unresolved ones of the host.
         changes: the most recent ones, newest first.
     """
     return NodeDescription(
         record=record,
         service=service,
-        now=now,
-        state=state_of(service, now, service_down_time, outage_since),
-        audit_age_seconds=audit_age_seconds(service, record.nodename, now),
+        now=liveness.now,
+        state=state_of(service, liveness),
+        audit_age_seconds=audit_age_seconds(service, record.nodename, liveness.now),
         resources=tuple(list_resources(record)),
         workloads=tuple(list_uses(record)),
         cells=tuple(list_cells(record)),

@@ -1,8 +1,8 @@
 """Render nodes, and what the services of their hosts decide."""
 
-from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.services import DISABLING, state_of, status_of
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
@@ -11,11 +11,7 @@ from nodetracker.model.service import ServiceRecord
 
 
 def render_node(
-    record: NodeRecord,
-    service: ServiceRecord | None,
-    now: datetime,
-    service_down_time: int,
-    outage_since: datetime | None,
+    record: NodeRecord, service: ServiceRecord | None, liveness: Liveness
 ) -> dict[str, Any]:
     """Return the columns of ``node show``, without the age of the last good reading.
 
@@ -24,7 +20,7 @@ def render_node(
     """
     shown: dict[str, Any] = {
         **pick(record, "id", "uuid", "host", "hypervisor_hostname=nodename"),
-        **render_node_state(service, now, service_down_time, outage_since),
+        **render_node_state(service, liveness),
         **pick(service, "last_seen_up"),
         **pick(record.values, "booted_at"),
     }
@@ -35,15 +31,10 @@ def render_node(
     return shown | pick(record, "generation", "epoch", "created_at", "updated_at")
 
 
-def render_node_state(
-    service: ServiceRecord | None,
-    now: datetime,
-    service_down_time: int,
-    outage_since: datetime | None,
-) -> dict[str, Any]:
+def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict[str, Any]:
     """Return the columns that the service of a node's host decides; see `state_of`."""
     return {
-        "state": state_of(service, now, service_down_time, outage_since),
+        "state": state_of(service, liveness),
         "status": status_of(service),
         **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,

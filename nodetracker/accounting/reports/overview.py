@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, list_capacities
-from nodetracker.accounting.liveness import find_conductor_outage
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.services import (
     STATES,
     STATUSES,
@@ -154,18 +154,14 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
     Args:
         held_fact_expiry: see `freshness_of`.
     """
-    outage = find_conductor_outage(rows.services, rows.now, service_down_time)
-    services = tuple(
-        _service_line(found, rows.now, service_down_time, outage) for found in rows.services
-    )
+    liveness = Liveness.of(rows.services, rows.now, service_down_time)
+    services = tuple(_service_line(found, liveness) for found in rows.services)
     lines = _list_lines(rows, services, held_fact_expiry)
     warnings = Counter[WarningKind]()
     for warning in rows.warnings:
         warnings[warning.kind] += warning.count
     # As it is now, not as it is stored.
-    warnings[WarningKind.HOST_DOWN] = len(
-        find_hosts_down(rows.services, rows.now, service_down_time, outage)
-    )
+    warnings[WarningKind.HOST_DOWN] = len(find_hosts_down(rows.services, liveness))
     return Overview(
         now=rows.now,
         totals=_sum_amounts(line.amounts for line in lines),
@@ -191,7 +187,7 @@ def _list_lines(
     warnings = Counter[tuple[str, str]]()
     for warning in rows.warnings:
         warnings[warning.host, warning.nodename] += warning.count
-    without_agent = state_of(None, rows.now, 0)
+    without_agent = state_of(None, Liveness(rows.now, 0))
     lines = []
     for node in sorted(rows.nodes, key=lambda node: (node.host, node.nodename)):
         agent, state = agents.get(node.host), states.get(node.host, without_agent)
@@ -244,15 +240,13 @@ def _sum_amounts(each: Iterable[Uses]) -> dict[str, ResourceUse]:
     return totals
 
 
-def _service_line(
-    service: ServiceRecord, now: datetime, service_down_time: int, outage: datetime | None
-) -> ServiceLine:
-    skew, seen = service.clock_skew_ms, service.last_seen_up
+def _service_line(service: ServiceRecord, liveness: Liveness) -> ServiceLine:
+    now, skew, seen = liveness.now, service.clock_skew_ms, service.last_seen_up
     is_agent = service.binary == COMPUTE_BINARY
     return ServiceLine(
         host=service.host,
         binary=service.binary,
-        state=state_of(service, now, service_down_time, outage),
+        state=state_of(service, liveness),
         status=status_of(service),
         maintenance=service.maintenance,
         forced_down=service.forced_down,

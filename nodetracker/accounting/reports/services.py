@@ -4,7 +4,7 @@ import enum
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.liveness import is_cut_off, is_service_up
+from nodetracker.accounting.liveness import Liveness, is_cut_off, is_service_up
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import render_time
@@ -25,27 +25,18 @@ LATE_INTERVALS = 3
 """Audit intervals without a good reading after which a node is late."""
 
 
-def state_of(
-    service: ServiceRecord | None,
-    now: datetime,
-    service_down_time: int,
-    outage_since: datetime | None = None,
-) -> str:
+def state_of(service: ServiceRecord | None, liveness: Liveness) -> str:
     """Return ``up``, ``down``, or ``unreachable``; a host without a service is down.
 
     An agent is unreachable when its heartbeats are sent through conductors and
     reach none of them, like those of all others, so its state is unknown. Like a
     host that is down, it gets no claims.
-
-    Args:
-        outage_since: since when no agent reaches a conductor, from `find_conductor_outage`.
     """
     if service is None:
         return "down"
-    if is_service_up(service, now, service_down_time):
+    if is_service_up(service, liveness.now, liveness.service_down_time):
         return "up"
-    is_unreachable = is_cut_off(service, now, service_down_time, outage_since)
-    return "unreachable" if is_unreachable else "down"
+    return "unreachable" if is_cut_off(service, liveness) else "down"
 
 
 def status_of(service: ServiceRecord | None) -> str:
@@ -122,15 +113,13 @@ def freshness_of(
     return Freshness.LATE if is_late else Freshness.FRESH
 
 
-def render_service(
-    service: ServiceRecord, now: datetime, service_down_time: int, outage_since: datetime | None
-) -> dict[str, Any]:
+def render_service(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return the columns of ``service list`` for one service."""
     skew = service.clock_skew_ms
     return {
         **pick(service, "id=uuid", "binary", "host"),
         "status": status_of(service),
-        "state": state_of(service, now, service_down_time, outage_since),
+        "state": state_of(service, liveness),
         "updated_at": render_time(service.updated_at or service.created_at),
         **pick(service, *DISABLING),
         "epoch": service.epoch,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat, is_cut_off
+from nodetracker.accounting.liveness import Liveness, has_ended, has_recent_heartbeat, is_cut_off
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind, WarningRecord
@@ -39,27 +39,21 @@ class HostDownChanges:
     resolved: tuple[str, ...]
 
 
-def find_hosts_down(
-    services: Iterable[ServiceRecord],
-    now: datetime,
-    service_down_time: int,
-    outage_since: datetime | None,
-) -> dict[str, HostDown]:
+def find_hosts_down(services: Iterable[ServiceRecord], liveness: Liveness) -> dict[str, HostDown]:
     """Return the hosts whose agents send no heartbeats; forcing a host down changes nothing.
 
     Hosts that are only cut off from the message broker are unreachable, not down.
 
     Args:
         services: all of the fleet, or those of `Store.list_outage_services`.
-        now: the database's time.
-        outage_since: since when no agent reaches a conductor, from `find_conductor_outage`.
     """
+    now, service_down_time, _ = liveness
     return {
         service.host: _describe(service)
         for service in services
         if service.binary == COMPUTE_BINARY
         and not has_recent_heartbeat(service, now, service_down_time)
-        and not is_cut_off(service, now, service_down_time, outage_since)
+        and not is_cut_off(service, liveness)
     }
 
 

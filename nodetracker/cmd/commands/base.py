@@ -18,7 +18,7 @@ from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.text import parse_uuid, render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
-    from nodetracker.fleet.reads import Liveness
+    from nodetracker.accounting.liveness import Liveness
     from nodetracker.fleet.scheduler import Scheduler
     from nodetracker.ports import (
         AdmissionPolicy,

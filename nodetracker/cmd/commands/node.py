@@ -64,7 +64,7 @@ class ListNodes(ListCommand):
                 row = {
                     "host": node.host,
                     "nodename": node.nodename,
-                    **render_node_state(found.service, *liveness),
+                    **render_node_state(found.service, liveness),
                     **{name: getattr(node.values, name) for name in _COLUMNS},
                     "audit_age_seconds": audit_age_seconds(found.service, node.nodename, page.now),
                 }
@@ -82,7 +82,7 @@ class ShowNode(ShowCommand):
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
         record = find_node(self.reader, args.host, args.nodename)
         service, liveness = find_agent(self.reader, record.host), self.read_liveness()
-        shown = render_node(record, service, *liveness)
+        shown = render_node(record, service, liveness)
         age = audit_age_seconds(service, record.nodename, liveness.now)
         facts = shown["facts"]
         lines = list_facts(facts, shown["state"] == "up", age, liveness.now)

@@ -85,7 +85,7 @@ class DescribeNode(DrawnCommand, ShowCommand):
         query = HistoryQuery(host=host, nodename=nodename, limit=MAX_CHANGES)
         changes = reader.list_history_page(query).items
         service, liveness = find_agent(reader, host), self.read_liveness()
-        return describe_node(record, service, *liveness, warnings, changes)
+        return describe_node(record, service, liveness, warnings, changes)
 
 
 class NodeHistory(DrawnCommand, ListCommand):

@@ -11,7 +11,7 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.accounting.liveness import find_conductor_outage, has_recent_heartbeat
+from nodetracker.accounting.liveness import Liveness, has_recent_heartbeat
 from nodetracker.accounting.reports.services import render_host, render_service, status_of
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, argument
@@ -65,11 +65,10 @@ class ListServices(ListCommand):
     )
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
-        services, down_time = self.reader.list_services(), self.service_down_time
-        now = self.reader.now()
-        outage = find_conductor_outage(services, now, down_time)
+        services = self.reader.list_services()
+        liveness = Liveness.of(services, self.reader.now(), self.service_down_time)
         return [
-            render_service(service, now, down_time, outage) | {_MAINTENANCE: service.maintenance}
+            render_service(service, liveness) | {_MAINTENANCE: service.maintenance}
             for service in services
         ]
 
@@ -91,7 +90,7 @@ class ShowService(ShowCommand):
         if not services:
             raise NotFoundError(f"no such service: {args.binary} on host {args.host}")
         service = services[0]
-        shown = render_service(service, *self.read_liveness())
+        shown = render_service(service, self.read_liveness())
         return shown | {
             **pick(service, *_MORE),
             **asdict(service.incarnation),

@@ -3,15 +3,10 @@
 import argparse
 from typing import Any
 
-from nodetracker.accounting.liveness import find_conductor_outage
-from nodetracker.accounting.reports.warnings import (
-    find_hosts_down,
-    merge_hosts_down,
-    render_warning,
-)
+from nodetracker.accounting.reports.warnings import merge_hosts_down, render_warning
 from nodetracker.cmd.commands.base import ListCommand, argument, flag
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import read_items
+from nodetracker.fleet.reads import read_hosts_down, read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
 
@@ -64,9 +59,6 @@ class ListWarnings(ListCommand):
             for query in queries
             for record in read_items(self.reader.list_warning_page, query)
         ]
-        down_time = self.service_down_time
-        services = self.reader.list_outage_services(down_time, host)
         now = self.reader.now()
-        outage = find_conductor_outage(services, now, down_time)
-        down = find_hosts_down(services, now, down_time, outage)
+        down = read_hosts_down(self.reader, now, self.service_down_time, host)
         return merge_hosts_down(stored, down, now)

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from nodetracker.accounting.liveness import find_conductor_outage, is_first_watcher
+from nodetracker.accounting.liveness import Liveness, find_conductor_outage, is_first_watcher
 from nodetracker.accounting.reports.services import state_of
 from nodetracker.model.service import (
     API_BINARY,
@@ -66,12 +66,12 @@ def test_an_agent_with_heartbeats_until_the_broker_s_outage_is_unreachable(
     changes: dict[str, object], state: str
 ) -> None:
     service = make_service(**{"last_audit": {"by_broker": True}} | changes)
-    assert state_of(service, NOW, DOWN, later(-90)) == state
+    assert state_of(service, Liveness(NOW, DOWN, later(-90))) == state
 
 
 def test_without_an_outage_an_agent_without_heartbeats_is_down() -> None:
     service = make_service(last_seen_up=later(-95), last_audit={"by_broker": True})
-    assert state_of(service, NOW, DOWN) == "down"
+    assert state_of(service, Liveness(NOW, DOWN)) == "down"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_an_agent_that_reported_its_end_is_down_until_a_takeover(
     changes: dict[str, object], state: str
 ) -> None:
     service = make_service(**({"last_seen_up": NOW, "last_audit": {"by_broker": True}} | changes))
-    assert state_of(service, NOW, DOWN, later(-100)) == state
+    assert state_of(service, Liveness(NOW, DOWN, later(-100))) == state
 
 
 def test_of_all_conductors_and_api_services_that_are_up_the_first_by_name_watches() -> None:

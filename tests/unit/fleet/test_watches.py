@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.liveness import find_conductor_outage, is_cut_off, is_service_up
+from nodetracker.accounting.liveness import Liveness, is_cut_off, is_service_up
 from nodetracker.conductor.service import AgentWatch
 from nodetracker.fleet.membership import Membership
 from nodetracker.fleet.watch import FleetWatch
@@ -83,8 +83,8 @@ class WatchedFleet:
     def list_cut_off(self, later=timedelta()):
         """Return the agents that are cut off, by the rows as they are now."""
         services, now = self.store.list_services(), self.store.now()
-        outage = find_conductor_outage(services, now, DOWN)
-        return [s.host for s in services if is_cut_off(s, now + later, DOWN, outage)]
+        liveness = Liveness.of(services, now, DOWN)._replace(now=now + later)
+        return [s.host for s in services if is_cut_off(s, liveness)]
 
     def cut_off(self):
         return self.find(WarningKind.AGENT_UNREACHABLE)

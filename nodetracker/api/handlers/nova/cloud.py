@@ -80,7 +80,7 @@ def list_zones_with_hosts(call: Call) -> Answer:
         if service.disabled:
             disabled.add(zone)
         else:
-            is_up = state_of(service, *liveness) == "up"
+            is_up = state_of(service, liveness) == "up"
             enabled.setdefault(zone, []).append((service, is_up))
     zones = [_describe_zone(name, _render_hosts(found), True) for name, found in enabled.items()]
     zones += [_describe_zone(name, None, False) for name in sorted(disabled - enabled.keys())]

@@ -230,7 +230,7 @@ def _render_page(call: Call, view: _View, page: Page[FleetNode]) -> list[Rendere
     for found in page.items:
         service = found.service
         assert service is not None, "the query leaves out nodes without a service"
-        is_up = state_of(service, *liveness) == "up"
+        is_up = state_of(service, liveness) == "up"
         item = _render(call.version, found, service, is_up)
         if view.has_details:
             item |= _render_details(call.version, found, service)

@@ -5,6 +5,7 @@ from typing import Any
 
 import falcon
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.services import STATUSES, state_of, status_of, zone_of
 from nodetracker.accounting.schemas import TEXT, Schema
 from nodetracker.api.call import Answer, Call
@@ -13,7 +14,6 @@ from nodetracker.api.fields import SHORT_TEXT, choice, parameters
 from nodetracker.api.handlers.own.services import delete
 from nodetracker.api.lookup import get_liveness, read_service_pages
 from nodetracker.api.query import parse_row_id
-from nodetracker.fleet.reads import Liveness
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import (
@@ -167,7 +167,7 @@ def _render(service: ServiceRecord, liveness: Liveness, version: Version) -> dic
         "host": service.host,
         "zone": zone_of(service.binary),
         "status": status_of(service),
-        "state": "up" if state_of(service, *liveness) == "up" else "down",
+        "state": "up" if state_of(service, liveness) == "up" else "down",
         "updated_at": render_nova_time(service.updated_at or service.created_at),
         "disabled_reason": service.disabled_reason,
     }

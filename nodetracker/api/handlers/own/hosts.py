@@ -38,7 +38,7 @@ def list_hosts(call: Call) -> Answer:
     page = call.store.list_service_page(query)
     liveness = get_liveness(call, page.now)
     shown = [
-        {"uuid": item.uuid, **render_host(item), **render_node_state(item, *liveness)}
+        {"uuid": item.uuid, **render_host(item), **render_node_state(item, liveness)}
         for item in page.items
     ]
     return answer_page(call, "hosts", shown, page.next and page.items[-1].uuid)

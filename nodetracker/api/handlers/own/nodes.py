@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
-from nodetracker.accounting.liveness import check_node_is_deletable
+from nodetracker.accounting.liveness import Liveness, check_node_is_deletable
 from nodetracker.accounting.reports.drift import DriftCause, DriftLine, compare_usage, explain_usage
 from nodetracker.accounting.reports.nodes import render_node, render_node_state
 from nodetracker.accounting.reports.overview import render_amounts, split_capacity
@@ -33,7 +33,7 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
-from nodetracker.fleet.reads import Liveness, read_consistently
+from nodetracker.fleet.reads import read_consistently
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
@@ -215,7 +215,7 @@ def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, 
     node = found.node
     capacities = list_capacities(node.values)
     amounts = {name: split_capacity(capacity, 0) for name, capacity in capacities.items()}
-    state = render_node_state(found.service, *liveness)
+    state = render_node_state(found.service, liveness)
     return {
         **pick(node, "uuid", "host", "hypervisor_hostname=nodename"),
         **state,
@@ -231,7 +231,7 @@ def show_node(call: Call) -> Answer:
     page = get_node_page(call, NODE_COLUMNS, reads_audits=True)
     (found,) = page.items
     liveness = get_liveness(call, page.now)
-    shown = render_node(found.node, found.service, *liveness)
+    shown = render_node(found.node, found.service, liveness)
     return Answer(shown | _render_reading(found, call, liveness, shown["state"]))
 
 
@@ -273,7 +273,7 @@ def list_node_actions(call: Call) -> Answer:
     """List what the caller may do to a node and its host, with its effect."""
     page = get_node_page(call)
     (found,) = page.items
-    state = state_of(found.service, *get_liveness(call, page.now))
+    state = state_of(found.service, get_liveness(call, page.now))
     actions = _list_actions(found.node.uuid, state, found.service)
     return Answer({"actions": [asdict(item) for item in actions if call.is_allowed(item.rule, {})]})
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.services import STATES, STATUSES, render_service
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
@@ -15,7 +16,6 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.api.query import parse_path_uuid
-from nodetracker.fleet.reads import Liveness
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.serializer import pick
@@ -122,4 +122,4 @@ def _show(call: Call, uuid: str) -> Answer:
 def _render(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return a service as ``service show`` has it, without the details of its process."""
     more = pick(service, "maintenance", "forced_down", "last_seen_up", "version")
-    return render_service(service, *liveness) | more
+    return render_service(service, liveness) | more

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 
-from nodetracker.accounting.liveness import find_conductor_outage
 from nodetracker.accounting.reports.warnings import (
     HostDown,
     as_of_now,
-    find_hosts_down,
     merge_hosts_down,
     render_warning,
 )
@@ -22,7 +20,7 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import NODENAME, PAGE, answer, answered_page, parameters
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_marker_id
-from nodetracker.fleet.reads import read_items
+from nodetracker.fleet.reads import read_hosts_down, read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
 
@@ -139,10 +137,8 @@ def _list_others(call: Call, down: _HostsDown) -> list[WarningRecord]:
 
 def _find_hosts_down(call: Call, host: str | None, now: datetime) -> _HostsDown:
     """Return which hosts are down, by one statement."""
-    down_time = call.service_down_time
-    services = call.store.list_outage_services(down_time, host)
-    outage = find_conductor_outage(services, now, down_time)
-    return _HostsDown(host, now, find_hosts_down(services, now, down_time, outage))
+    found = read_hosts_down(call.store, now, call.service_down_time, host)
+    return _HostsDown(host, now, found)
 
 
 def _is_host_down(record: WarningRecord) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.warnings import (
     HostDown,
     find_hosts_down,
@@ -47,7 +48,7 @@ def make_record(
     ],
 )  # fmt: skip
 def test_a_host_without_a_live_agent_is_down(changes: dict[str, object], found: str | None) -> None:
-    down = find_hosts_down([make_service(host="h", **changes)], NOW, DOWN, later(-62))
+    down = find_hosts_down([make_service(host="h", **changes)], Liveness(NOW, DOWN, later(-62)))
     assert (down["h"].warning.message.count(found) == 1) if found else down == {}
 
 

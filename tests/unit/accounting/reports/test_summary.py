@@ -1,7 +1,7 @@
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.liveness import is_service_up
+from nodetracker.accounting.liveness import Liveness, is_service_up
 from nodetracker.accounting.reports.nodes import count_running_vms, render_node_state
 from nodetracker.accounting.reports.services import audit_age_seconds
 from nodetracker.accounting.reports.usages import describe_host
@@ -61,12 +61,12 @@ def stored(*guests, **changes):
 
 
 def test_state_is_liveness_and_status_is_set_by_the_administrator():
-    shown = render_node_state(make_service(disabled=True), later(90), 60, None)
+    shown = render_node_state(make_service(disabled=True), Liveness(later(90), 60))
     assert (shown["state"], shown["status"]) == ("down", "disabled")
 
 
 def test_a_node_without_a_service_is_down():
-    assert render_node_state(None, NOW, 60, None)["state"] == "down"
+    assert render_node_state(None, Liveness(NOW, 60))["state"] == "down"
 
 
 def test_instances_that_run_are_counted_beside_all():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.accounting.reports.services import render_service
 from nodetracker.accounting.reports.workloads import render_workload
@@ -80,7 +81,7 @@ MIGRATIONS = [
 ]
 
 SERVICES = [
-    render_service(replace(service, updated_at=service.last_seen_up), NOW, _DOWN_TIME, None)
+    render_service(replace(service, updated_at=service.last_seen_up), Liveness(NOW, _DOWN_TIME))
     | {"maintenance": service.maintenance}
     for service in (
         agent("compute-1", clock_skew_ms=-1200),

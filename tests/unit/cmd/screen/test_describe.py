@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.description import describe_node, render_description
 from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.screen.lines import line_width, plain_text
@@ -37,7 +38,7 @@ def parts():
 def describe(parts, **changes):
     record, service, now, warnings, entries = parts
     node = replace(record, **changes)
-    return describe_node(node, service, now, DOWN_TIME, None, warnings, entries)
+    return describe_node(node, service, Liveness(now, DOWN_TIME), warnings, entries)
 
 
 def draw(parts, terminal, **changes):
@@ -91,7 +92,7 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
 def test_a_node_of_which_nothing_is_known_is_described():
     record = NodeRecord(1, "0b9c", "host-1", "node-1", 1, 1, NodeValues())
     now = SqliteStore().now()
-    described = describe_node(record, None, now, DOWN_TIME, None)
+    described = describe_node(record, None, Liveness(now, DOWN_TIME))
     text = plain_text(draw_description(described, {}, Terminal(80)))
     assert "the host has no agent" in text
 

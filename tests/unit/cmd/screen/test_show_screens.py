@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.cmd.screen.fields import NODE_SUMMARIES, TextLines, draw_fields, list_facts
 from nodetracker.cmd.screen.lines import line_width
@@ -42,7 +43,7 @@ def record():
     ],
 )
 def test_a_node_is_shown_as_its_file_says(record, name, service, width):
-    shown = render_node(record, service, NOW, DOWN_TIME, None)
+    shown = render_node(record, service, Liveness(NOW, DOWN_TIME))
     is_up = shown["state"] == "up"
     age = shown["audit_age_seconds"] = 12.0 if is_up else 7312.0
     shown["facts"] = TextLines(list_facts(shown["facts"], is_up, age, NOW))
