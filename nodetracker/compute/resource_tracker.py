@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nodetracker.accounting.audit.inventory import unusable_cpu_sets
@@ -13,13 +13,12 @@ from nodetracker.accounting.audit.provider_config import (
     check_reported_specs,
     list_unused_configs,
 )
-from nodetracker.accounting.ledger.claims import require_active
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading, ReadingBatch
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.row_writer import AuditRun, MissingGuestTracker, RowWriter
 from nodetracker.compute.warning_registry import WarningRegistry
-from nodetracker.fleet.reads import find_node
+from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.audit import AllNodes, AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
@@ -227,9 +226,8 @@ class ResourceTracker:
             RefusedError: the host has several nodes and none is named, or the
                 claim was granted before and is released already.
         """
-        host = self._settings.host
-        node = nodename or request.nodename or find_node(self._store, host).nodename
-        claim = require_active(self._store.create_claim(request, host, node, self.policy))
+        own = replace(request, host=self._settings.host, nodename=nodename or request.nodename)
+        claim = Scheduler(self._store, self.policy).create_claim(own)
         try:
             yield claim
         except BaseException:

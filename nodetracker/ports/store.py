@@ -294,11 +294,11 @@ class WatchStore(AgentStore, FleetReader, Protocol):
     """The services row and warnings of one process, and lists of whole fleets."""
 
 
-class HostStore(WatchStore, LedgerStore, RemovalStore, Protocol):
-    """An agent's own rows, the ledger for claims on its host, and its deleted nodes' providers."""
+class HostStore(WatchStore, SchedulerStore, RemovalStore, Protocol):
+    """An agent's own rows, what claims on its host need, and its deleted nodes' providers."""
 
 
-class Store(HostStore, SchedulerStore, OperatorStore, Protocol):
+class Store(HostStore, OperatorStore, Protocol):
     """All of the store; conductors serve it to processes without a database."""
 
 

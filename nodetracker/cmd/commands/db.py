@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from cliff.command import Command
 
-from nodetracker.accounting.ledger.claims import require_active
 from nodetracker.accounting.ledger.request import hash_request
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.reports import readiness
@@ -292,6 +291,7 @@ class ReconcileClaims(ListCommand):
             workload=Workload(row.uuid, row.kind, row.name, row.project_id),
             amounts=Amounts(row.vcpu_milli, 0, row.memory_mb, row.disk_mb),
             request_hash=hash_request(body),
+            host=row.host,
+            nodename=row.nodename,
         )
-        claim = self.store.create_claim(request, row.host, row.nodename, self.policy)
-        return self.store.confirm_claim(require_active(claim).uuid)
+        return self.store.confirm_claim(self.scheduler.create_claim(request).uuid)

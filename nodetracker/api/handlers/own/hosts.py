@@ -9,8 +9,7 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import PAGE, answer, answer_of, answered_page, choice, parameters
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness
-from nodetracker.fleet.reads import read_host_usage
-from nodetracker.model.errors import NotFoundError
+from nodetracker.fleet.reads import read_host_usage, require_agent
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import POWER_ACTIONS
@@ -54,8 +53,7 @@ def show_host(call: Call) -> Answer:
 def act_on_host(call: Call) -> Answer:
     """Reboot, shut down or start up a host through its agent."""
     host, action = call.params["host"], call.body["action"]
-    if not call.store.list_services(host, COMPUTE_BINARY):
-        raise NotFoundError(f"no such host: {host}")
+    require_agent(call.store, host)
     with call.backend.agents.calling(host) as agent:
         agent.host_power_action(action)
     return Answer({"host": host, "action": action}, status=202)
