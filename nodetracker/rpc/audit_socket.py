@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from nodetracker.model.audit import AuditOutcome
-from nodetracker.model.errors import NodetrackerError, RequestError, RpcError, RpcUnavailableError
-from nodetracker.model.serializer import decode_error, encode, encode_error
+from nodetracker.model.errors import RequestError, RpcUnavailableError
+from nodetracker.model.serializer import encode_error
 from nodetracker.ports import AuditAgent
-from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.interface import Interface, carry_out
 
 LOG = logging.getLogger(__name__)
 
@@ -123,14 +123,12 @@ class AuditSocketServer:
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
-            outcome = self._agent.update_available_resource(**_read_arguments(line))
-            return {"value": encode(outcome)}
-        except NodetrackerError as error:
-            return {"error": encode_error(error)}
-        except Exception as error:  # a bug; the caller gets its name only
-            LOG.exception("An audit requested by %s failed", self._path)
-            text = f"the audit failed: {type(error).__name__}; see the agent's log"
-            return {"error": encode_error(RpcError(text))}
+            plain = json.loads(line)
+        except (ValueError, RecursionError):  # the latter, of a line such as [[[[…
+            plain = None
+        if isinstance(plain, dict):
+            return carry_out(self._agent, _AUDIT, plain, "the agent")
+        return {"error": encode_error(RequestError("", "expected a line with a JSON object"))}
 
 
 class SocketAuditAgent:
@@ -166,9 +164,7 @@ class SocketAuditAgent:
                 answer = None
         if not isinstance(answer, dict):
             raise RpcUnavailableError(f"{self._path}: the agent ended without an answer")
-        if "error" in answer:
-            raise decode_error(answer["error"])
-        outcome: AuditOutcome = _AUDIT.read_result(answer["value"], "value")
+        outcome: AuditOutcome = _AUDIT.read_answer(answer, str(self._path))
         return outcome
 
     def _connect(self) -> socket.socket:
@@ -184,16 +180,6 @@ class SocketAuditAgent:
             connection.close()
             raise RpcUnavailableError(f"{self._path}: {error.strerror or error}") from None
         return connection
-
-
-def _read_arguments(line: bytes) -> dict[str, Any]:
-    try:
-        plain = json.loads(line)
-    except (ValueError, RecursionError):  # the latter, of a line such as [[[[…
-        plain = None
-    if not isinstance(plain, dict):
-        raise RequestError("", "expected a line with a JSON object")
-    return _AUDIT.read_arguments(plain)
 
 
 @contextmanager

@@ -23,8 +23,7 @@ from nodetracker.ports import AgentStore, CallStore, HostAgent
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import Executor, start_thread
 from nodetracker.rpc.caller import COMPUTE, AgentCaller
-from nodetracker.rpc.interface import Interface, Method
-from nodetracker.rpc.server import carry_out
+from nodetracker.rpc.interface import Interface, Method, carry_out
 
 LOG = logging.getLogger(__name__)
 

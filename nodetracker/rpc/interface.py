@@ -2,15 +2,25 @@
 
 import enum
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from nodetracker.model.errors import RequestError, RpcVersionError
-from nodetracker.model.serializer import Reader, decode_error, encode, make_reader
+from nodetracker.model.errors import NodetrackerError, RequestError, RpcError, RpcVersionError
+from nodetracker.model.serializer import (
+    Reader,
+    decode_error,
+    encode,
+    encode_error,
+    make_reader,
+)
 from nodetracker.ports.methods import is_repeatable, list_methods
+
+LOG = logging.getLogger(__name__)
 
 _LONGEST_QUEUE_NAME = 255  # bytes, as AMQP has it
 
@@ -71,6 +81,31 @@ class Method:
             raise RpcVersionError(
                 f"{name} answered what this version cannot read (call {self.name!r}): {error}"
             ) from None
+
+
+def carry_out(
+    served: Any,
+    method: Method,
+    plain: Mapping[str, Any],
+    name: str,
+    unknown: AbstractSet[enum.Enum] = frozenset(),
+) -> dict[str, Any]:
+    """Carry out a call and return its answer; nodetracker's errors travel as answers.
+
+    Args:
+        served: has the method.
+        name: of this server.
+        unknown: values that the caller does not know.
+    """
+    try:
+        result = getattr(served, method.name)(**method.read_arguments(plain))
+        return {"value": encode(result, unknown)}
+    except NodetrackerError as error:
+        return {"error": encode_error(error)}
+    except Exception as error:  # a bug; the caller gets its name only
+        LOG.exception("%s failed", method.name)
+        text = f"{name} failed (call {method.name!r}): {type(error).__name__}; see its log"
+        return {"error": encode_error(RpcError(text))}
 
 
 class Interface:

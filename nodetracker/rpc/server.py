@@ -4,12 +4,10 @@ The start waits for the broker for as long as that takes, so it is done in a
 thread; the caller continues immediately, with or without a broker.
 """
 
-import enum
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -17,14 +15,13 @@ from nodetracker.model.errors import (
     ConfigError,
     NodetrackerError,
     RpcEndingError,
-    RpcError,
     RpcUnavailableError,
     RpcVersionError,
 )
-from nodetracker.model.serializer import encode, encode_error
+from nodetracker.model.serializer import encode_error
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import start_thread
-from nodetracker.rpc.interface import Interface, Method, describe_mismatch
+from nodetracker.rpc.interface import Interface, Method, carry_out, describe_mismatch
 from nodetracker.rpc.transport import Transport
 
 LOG = logging.getLogger(__name__)
@@ -206,31 +203,6 @@ class RpcServer:
             raise RpcUnavailableError(
                 f"{method.name} arrived {late:.1f} s too late; nothing was done"
             )
-
-
-def carry_out(
-    served: Any,
-    method: Method,
-    plain: Mapping[str, Any],
-    name: str,
-    unknown: AbstractSet[enum.Enum] = frozenset(),
-) -> dict[str, Any]:
-    """Carry out a call and return its answer; nodetracker's errors travel as answers.
-
-    Args:
-        served: has the method.
-        name: of this server.
-        unknown: values that the caller does not know.
-    """
-    try:
-        result = getattr(served, method.name)(**method.read_arguments(plain))
-        return {"value": encode(result, unknown)}
-    except NodetrackerError as error:
-        return {"error": encode_error(error)}
-    except Exception as error:  # a bug; the caller gets its name only
-        LOG.exception("%s failed", method.name)
-        text = f"{name} failed (call {method.name!r}): {type(error).__name__}; see its log"
-        return {"error": encode_error(RpcError(text))}
 
 
 class _Dispatcher:

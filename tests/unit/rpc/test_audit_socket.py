@@ -78,7 +78,7 @@ def test_errors_reach_the_caller(
     received: type[Exception],
 ) -> None:
     agent.error = raised
-    text = "no such node: n9" if received is NotFoundError else "ZeroDivisionError; see the agent"
+    text = "no such node: n9" if received is NotFoundError else "ZeroDivisionError; see its log"
     for _ in range(2):
         with pytest.raises(received, match=text):
             SocketAuditAgent(path).update_available_resource()
