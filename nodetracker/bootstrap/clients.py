@@ -101,12 +101,8 @@ class Broker:
             RpcError: they may exist still.
             ConfigError: as `connect`.
         """
-        if not self.is_configured:
-            return
-        from nodetracker.rpc.caller import COMPUTE
-
-        if binary == COMPUTE_BINARY:
-            self.caller.delete_queue(COMPUTE, host, _DELETE_SECONDS)
+        if binary == COMPUTE_BINARY and self.is_configured:
+            self.caller.delete_queue(host, _DELETE_SECONDS)
 
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
         """Return the sender of notifications, None without a broker.

@@ -1,4 +1,4 @@
-"""Call other processes, such as the agents of hosts, with a timeout that holds.
+"""Call the agents of hosts, with a timeout that holds.
 
 The library's timeout does not limit a call: while a broker is away or frozen,
 the library connects and waits for as long as that takes. So each call runs in
@@ -35,6 +35,8 @@ IDLE_TIMEOUT = 10
 FIRST_VERSION = "1.0"
 """The version of every interface in the releases whose servers do not name theirs."""
 
+COMPUTE = Interface(HostAgent, topic="compute", version="1.1")
+
 _THREADS = 64
 
 _DELIVERED = ("MessageUndeliverable", "MessagingTimeout", "RemoteError", "UnsupportedVersion")
@@ -54,17 +56,20 @@ class RpcCaller:
     Args:
         clock: the database's time; set by each answer that has it.
         get_transport: called for the first call.
+        interface: of the servers.
     """
 
     def __init__(
         self,
         get_transport: Callable[[], Transport],
         clock: DatabaseClock,
+        interface: Interface = COMPUTE,
     ) -> None:
         self._get_transport = get_transport
         self.clock = clock
+        self._interface = interface
         self._executor = Executor("rpc-call", _THREADS, MAX_STUCK, counts_queue=True)
-        self._clients: dict[str, Any] = {}
+        self._client: Any = None
         self._broker_error: str | None = None
 
     @property
@@ -73,25 +78,16 @@ class RpcCaller:
         return self._broker_error
 
     def call(
-        self,
-        interface: Interface,
-        server: str | None,
-        method: Method,
-        arguments: dict[str, Any],
-        timeout_seconds: float,
+        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
     ) -> Any:
         """Make one call and return its result.
-
-        Args:
-            server: its name; None = any server of the interface.
 
         Raises:
             RpcUnavailableError: no answer arrived in time.
             RpcVersionError: the server has another version, or its answer cannot be read.
             NodetrackerError: the error that the server raised.
         """
-        name = self._check_server(interface, server)
-        client = self._client(interface)
+        name, client = self._check_server(server), self._find_client()
         context = self._make_context(timeout_seconds)
 
         # Signs of life are requested only for calls that are longer than the wait for them.
@@ -106,19 +102,14 @@ class RpcCaller:
         try:
             answer = self._bound(send, name, method.name, timeout_seconds)
         except _UnnamedVersionError:
-            text = describe_mismatch(name, FIRST_VERSION, interface.version)
+            text = describe_mismatch(name, FIRST_VERSION, self._interface.version)
             raise RpcVersionError(text) from None
         if isinstance(answer, dict) and answer.get("now"):
             self.clock.set(datetime.fromisoformat(answer["now"]))
         return method.read_answer(answer, name)
 
     def cast(
-        self,
-        interface: Interface,
-        server: str,
-        method: Method,
-        arguments: dict[str, Any],
-        timeout_seconds: float,
+        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
     ) -> None:
         """Send one call that is not answered; return when the broker has it.
 
@@ -127,21 +118,20 @@ class RpcCaller:
         Raises:
             RpcUnavailableError: the broker does not accept it, or no such server listens.
         """
-        name = self._check_server(interface, server)
-        client = self._client(interface)
+        name, client = self._check_server(server), self._find_client()
 
         def send() -> None:
             client.prepare(server=server).cast({}, method.name, **arguments)
 
         self._bound(send, name, method.name, timeout_seconds)
 
-    def delete_queue(self, interface: Interface, server: str, timeout_seconds: float) -> None:
+    def delete_queue(self, server: str, timeout_seconds: float) -> None:
         """Delete the queue of a server that no longer exists, unless a server listens to it.
 
         Raises:
             RpcUnavailableError: it may exist still.
         """
-        transport, queue = self._get_transport(), interface.queue_of(server)
+        transport, queue = self._get_transport(), self._interface.queue_of(server)
         self._bound(
             lambda: transport.delete_queue(queue), f"queue {queue}", "deletion", timeout_seconds
         )
@@ -172,29 +162,27 @@ class RpcCaller:
         self._broker_error = None if is_delivered else f"{type(error).__name__}: {error}"
         raise _translate(error, name, method, timeout_seconds, time.monotonic() - call.counted_from)
 
-    def _check_server(self, interface: Interface, server: str | None) -> str:
+    def _check_server(self, server: str) -> str:
         """Return how messages name a server.
 
         Raises:
             RpcUnavailableError: its name is too long.
         """
-        name = interface.describe(server)
-        if server is not None and not interface.is_name(server):
+        name = self._interface.describe(server)
+        if not self._interface.is_name(server):
             raise RpcUnavailableError(f"{name} cannot be called: the name is too long")
         return name
 
-    def _client(self, interface: Interface) -> Any:
-        client = self._clients.get(interface.topic)
-        if client is None:
+    def _find_client(self) -> Any:
+        if self._client is None:
             transport = self._get_transport()
             library = transport.library
-            client = library.get_rpc_client(
+            self._client = library.get_rpc_client(
                 transport.rpc,
-                library.Target(topic=interface.topic, version=interface.version),
+                library.Target(topic=self._interface.topic, version=self._interface.version),
                 transport_options=library.TransportOptions(at_least_once=True),
             )
-            self._clients[interface.topic] = client
-        return client
+        return self._client
 
     def _make_context(self, timeout_seconds: float) -> dict[str, Any]:
         now = self.clock.read()
@@ -231,8 +219,6 @@ def _translate(
     return RpcUnavailableError(f"{name} cannot be called (call {method!r}): {kind}: {error}")
 
 
-COMPUTE = Interface(HostAgent, topic="compute", version="1.1")
-
 CALL_SECONDS = 30.0
 CAST_SECONDS = 5.0
 
@@ -241,22 +227,12 @@ class AgentCaller(Protocol):
     """Calls agents, as `RpcCaller` and `nodetracker.rpc.host_calls.HostCaller` do."""
 
     def call(
-        self,
-        interface: Interface,
-        server: str,
-        method: Method,
-        arguments: dict[str, Any],
-        timeout_seconds: float,
+        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
     ) -> Any:
         """Make one call and return its result."""
 
     def cast(
-        self,
-        interface: Interface,
-        server: str,
-        method: Method,
-        arguments: dict[str, Any],
-        timeout_seconds: float,
+        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
     ) -> None:
         """Send one call that is not answered."""
 
@@ -289,11 +265,11 @@ class RpcAgent:
         """
         method = COMPUTE.methods["ledger_moved"]
         arguments = method.encode_arguments(nodename)
-        self._caller.cast(COMPUTE, self._host, method, arguments, CAST_SECONDS)
+        self._caller.cast(self._host, method, arguments, CAST_SECONDS)
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         method = COMPUTE.methods[name]
         arguments = method.encode_arguments(*positional, **named)
         is_audit = name == "update_available_resource"
         timeout = max(AUDIT_SECONDS, self._timeout) if is_audit else self._timeout
-        return self._caller.call(COMPUTE, self._host, method, arguments, timeout)
+        return self._caller.call(self._host, method, arguments, timeout)

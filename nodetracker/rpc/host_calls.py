@@ -23,7 +23,7 @@ from nodetracker.ports import AgentStore, CallStore, HostAgent
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import Executor, start_thread
 from nodetracker.rpc.caller import COMPUTE, AgentCaller
-from nodetracker.rpc.interface import Interface, Method, carry_out
+from nodetracker.rpc.interface import Method, carry_out
 
 LOG = logging.getLogger(__name__)
 
@@ -57,12 +57,7 @@ class HostCaller:
         self._sleep = sleep
 
     def call(
-        self,
-        interface: Interface,
-        server: str,
-        method: Method,
-        arguments: dict[str, Any],
-        timeout_seconds: float,
+        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
     ) -> Any:
         """Make one call and return its result.
 
@@ -73,9 +68,8 @@ class HostCaller:
         """
         interval = self._find_interval(server)
         if interval is None:
-            caller = self._get_caller()
-            return caller.call(interface, server, method, arguments, timeout_seconds)
-        name, lifetime = interface.describe(server), interval + timeout_seconds
+            return self._get_caller().call(server, method, arguments, timeout_seconds)
+        name, lifetime = COMPUTE.describe(server), interval + timeout_seconds
         call_id = self._store.create_call(
             server, method.name, arguments, self._sender, timedelta(seconds=lifetime)
         )
@@ -90,12 +84,7 @@ class HostCaller:
         return method.read_answer(answer, name)
 
     def cast(
-        self,
-        interface: Interface,
-        server: str,
-        method: Method,
-        arguments: dict[str, Any],
-        timeout_seconds: float,
+        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
     ) -> None:
         """Send one call that is not answered, over the broker.
 
@@ -104,7 +93,7 @@ class HostCaller:
         Raises:
             NodetrackerError: it was not sent.
         """
-        self._get_caller().cast(interface, server, method, arguments, timeout_seconds)
+        self._get_caller().cast(server, method, arguments, timeout_seconds)
 
     def _find_interval(self, host: str) -> float | None:
         """Return the report interval of an agent that takes calls, None if it does not."""

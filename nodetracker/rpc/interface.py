@@ -154,9 +154,9 @@ class Interface:
         """Return whether a broker has room for the name of a server's queue."""
         return len(self.queue_of(server).encode()) <= _LONGEST_QUEUE_NAME
 
-    def describe(self, server: str | None) -> str:
-        """Return how messages name a server, or any server if None."""
-        return f"{self.topic} {server}" if server else self.topic
+    def describe(self, server: str) -> str:
+        """Return how messages name a server."""
+        return f"{self.topic} {server}"
 
 
 def _parse_version(text: str) -> tuple[int, ...]:

@@ -133,9 +133,9 @@ def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
         (COMPUTE, added, "has no method get_node_picture"),
     )
     for interface, method, text in cases:
-        caller = RpcCaller(lambda: Transport(cfg.CONF, rabbitmq.url), DatabaseClock())
+        caller = RpcCaller(lambda: Transport(cfg.CONF, rabbitmq.url), DatabaseClock(), interface)
         with pytest.raises(RpcVersionError, match=text):
-            caller.call(interface, "host-1", method, {}, 5.0)
+            caller.call("host-1", method, {}, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ class ServerAndClient:
             4,
             read_time=lambda: self.read_time(),
         )
+        self.connect = connect
         self.caller = RpcCaller(connect, self.client_clock)
         self.host = host
         self.directory = RpcAgentDirectory(self.caller, timeout)
@@ -177,7 +178,7 @@ def test_a_fault_of_the_other_side_is_named_and_not_taken_for_an_outage(
 def test_an_argument_that_nobody_knows_is_refused(peers: ServerAndClient) -> None:
     method = COMPUTE.methods["confirm_claim"]
     with pytest.raises(RequestError, match="colour: unknown argument"):
-        peers.caller.call(COMPUTE, "host-1", method, {"claim_uuid": "x", "colour": "red"}, 5)
+        peers.caller.call("host-1", method, {"claim_uuid": "x", "colour": "red"}, 5)
 
 
 @pytest.mark.parametrize("version", ["1.99", "2.0"])
@@ -185,10 +186,11 @@ def test_a_version_that_the_other_side_does_not_support_is_named_with_its_own(
     peers: ServerAndClient, version: str
 ) -> None:
     newer = Interface(HostAgent, COMPUTE.topic, version)
+    caller = RpcCaller(peers.connect, DatabaseClock(), newer)
     served = COMPUTE.version
     text = f"compute host-1 serves interface version {served} and was called with {version}"
     with pytest.raises(RpcVersionError, match=re.escape(text)):
-        peers.caller.call(newer, "host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
+        caller.call("host-1", newer.methods["confirm_claim"], {"claim_uuid": "x"}, 5)
 
 
 def test_a_host_that_nobody_serves_is_said_at_once(peers: ServerAndClient) -> None:
@@ -219,11 +221,11 @@ def test_the_queue_of_a_server_that_is_gone_is_deleted_and_that_of_one_that_serv
     peers: ServerAndClient,
 ) -> None:
     with pytest.raises(RpcUnavailableError, match="PRECONDITION_FAILED"):
-        peers.caller.delete_queue(COMPUTE, peers.host, 10)
+        peers.caller.delete_queue(peers.host, 10)
     assert peers.answers()
-    peers.caller.delete_queue(COMPUTE, "nobody-9", 10)
+    peers.caller.delete_queue("nobody-9", 10)
     assert peers.server.stop(5)
-    peers.caller.delete_queue(COMPUTE, peers.host, 10)
+    peers.caller.delete_queue(peers.host, 10)
     with pytest.raises(RpcUnavailableError, match="no server listens as compute host-1"):
         peers.client.get_host_uptime("n")
 

@@ -90,10 +90,10 @@ def test_a_call_names_its_server_its_version_and_its_expiry(
 ) -> None:
     transport: Any = Answering({"value": []})
     clock = DatabaseClock(lambda: 0.0)
-    caller = RpcCaller(lambda: transport, clock)
+    caller = RpcCaller(lambda: transport, clock, CONDUCTOR)
     method = CONDUCTOR.methods["list_services"]
     for _ in range(2):
-        assert caller.call(CONDUCTOR, "c-1", method, {"host": "alpha"}, seconds) == []
+        assert caller.call("c-1", method, {"host": "alpha"}, seconds) == []
         clock.set(NOW)
     first, second = transport.sent
     assert second == first | {"context": {"expires_at": later(seconds).isoformat()}}
@@ -118,14 +118,14 @@ def make_answering(*answers: dict[str, Any]) -> RpcCaller:
     transport: Any = Answering(*answers)
     clock = DatabaseClock()
     clock.set(NOW)
-    return RpcCaller(lambda: transport, clock)
+    return RpcCaller(lambda: transport, clock, CONDUCTOR)
 
 
 def test_a_field_that_a_newer_one_adds_is_left_out() -> None:
     record = take_service(SqliteStore(), "alpha", make_incarnation())
     caller = make_caller(encode(record) | {"rack": "r1"})
     method = CONDUCTOR.methods["find_service"]
-    assert caller.call(CONDUCTOR, None, method, {"service": "u"}, 5.0) == record
+    assert caller.call("c-1", method, {"service": "u"}, 5.0) == record
 
 
 def test_an_answer_that_cannot_be_read_is_of_another_version() -> None:
@@ -134,7 +134,7 @@ def test_an_answer_that_cannot_be_read_is_of_another_version() -> None:
     with pytest.raises(
         RpcVersionError, match="answered what this version cannot read .call 'list_services'."
     ):
-        caller.call(CONDUCTOR, None, method, {}, 5.0)
+        caller.call("c-1", method, {}, 5.0)
 
 
 def test_while_eight_calls_hang_no_further_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,23 +149,23 @@ def test_while_eight_calls_hang_no_further_one_is_made(monkeypatch: pytest.Monke
             return super().answer(sent)
 
     transport: Any = Hanging({"value": []})
-    caller = RpcCaller(lambda: transport, DatabaseClock())
+    caller = RpcCaller(lambda: transport, DatabaseClock(), CONDUCTOR)
     method = CONDUCTOR.methods["list_services"]
     while len(calls) < MAX_STUCK:  # on a busy machine a call may expire before it is sent
         with pytest.raises(
             RpcUnavailableError, match=r"did not answer within 0.01 s .call .list_services."
         ):
-            caller.call(CONDUCTOR, None, method, {}, 0.01)
+            caller.call("c-1", method, {}, 0.01)
     with pytest.raises(RpcUnavailableError, match="does not answer .8 hung calls"):
-        caller.call(CONDUCTOR, None, method, {}, 0.01)
+        caller.call("c-1", method, {}, 0.01)
     with pytest.raises(RpcUnavailableError, match="does not answer .8 hung calls"):
-        caller.delete_queue(CONDUCTOR, "c-1", 0.01)
+        caller.delete_queue("c-1", 0.01)
     assert len(calls) == MAX_STUCK
     gate.set()
     deadline = time.monotonic() + 30
     while True:
         try:
-            assert caller.call(CONDUCTOR, None, method, {}, 5) == []
+            assert caller.call("c-1", method, {}, 5) == []
             break
         except RpcUnavailableError:
             assert time.monotonic() < deadline

@@ -60,11 +60,11 @@ class Broker:
     def __init__(self):
         self.calls = []
 
-    def call(self, interface, server, method, arguments, timeout_seconds):
+    def call(self, server, method, arguments, timeout_seconds):
         self.calls.append((server, method.name))
         return timedelta(days=1)
 
-    def cast(self, interface, server, method, arguments, timeout_seconds):
+    def cast(self, server, method, arguments, timeout_seconds):
         self.calls.append((server, method.name, arguments))
 
 

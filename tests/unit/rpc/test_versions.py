@@ -1,7 +1,8 @@
 """Servers and clients of different interface versions, over the library's in-memory transport."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -27,6 +28,7 @@ CONDUCTOR = Interface(
     {WarningKind.CLAIM_UNUSED: "3.15", WarningKind.CLAIM_MISMATCH: "3.15"},
 )
 OLD = Interface(Store, CONDUCTOR.topic, "1.0", CONDUCTOR.local)
+Callers = Callable[[Interface], RpcCaller]
 MAJOR, MINOR = map(int, CONDUCTOR.version.split("."))
 
 
@@ -50,10 +52,10 @@ def transport() -> Transport:
 
 
 @pytest.fixture
-def caller(transport: Transport) -> RpcCaller:
+def caller(transport: Transport) -> Callers:
     clock = DatabaseClock()
     clock.set(NOW)
-    return RpcCaller(lambda: transport, clock)
+    return partial(RpcCaller, lambda: transport, clock)
 
 
 @pytest.fixture
@@ -81,29 +83,29 @@ def old_server(transport: Transport) -> Iterator[None]:
     server.wait()
 
 
-def test_the_same_version_is_served(server: RpcServer, caller: RpcCaller) -> None:
-    assert caller.call(CONDUCTOR, None, CONDUCTOR.methods["list_nodes"], {}, 5.0) == []
+def test_the_same_version_is_served(server: RpcServer, caller: Callers) -> None:
+    assert caller(CONDUCTOR).call("c-1", CONDUCTOR.methods["list_nodes"], {}, 5.0) == []
 
 
 @pytest.mark.parametrize(("version", "since"), [("3.14", []), ("3.15", ["claim_unused"])])
 def test_a_caller_gets_lists_without_what_its_version_does_not_know(
-    server: RpcServer, caller: RpcCaller, store: SqliteStore, version: str, since: list[str]
+    server: RpcServer, caller: Callers, store: SqliteStore, version: str, since: list[str]
 ) -> None:
     for kind in (WarningKind.DRIFT, WarningKind.CLAIM_UNUSED):
         store.raise_warning("host-1", HostWarning(kind, "node-1", "item", "a message"))
     other = Interface(Store, CONDUCTOR.topic, version)
     method = other.methods["list_warnings"]
-    found = caller.call(other, None, method, {}, 5.0)
+    found = caller(other).call("c-1", method, {}, 5.0)
     assert [record.warning.kind for record in found] == ["drift", *since]
 
 
 @pytest.mark.parametrize("version", ["1.0", f"{MAJOR}.{MINOR + 1}", f"{MAJOR + 1}.0"])
 def test_a_server_names_both_versions_to_a_client_of_another(
-    server: RpcServer, caller: RpcCaller, version: str, caplog: pytest.LogCaptureFixture
+    server: RpcServer, caller: Callers, version: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Interface(Store, CONDUCTOR.topic, version)
     with pytest.raises(RpcVersionError) as raised:
-        caller.call(other, None, other.methods["list_nodes"], {}, 5.0)
+        caller(other).call("c-1", other.methods["list_nodes"], {}, 5.0)
     assert str(raised.value) == (
         f"conductor c-1 serves interface version {CONDUCTOR.version} and was called with {version}: "
         "upgrade the older side"
@@ -112,23 +114,22 @@ def test_a_server_names_both_versions_to_a_client_of_another(
 
 
 def test_a_client_names_both_versions_of_a_server_that_does_not_name_its_own(
-    old_server: None, caller: RpcCaller
+    old_server: None, caller: Callers
 ) -> None:
-    caller.call(OLD, None, OLD.methods["now"], {}, 5.0)
-    other = RpcCaller(lambda: caller._get_transport(), caller.clock)
+    caller(OLD).call("c-0", OLD.methods["now"], {}, 5.0)
     with pytest.raises(RpcVersionError) as raised:
-        other.call(CONDUCTOR, None, CONDUCTOR.methods["list_nodes"], {}, 5.0)
+        caller(CONDUCTOR).call("c-0", CONDUCTOR.methods["list_nodes"], {}, 5.0)
     assert str(raised.value) == (
-        f"conductor serves interface version 1.0 and was called with {CONDUCTOR.version}: "
+        f"conductor c-0 serves interface version 1.0 and was called with {CONDUCTOR.version}: "
         "upgrade the older side"
     )
 
 
 def test_a_method_that_a_server_of_the_same_version_lacks_is_named(
-    server: RpcServer, caller: RpcCaller, caplog: pytest.LogCaptureFixture
+    server: RpcServer, caller: Callers, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Interface(Wanted, CONDUCTOR.topic, CONDUCTOR.version)
     message = f"conductor c-1, version {CONDUCTOR.version}, has no method invent"
     with pytest.raises(RpcVersionError, match=f"^{re.escape(message)}$"):
-        caller.call(other, None, other.methods["invent"], {}, 5.0)
+        caller(other).call("c-1", other.methods["invent"], {}, 5.0)
     assert not caplog.records
