@@ -5,6 +5,7 @@ Shares no code with `nodetracker.accounting` and no statement with `find_candida
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import floor
 
 from nodetracker.model.amounts import Amounts
@@ -21,23 +22,27 @@ PRIME = 2**31 - 1
 def list_expected(
     store: Store, request: ClaimRequest, policy: CandidatePolicy
 ) -> tuple[CandidateNode, ...]:
-    """Return what `find_candidates` must return; every service was heard of within its time."""
+    """Return all that `find_candidates` finds; every service was heard of within its time."""
     open_hosts = {
         service.host
         for service in store.list_services(binary=COMPUTE_BINARY)
         if not (service.disabled or service.maintenance or service.forced_down)
         and service.ended_epoch != service.epoch
     }
-    passed = [record for record in _list_nodes(store, request) if _passes(record, request)]
+    passed = [
+        record
+        for record in _list_nodes(store, request)
+        if record.host in open_hosts and _passes(record, request)
+    ]
     free = {record.id: _free(record) for record in passed}
     shares = _Shares(free.values(), policy)
     found = [
         CandidateNode(
-            record.id, record.host, record.nodename, shares.weigh(free[record.id]), free[record.id],
+            record.id, record.host, record.nodename, shares.weigh(free[record.id]),
+            replace(free[record.id], pcpus=0),
             request.workload.uuid in record.guests,
         )
         for record in passed
-        if record.host in open_hosts
     ]  # fmt: skip
     if policy.order is CandidateOrder.NAMED:
         return tuple(sorted(found, key=lambda node: (-node.weight, node.host, node.nodename)))
@@ -129,7 +134,7 @@ def _free(record: NodeRecord) -> Amounts:
 
 
 class _Shares:
-    """Scales free memory, CPUs and disk between the least and the most of all nodes that pass."""
+    """Scales free memory, CPUs and disk between the least and the most of some nodes."""
 
     def __init__(self, free: Iterable[Amounts], policy: CandidatePolicy) -> None:
         factors = policy.multipliers

@@ -100,8 +100,10 @@ def build_scheduler_settings(conf: cfg.ConfigOpts) -> SchedulerSettings:
             for kind in ("ram", "cpu", "disk")
         }
     )
-    subset_size = read_value(conf, SCHEDULER.name, "host_subset_size")
-    return SchedulerSettings(multipliers, subset_size)
+    sizes = (
+        read_value(conf, SCHEDULER.name, name) for name in ("host_subset_size", "nodes_to_weigh")
+    )
+    return SchedulerSettings(multipliers, *sizes)
 
 
 def build_roots(conf: cfg.ConfigOpts) -> Roots:

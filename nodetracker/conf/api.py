@@ -143,4 +143,13 @@ SCHEDULER = option_group(
         "Larger values distribute concurrent claims over more nodes, at the expense of the order "
         "by weight.",
     ),
+    cfg.IntOpt(
+        "nodes_to_weigh",
+        default=100,
+        min=0,
+        max=100_000,
+        help="Number of nodes with room that a claim without a host weighs, to take the best of "
+        "them; at least host_subset_size. They are others for each claim, and its cost does not "
+        "depend on the size of the fleet. 0 weighs all nodes.",
+    ),
 )

@@ -1,43 +1,39 @@
-"""Find candidates: screen all nodes, weigh and order them, and return a page.
+"""Find candidates: read nodes that pass by their numbers and accept claims, weigh and order them.
 
-Weights and order are those of `accounting.ledger.candidates`, expressed by columns.
+The database finds nodes in the order of their places; `accounting.ledger.candidates` weighs them.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterator
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.admission import AMOUNT_CHECKS
 from nodetracker.accounting.ledger.candidates import (
-    LEAST_STEP,
-    PRIME,
+    PLACES,
     STALE,
     WEIGHED,
-    CandidateOrdering,
-    best_weight,
-    list_multipliers,
+    Weigher,
     node_hash,
-    step_height,
+    place_of,
+    scale_between,
 )
-from nodetracker.db.connection.dialect import byte_key, json_item, json_list, larger
 from nodetracker.db.schema import tables
 from nodetracker.db.screens import (
     STATEMENTS,
-    Amount,
-    Condition,
     RequestShape,
-    double,
-    has_guest,
+    accepts_claims,
+    are_named,
     has_stale_limits,
-    keep_wanted,
+    is_exempt,
     list_values,
-    map_service_checks,
-    number,
+    map_checks,
+    read_index,
     shape_of,
-    text,
+    use_index,
     whole,
 )
 from nodetracker.model.amounts import Amounts
@@ -52,40 +48,15 @@ from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.settings import CandidatePolicy
 
 _nodes = tables.compute_nodes.c
-_services = tables.services.c
+_guests = tables.guests.c
 
-FREE: dict[str, Amount] = {
-    "memory_mb": _nodes.memory_mb_free,
-    "vcpu_milli": _nodes.vcpu_milli_free,
-    "disk_mb": _nodes.disk_mb_free,
-}
-"""The weighed amounts that are free, as doubles, which are exact up to 2**53."""
+PASS_SIZE = 1000
+"""Nodes that are in memory while all of them are weighed, beside the best."""
 
-ENDS = "ends"
-"""The column of the least and most free amounts together; see `decode_ends`."""
+GUEST_NODES = sa.bindparam("guest_nodes", type_=sa.BigInteger(), expanding=True)
+"""Ids of the nodes with a guest of the workload."""
 
-SPARE = 100
-"""Nodes of a first page beyond its limit whose services are read."""
-
-SPARE_LATER = 1000
-"""The same of later pages: the best nodes are often those that accept no claims, and empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The scale as columns of a table of one row, or as numbers.
-
-    Attributes:
-        table: to join, None if these are numbers.
-        least, width: of the `WEIGHED` amounts.
-        best, height: as `accounting.ledger.candidates` defines them.
-    """
-
-    table: sa.FromClause | None
-    least: Mapping[str, Amount]
-    width: Mapping[str, Amount]
-    best: Amount
-    height: Amount
+_FREE = (_nodes.memory_mb_free, _nodes.vcpu_milli_free, _nodes.disk_mb_free)
 
 
 def find_candidates(
@@ -95,251 +66,169 @@ def find_candidates(
     limit: int,
     after: CandidateCursor | None = None,
 ) -> CandidatePage:
-    searched = limit + (SPARE if after is None else SPARE_LATER)
-    query = build_search(shape_of(request), policy, limit, searched, after is None)
-    values = list_values(request) | list_position(request, policy, after)
-    rows = connection.execute(query, values).all()
-    if not rows:
-        return CandidatePage(())
-    scale = decode_ends(rows[0].ends) if after is None else after.scale
-    weigher = CandidateOrdering(request, policy, scale)
-    nodes = tuple(_weigh(row, weigher) for row in rows if row.is_available)
-    last = rows[-1]
-    if len(nodes) < limit and last.number != searched:
-        return CandidatePage(nodes)
-    cursor = weigher.locate(_weigh(last, weigher), bool(last.has_stale_limits))
-    return CandidatePage(nodes, cursor)
+    search = Search(connection, request, policy)
+    if policy.order is CandidateOrder.SPREAD:
+        return search.find_part(limit, after)
+    return search.find_best(limit, after)
 
 
-def list_position(
-    request: ClaimRequest, policy: CandidatePolicy, after: CandidateCursor | None
-) -> dict[str, Any]:
-    """Return the values by which nodes are weighed and ordered, and those of the page before."""
-    numbers = node_hash(request.uuid)
-    values = {
-        "factor": numbers.factor,
-        "offset": numbers.offset,
-        **{f"weighed_{name}": float(getattr(request.amounts, name)) for name in WEIGHED},
-    }
-    if after is None:
-        return values
-    scale, multipliers = after.scale, policy.multipliers
-    least = {name: getattr(scale.least, name) for name in WEIGHED}
-    width = {name: max(getattr(scale.most, name) - least[name], 1) for name in WEIGHED}
-    is_named = policy.order is CandidateOrder.NAMED
-    return {
-        **values,
-        **{f"known_least_{name}": float(amount) for name, amount in least.items()},
-        **{f"known_width_{name}": float(amount) for name, amount in width.items()},
-        "best": best_weight(scale, multipliers),
-        "height": step_height(request.amounts, scale, multipliers),
-        "after_rank": after.rank,
-        "after_first": after.host if is_named else after.hash,
-        "after_second": after.nodename if is_named else after.node_id,
-    }
+class Search:
+    """Finds the nodes of one request."""
+
+    def __init__(
+        self, connection: sa.Connection, request: ClaimRequest, policy: CandidatePolicy
+    ) -> None:
+        self._connection = connection
+        self._request = request
+        self._policy = policy
+        self._shape = shape_of(request)
+        own = sa.select(_guests.compute_node_id).where(_guests.uuid == request.workload.uuid)
+        self._guest_nodes = connection.execute(own).scalars().all()
+        self._values = list_values(request) | {"guest_nodes": self._guest_nodes}
+
+    def find_part(self, limit: int, after: CandidateCursor | None) -> CandidatePage:
+        """Return the nodes of the next places, wrapped around, ordered by their steps."""
+        start = place_of(self._request.uuid)
+        walked = after.hash if after else 0
+        last_id = after.node_id if after else -1
+        found: list[Any] = []
+        if start + walked < PLACES:
+            found += self._read(limit, low=start + walked, last_id=last_id)
+            walked = PLACES - start
+            last_id = -1
+        if len(found) < limit:
+            low = start + walked - PLACES
+            found += self._read(limit, low=low, high=start, last_id=last_id)
+        if not found:
+            return CandidatePage(())
+        del found[limit:]
+        columns = tuple(zip(*map(attrgetter(*WEIGHED), found), strict=True))
+        scale = scale_between(map(min, columns), map(max, columns))
+        weigher = self._make_weigher(scale)
+        hash_of = node_hash(self._request.uuid).of
+        ranked = []
+        for row in found:
+            weight = weigher.weigh(row)
+            steps = weigher.count_steps(weight) + STALE * row.has_stale_limits
+            ranked.append((steps, hash_of(row.id), row.id, weight, row))
+        nodes = tuple(self._build_node(row, weight) for *_, weight, row in sorted(ranked))
+        if len(found) < limit:
+            return CandidatePage(nodes)
+        last = found[-1]
+        # Stores of earlier versions go on by the rank, and never back.
+        rank_before = after.rank if after else 0.0
+        walked = (last.place - start) % PLACES
+        cursor = CandidateCursor(scale, rank_before, walked, last.id, last.host, last.nodename)
+        return CandidatePage(nodes, cursor)
+
+    def find_best(self, limit: int, after: CandidateCursor | None) -> CandidatePage:
+        """Return the best nodes that come after a page; equal ones are ordered by name."""
+        scale = after.scale if after else self._read_scale()
+        if scale is None:
+            return CandidatePage(())
+        weigher = self._make_weigher(scale)
+
+        def rank(row: Any) -> tuple[float, str, str]:
+            return STALE * row.has_stale_limits - weigher.weigh(row), row.host, row.nodename
+
+        ranked = ((rank(row), row) for row in self._read_all())
+        if after is not None:
+            last = -after.rank, after.host, after.nodename
+            ranked = (item for item in ranked if item[0] > last)
+        best = heapq.nsmallest(limit + 1, ranked)
+        nodes = tuple(self._build_node(row, weigher.weigh(row)) for _, row in best[:limit])
+        if len(best) <= limit:
+            return CandidatePage(nodes)
+        (rank_of_last, *_), row = best[limit - 1]
+        cursor = CandidateCursor(scale, -rank_of_last, 0, row.id, row.host, row.nodename)
+        return CandidatePage(nodes, cursor)
+
+    def _read_all(self) -> Iterator[Any]:
+        rows = self._read(PASS_SIZE)
+        yield from rows
+        while len(rows) == PASS_SIZE:
+            rows = self._read(PASS_SIZE, low=rows[-1].place, last_id=rows[-1].id)
+            yield from rows
+
+    def _read(self, limit: int, low: int = 0, high: int = PLACES, last_id: int = -1) -> list[Any]:
+        """Return the first nodes of some places."""
+        query = build_search(
+            self._shape,
+            self._policy.service_down_time,
+            limit,
+            has_low=low > 0 or last_id >= 0,
+            has_high=high < PLACES,
+        )
+        places = {"low": low, "high": high, "last_id": last_id}
+        return list(self._connection.execute(query, self._values | places))
+
+    def _read_scale(self) -> Scale | None:
+        """Return the scale of all nodes that are found, None without any."""
+        query = build_scale(self._shape, self._policy.service_down_time)
+        ends = self._connection.execute(query, self._values).one()
+        if ends[0] is None:
+            return None
+        return scale_between(ends[: len(WEIGHED)], ends[len(WEIGHED) :])
+
+    def _make_weigher(self, scale: Scale) -> Weigher:
+        return Weigher(self._request.amounts, scale, self._policy.multipliers)
+
+    def _build_node(self, row: Any, weight: float) -> CandidateNode:
+        free = Amounts(int(row.vcpu_milli), 0, int(row.memory_mb), int(row.disk_mb))
+        has_guest = row.id in self._guest_nodes
+        return CandidateNode(row.id, row.host, row.nodename, weight, free, has_guest)
 
 
 @lru_cache(maxsize=STATEMENTS)
 def build_search(
-    shape: RequestShape, policy: CandidatePolicy, limit: int, searched: int, is_first: bool
+    shape: RequestShape, service_down_time: int, limit: int, has_low: bool, has_high: bool
 ) -> sa.Select[Any]:
-    """Return the statement that finds a page of candidates, by `list_values` and `list_position`.
-
-    All nodes that pass by their numbers are ordered by few columns. Only the best
-    of them are joined to their services, and get the other columns: to look up the
-    service of each node takes MariaDB 10.11 as long as all the rest.
+    """Return the statement that finds nodes in the order of their places, by `list_values`.
 
     Args:
-        searched: number of these. The last of them is returned even if it is
-            not available: the next page starts after it.
-        is_first: no page was read before.
+        has_low: from the place ``low`` on, where ids are larger than ``last_id``.
+        has_high: before the place ``high``. PostgreSQL 15 plans for very few nodes where both
+            ends are parameters.
     """
-    placed = _place_nodes(shape, policy, searched, is_first)
-    order = order_by(policy, placed.c)
-    best = sa.select(
-        placed.c.id,
-        *([placed.c[ENDS]] if is_first else []),
-        sa.func.row_number().over(order_by=order).label("number"),
-    ).subquery("best")
-    is_available = sa.and_(*map_service_checks(policy.service_down_time).values())
-    source = best.join(tables.compute_nodes, _nodes.id == best.c.id).outerjoin(
-        tables.services,
-        tables.HAS_SERVICE,
+    query: sa.Select[Any] = sa.select(
+        _nodes.id,
+        _nodes.place,
+        _nodes.host,
+        _nodes.hypervisor_hostname.label("nodename"),
+        *(column.label(name) for column, name in zip(_FREE, WEIGHED, strict=True)),
+        sa.case((has_stale_limits(), 1), else_=0).label("has_stale_limits"),
     )
-    return (
-        sa.select(
-            *best.c,
-            _nodes.host,
-            _nodes.hypervisor_hostname.label("nodename"),
-            (_nodes.pcpus - _nodes.pcpus_used).label("pcpus"),
-            *(FREE[name].label(name) for name in WEIGHED),
-            # Without a service the condition is unknown.
-            sa.case((is_available, 1), else_=0).label("is_available"),
-            sa.case((has_guest(), 1), else_=0).label("has_guest"),
-            sa.case((has_stale_limits(), 1), else_=0).label("has_stale_limits"),
-        )
-        .select_from(source)
-        .where(sa.or_(is_available, best.c.number == searched))
-        .order_by(best.c.number)
-        .limit(limit)
-    )
+    low = whole("low")
+    if has_low:
+        is_later = sa.or_(_nodes.place > low, _nodes.id > whole("last_id"))
+        query = query.where(_nodes.place >= low, is_later)
+    if has_high:
+        query = query.where(_nodes.place < whole("high"))
+    query = query if shape.has_host else use_index(query, "FORCE")
+    query = query.where(*are_named(shape), _is_found(shape, service_down_time))
+    return query.order_by(_nodes.place, _nodes.id).limit(limit)
 
 
-def _place_nodes(
-    shape: RequestShape, policy: CandidatePolicy, limit: int, is_first: bool
-) -> sa.Subquery:
-    """Return the best nodes that pass by their numbers, whatever their services."""
-    scaling = read_scale(policy, shape) if is_first else known_scale()
-    weight = weight_of(scaling, policy)
-    penalty = sa.case((has_stale_limits(), double(STALE)), else_=double(0))
-    columns: list[sa.ColumnElement[Any]] = [_nodes.id]
-    if policy.order is CandidateOrder.NAMED:
-        columns.append((weight - penalty).label("weight"))
-        columns += [_nodes.host, _nodes.hypervisor_hostname.label("nodename")]
-    else:
-        columns.append((count_steps(scaling, weight) + penalty).label("steps"))
-        columns.append(hash_of().label("hash"))
-    source: sa.FromClause = tables.compute_nodes
-    if scaling.table is not None:
-        columns.append(scaling.table.c[ENDS])
-        source = source.join(scaling.table, sa.true())
-    placed = keep_wanted(sa.select(*columns).select_from(source), shape).subquery("placed")
-    page = sa.select(placed).order_by(*order_by(policy, placed.c)).limit(limit)
-    if not is_first:
-        page = page.where(is_after(policy, placed.c))
-    return page.subquery("page")
+def _is_found(shape: RequestShape, service_down_time: int) -> sa.ColumnElement[bool]:
+    """Return the condition that a node passes by its numbers, and its service accepts claims.
 
+    A node with the workload's guest passes by any amount, as this is charged already.
 
-def _weigh(row: Any, weigher: CandidateOrdering) -> CandidateNode:
-    free = Amounts(
-        vcpu_milli=int(row.vcpu_milli),
-        pcpus=row.pcpus,
-        memory_mb=int(row.memory_mb),
-        disk_mb=int(row.disk_mb),
-    )
-    return weigher.weigh(row.id, row.host, row.nodename, free, bool(row.has_guest))
-
-
-def order_by(policy: CandidatePolicy, placed: Any) -> list[sa.ColumnElement[Any]]:
-    """Return the columns to order by.
-
-    Args:
-        placed: the columns ``weight``, ``host`` and ``nodename`` for `NAMED`, else
-            ``steps``, ``hash`` and ``id``.
+    It is one CASE: databases evaluate it in this order, and read the service last; and
+    PostgreSQL takes it for true of every other node, so that it reads nodes in their order
+    until there are enough, and does not read all to sort them.
     """
-    if policy.order is CandidateOrder.NAMED:
-        return [placed.weight.desc(), byte_key(placed.host), byte_key(placed.nodename)]
-    return [placed.steps, placed.hash, placed.id]
+    checks = map_checks(shape)
+    amounts = [checks.pop(check) for check in AMOUNT_CHECKS.values() if check in checks]
+    fits = [sa.or_(sa.and_(*amounts), _nodes.id.in_(GUEST_NODES))] if amounts else []
+    passes = sa.or_(sa.and_(*checks.values(), *fits), is_exempt())
+    found = sa.and_(passes, accepts_claims(service_down_time))
+    return sa.case((found, sa.true()), else_=sa.false())
 
 
-def is_after(policy: CandidatePolicy, placed: Any) -> Condition:
-    """Return the condition that a node comes after the page before."""
-    rank = number("after_rank")
-    after: tuple[Any, Any]
-    if policy.order is CandidateOrder.NAMED:
-        is_same, is_next = placed.weight == rank, placed.weight < rank
-        first, second = byte_key(placed.host), byte_key(placed.nodename)
-        after = text("after_first"), text("after_second")
-    else:
-        is_same, is_next = placed.steps == rank, placed.steps > rank
-        first, second = placed.hash, placed.id
-        after = whole("after_first"), whole("after_second")
-    is_later = sa.or_(first > after[0], sa.and_(first == after[0], second > after[1]))
-    return sa.or_(is_next, sa.and_(is_same, is_later))
-
-
-def weight_of(scaling: Scaling, policy: CandidatePolicy) -> Amount:
-    """Return the weight of a node; what changes nothing is left out."""
-    weight = None
-    for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
-        share = (FREE[name] - scaling.least[name]) / scaling.width[name]
-        part = share if multiplier == 1.0 else double(multiplier) * share
-        if multiplier:
-            weight = part if weight is None else weight + part
-    return double(0) if weight is None else weight
-
-
-def count_steps(scaling: Scaling, weight: Amount) -> Amount:
-    """Return by how many claims a node is worse than the best."""
-    return sa.func.floor((scaling.best - weight) / scaling.height + double(0.5), type_=sa.Double())
-
-
-def hash_of() -> Amount:
-    """Return the hash of request and node."""
-    return (_nodes.id % PRIME * whole("factor") + whole("offset")) % PRIME
-
-
-def read_scale(policy: CandidatePolicy, shape: RequestShape) -> Scaling:
-    """Return the scale of the nodes that pass by their numbers."""
-    ends = _read_ends(shape)
-    best, height, widths = double(0), double(0), {}
-    for name, multiplier in zip(WEIGHED, list_multipliers(policy.multipliers), strict=True):
-        difference = ends.c[MOST + name] - ends.c[LEAST + name]
-        # Amounts are whole numbers.
-        width = widths[name] = larger(difference, double(1))
-        share = double(abs(multiplier)) * (number(f"weighed_{name}") / width)
-        best += sa.case((difference > 0, double(max(multiplier, 0.0))), else_=double(0))
-        height += sa.case((difference > 0, share), else_=double(0))
-    row = sa.select(
-        ends.c[ENDS],
-        *(ends.c[LEAST + name] for name in WEIGHED),
-        *(width.label(WIDTH + name) for name, width in widths.items()),
-        best.label("best"),
-        larger(height, double(LEAST_STEP)).label("height"),
-    )
-    table = row.limit(1).subquery("scale")
-    return Scaling(
-        table,
-        {name: table.c[LEAST + name] for name in WEIGHED},
-        {name: table.c[WIDTH + name] for name in WEIGHED},
-        table.c.best,
-        table.c.height,
-    )
-
-
-def _read_ends(shape: RequestShape) -> sa.Subquery:
-    """Return the least and most free amounts as a table of one row.
-
-    They come from a JSON array that a scalar subquery returns: MariaDB reads a
-    table before it optimizes the rest if it has one row for certain. With the scale
-    known, it sorts nodes while it reads the index, without a temporary table. The
-    limits keep databases from copying expressions to where their results are used,
-    which is for each node.
-    """
-    amounts = [
-        sa.cast(find(FREE[name]), sa.BigInteger())
-        for find in (sa.func.min, sa.func.max)
-        for name in WEIGHED
-    ]
-    found = keep_wanted(sa.select(json_list(*amounts)), shape).scalar_subquery()
-    packed = sa.select(found.label(ENDS)).limit(1).subquery("packed")
-    names = [prefix + name for prefix in (LEAST, MOST) for name in WEIGHED]
-    numbers = (
-        json_item(packed.c[ENDS], sa.literal_column(str(index))).label(name)
-        for index, name in enumerate(names)
-    )
-    return sa.select(packed.c[ENDS], *numbers).limit(1).subquery("ends")
-
-
-def decode_ends(ends: str) -> Scale:
-    """Return the scale of the column `ENDS`."""
-    amounts = json.loads(ends)
-    least, most = (
-        Amounts(**dict(zip(WEIGHED, part, strict=True)))
-        for part in (amounts[: len(WEIGHED)], amounts[len(WEIGHED) :])
-    )
-    return Scale(least, most)
-
-
-def known_scale() -> Scaling:
-    """Return a scale that a page before has read."""
-    return Scaling(
-        None,
-        {name: number(f"known_least_{name}") for name in WEIGHED},
-        {name: number(f"known_width_{name}") for name in WEIGHED},
-        number("best"),
-        number("height"),
-    )
-
-
-LEAST, MOST, WIDTH = "least_", "most_", "width_"
+@lru_cache(maxsize=STATEMENTS)
+def build_scale(shape: RequestShape, service_down_time: int) -> sa.Select[Any]:
+    """Return the statement that reads the least and most free amounts, by `list_values`."""
+    ends = (find(column) for find in (sa.func.min, sa.func.max) for column in _FREE)
+    query = sa.select(*ends).where(*are_named(shape), _is_found(shape, service_down_time))
+    return read_index(query) if shape.is_indexed and not shape.has_host else query

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.candidates import limits_of
+from nodetracker.accounting.ledger.candidates import limits_of, place_of
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import codec, history, node_decisions
 from nodetracker.db.claims import list_active_claims
@@ -180,7 +180,7 @@ class NodeWriter:
             tables.guests, "uuid", codec.encode_guest, guests, first_seen=self._now
         )
         devices = [(node_id, change.devices) for node_id, change in self._written]
-        self._write_children(tables.pci_devices, "address", codec.encode_row, devices)
+        self._write_children(tables.pci_devices, "address", codec.encode_device, devices)
         self._write_claims(decision)
         errors = [move.migration for change, _ in decision.updates for move in change.moves]
         migrations.write_errors(self._connection, errors, self._now)
@@ -255,8 +255,8 @@ class NodeWriter:
                 "created_at": record.created_at,
                 "updated_at": record.updated_at,
             }
-            limits = encode_limits(record.values, record.generation)
-            rows.append(identity | codec.encode_values(record.values) | limits)
+            derived = encode_derived(record.uuid, record.values, record.generation)
+            rows.append(identity | codec.encode_values(record.values) | derived)
         self._connection.execute(sa.insert(tables.compute_nodes), rows)
         nodenames = [change.nodename for change in decision.creations]
         found = self._connection.execute(
@@ -352,15 +352,16 @@ def _list_columns(located: Iterable[Located]) -> list[str]:
 
 def _encode(record: NodeRecord, columns: Iterable[str]) -> dict[str, Any]:
     """Return the id and some columns of a row, and those that follow from its columns."""
-    limits = encode_limits(record.values, record.generation)
-    return {"id": record.id} | codec.encode_values(record.values, columns) | limits
+    derived = encode_derived(record.uuid, record.values, record.generation)
+    return {"id": record.id} | codec.encode_values(record.values, columns) | derived
 
 
-def encode_limits(values: NodeValues, generation: int) -> dict[str, Any]:
+def encode_derived(uuid: str, values: NodeValues, generation: int) -> dict[str, Any]:
     """Return the columns that follow from a row's other columns.
 
     Args:
         generation: of the row with these values. Programs that change a row without its
             limits raise only its own generation, which marks the limits as stale.
     """
-    return dataclasses.asdict(limits_of(values)) | {"limits_generation": generation}
+    limits = dataclasses.asdict(limits_of(values))
+    return limits | {"limits_generation": generation, "place": place_of(uuid)}

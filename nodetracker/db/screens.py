@@ -120,17 +120,11 @@ def _enumerate(prefix: str, names: list[str]) -> dict[str, str]:
     return {f"{prefix}_{number}": render_json(name) for number, name in enumerate(names)}
 
 
-def keep_wanted(query: sa.Select[Any], shape: RequestShape) -> sa.Select[Any]:
-    """Return a query of nodes for those that are the requested ones, and pass by their numbers.
-
-    A node with the workload's guest passes by any amount, as this is charged already.
-    """
-    checks = map_checks(shape)
-    amounts = [checks.pop(check) for check in AMOUNT_CHECKS.values() if check in checks]
-    fits = [sa.or_(sa.and_(*amounts), has_guest())] if amounts else []
-    passes = sa.or_(sa.and_(*checks.values(), *fits), is_exempt())
-    query = query.where(*are_named(shape), passes)
-    return read_index(query) if shape.is_indexed and not shape.has_host else query
+def use_index(query: sa.Select[Any], hint: str = "USE") -> sa.Select[Any]:
+    """Let MariaDB and MySQL use the index of candidates alone."""
+    for dialect in MYSQL_NAMES:
+        query = query.with_hint(tables.compute_nodes, f"{hint} INDEX ({CANDIDATE_INDEX})", dialect)
+    return query
 
 
 def read_index(query: sa.Select[Any]) -> sa.Select[Any]:
@@ -139,9 +133,7 @@ def read_index(query: sa.Select[Any]) -> sa.Select[Any]:
     The condition is always true. Without it MariaDB 10.11 reads the rows to sort them,
     although it plans to read the index.
     """
-    for dialect in MYSQL_NAMES:
-        query = query.with_hint(tables.compute_nodes, f"USE INDEX ({CANDIDATE_INDEX})", dialect)
-    return query.where(_nodes.admission_flags >= 0)
+    return use_index(query).where(_nodes.place >= 0)
 
 
 def are_named(shape: RequestShape) -> list[Condition]:
@@ -237,6 +229,17 @@ def map_service_checks(service_down_time: int) -> Checks:
         AdmissionCheck.MAINTENANCE: _services.maintenance == sa.false(),
         AdmissionCheck.UP: is_up(service_down_time),
     }
+
+
+def accepts_claims(service_down_time: int) -> Condition:
+    """Return the condition that a node's service accepts claims.
+
+    A scalar subquery, so that databases read the services of the nodes that pass by all else,
+    and not the nodes of the services.
+    """
+    accepts = sa.and_(*map_service_checks(service_down_time).values())
+    service = sa.select(sa.case((accepts, 1), else_=0)).where(tables.HAS_SERVICE)
+    return service.correlate(tables.compute_nodes).scalar_subquery() == 1
 
 
 def _used(column: Amount, parts: int, reserved: Amount) -> Amount:

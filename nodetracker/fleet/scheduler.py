@@ -79,6 +79,10 @@ def order_subset(
     return [*subset, *candidates[size:]]
 
 
+def _by_weight(node: CandidateNode) -> tuple[float, str, str]:
+    return -node.weight, node.host, node.nodename
+
+
 RefusedNode = tuple[CandidateNode, Sequence[str]]
 """A candidate that was asked, and the ledger's reasons to refuse the claim."""
 
@@ -131,21 +135,24 @@ def refuse(
 
 T = TypeVar("T")
 
-PAGE_SIZE = 20
-"""Candidates that a claim reads first."""
+EVALUATED = 20
+"""Nodes that are evaluated together by the ledger's rule."""
 
-LARGE_PAGE_SIZE = 200
-"""Candidates that a list reads at a time, and a claim that none of the first accepted.
+LATER_PART = 200
+"""The least number of nodes of a part when none of the first part accepts the claim."""
 
-Over a conductor, a page is one message.
-"""
+ALL = 2**31 - 1
+"""As the size of a part: all nodes."""
+
+PAGE_SIZE = 1000
+"""Candidates of a page of a list without a limit."""
 
 
 class Scheduler:
     """Finds nodes for requests and claims resources there; keeps nothing between requests.
 
     Args:
-        settings: weights, and the number of candidates among which a claim chooses.
+        settings: weights, and the numbers of nodes among which a claim chooses.
     """
 
     def __init__(
@@ -158,7 +165,9 @@ class Scheduler:
         self._policy = policy
         self._settings = settings
 
-    def select(self, request: ClaimRequest, limit: int | None = PAGE_SIZE) -> list[CandidateNode]:
+    def select(
+        self, request: ClaimRequest, limit: int | None = 20, of_all: bool = False
+    ) -> list[CandidateNode]:
         """Return the candidates of a request, the best first.
 
         Equal weights are ordered by host and nodename. The source of a move is none
@@ -167,12 +176,17 @@ class Scheduler:
         Args:
             request: its host and nodename, if set, restrict the nodes.
             limit: maximum number of candidates; None = all.
+            of_all: weigh all nodes and return the best of them; False = as claims do, the best
+                of the first part, or of `limit` nodes, then of the next.
         """
-        size = min(max(PAGE_SIZE, limit or LARGE_PAGE_SIZE), LARGE_PAGE_SIZE)
         request, source = self._complete(request)
+        order = CandidateOrder.NAMED if of_all else CandidateOrder.SPREAD
+        parts: Iterable[Sequence[CandidateNode]]
+        parts = self._find_parts(request, order, limit or PAGE_SIZE)
+        if not of_all:
+            parts = (sorted(part, key=_by_weight) for part in parts)
         found: list[CandidateNode] = []
-        for page in self._find_pages(request, CandidateOrder.NAMED, size):
-            nodes = self._list_accepting(request, page)
+        for nodes in self._list_accepting(request, parts):
             found += [node for node in nodes if may_be_destination(request, source, node.id)]
             if limit is not None and len(found) >= limit:
                 break
@@ -326,35 +340,42 @@ class Scheduler:
         return refuse(request, leave_out(self.explain(request), failed), refused)
 
     def _find_candidates(self, request: ClaimRequest) -> Iterator[CandidateNode]:
-        """Yield the candidates in the order in which the request asks them, read page by page."""
+        """Yield the candidates in the order in which the request asks them, read part by part."""
         subset_size = self._settings.host_subset_size
-        size = max(PAGE_SIZE, subset_size)
-        for page in self._find_pages(request, CandidateOrder.SPREAD, size):
-            nodes = self._list_accepting(request, page)
+        parts = self._find_parts(request, CandidateOrder.SPREAD, subset_size)
+        for nodes in self._list_accepting(request, parts):
             yield from order_subset(nodes, request, subset_size)
             subset_size = max(0, subset_size - len(nodes))
 
-    def _find_pages(
-        self, request: ClaimRequest, order: CandidateOrder, size: int
+    def _find_parts(
+        self, request: ClaimRequest, order: CandidateOrder, wanted: int
     ) -> Iterator[Sequence[CandidateNode]]:
-        down_time, multipliers = self._policy.service_down_time, self._settings.multipliers
-        policy = CandidatePolicy(down_time, multipliers, order)
+        """Yield all candidates, at least as many as wanted at a time."""
+        settings = self._settings
+        policy = CandidatePolicy(self._policy.service_down_time, settings.multipliers, order)
+        size = wanted if order is CandidateOrder.NAMED else max(settings.nodes_to_weigh, wanted)
+        is_named = request.host is not None or request.nodename is not None
+        if order is CandidateOrder.SPREAD and (is_named or not settings.nodes_to_weigh):
+            size = ALL
         page = self._store.find_candidates(request, policy, size)
         yield page.nodes
         while page.next is not None:
-            later_size = max(size, LARGE_PAGE_SIZE)
-            page = self._store.find_candidates(request, policy, later_size, page.next)
+            page = self._store.find_candidates(request, policy, max(size, LATER_PART), page.next)
             yield page.nodes
 
     def _list_accepting(
-        self, request: ClaimRequest, nodes: Sequence[CandidateNode]
-    ) -> list[CandidateNode]:
-        """Return the nodes that accept the claim; only those in doubt are evaluated further."""
-        unsure = [node.id for node in nodes if not is_plain(request, node)]
-        evaluated = self._evaluate(request, unsure)
-        accepting = {node_id for node_id, found in evaluated.items() if not found.refusals}
-        refusing = set(unsure) - accepting
-        return [node for node in nodes if node.id not in refusing]
+        self, request: ClaimRequest, parts: Iterable[Sequence[CandidateNode]]
+    ) -> Iterator[list[CandidateNode]]:
+        """Yield the nodes that accept a claim, some at a time; those in doubt are evaluated."""
+        size = max(EVALUATED, self._settings.host_subset_size)
+        for part in parts:
+            for first in range(0, len(part), size):
+                nodes = part[first : first + size]
+                unsure = [node.id for node in nodes if not is_plain(request, node)]
+                evaluated = self._evaluate(request, unsure)
+                accepting = {node_id for node_id, found in evaluated.items() if not found.refusals}
+                refusing = set(unsure) - accepting
+                yield [node for node in nodes if node.id not in refusing]
 
     def _evaluate(self, request: ClaimRequest, node_ids: Sequence[int]) -> dict[int, Admission]:
         """Evaluate a claim on nodes as the ledger would, by at most four statements for all.

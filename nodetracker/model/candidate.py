@@ -1,4 +1,4 @@
-"""Candidates: the nodes that may accept a claim, in order, a page at a time."""
+"""Candidates: the nodes that may accept a claim, a page at a time."""
 
 import enum
 from dataclasses import dataclass
@@ -7,10 +7,12 @@ from nodetracker.model.amounts import Amounts
 
 
 class CandidateOrder(enum.StrEnum):
-    """How candidates are ordered."""
+    """Which candidates a page has, and how they are ordered."""
 
-    SPREAD = "spread"  # in steps of weight, by hash inside a step: requests try different nodes
-    NAMED = "named"  # by weight, equal weights by host and nodename
+    # Some nodes, others for each request, in steps of weight, by hash inside a step.
+    SPREAD = "spread"
+    # The best of all nodes, by weight, equal weights by host and nodename.
+    NAMED = "named"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +20,8 @@ class Scale:
     """The least and most free amounts between which nodes are weighed.
 
     Attributes:
-        least, most: of the nodes that pass by the numbers, whatever their
-            services; without further resource classes, and may be negative.
+        least, most: of the weighed nodes; without further resource classes, and may be
+            negative.
     """
 
     least: Amounts
@@ -31,10 +33,10 @@ class CandidateCursor:
     """The position of the last node that a page considered; the next page starts after it.
 
     Attributes:
-        scale: that of the first page, so that no page repeats or skips a node
-            because others changed.
-        rank: steps below the best weight, or the weight itself in `NAMED` order.
-        hash: of the request and the node.
+        scale: in `NAMED` order that of the first page, so that no page repeats or skips a
+            node because others changed.
+        rank: the weight in `NAMED` order.
+        hash: distance of the node's place from the request's in `SPREAD` order.
     """
 
     scale: Scale
@@ -50,8 +52,8 @@ class CandidateNode:
     """A node that may accept the claim.
 
     Attributes:
-        free: free amounts within the node's own limits, before the claim,
-            without further resource classes; may be negative.
+        free: free memory, shared CPUs and disk within the node's own limits, before the
+            claim; may be negative.
         has_guest: the node has a guest of the workload: the claim's amounts
             were not compared, as the guest is charged already.
     """
@@ -66,7 +68,7 @@ class CandidateNode:
 
 @dataclass(frozen=True, slots=True)
 class CandidatePage:
-    """Some candidates, the best first; may be empty although others follow.
+    """Some candidates, the best first.
 
     Attributes:
         next: where the next page starts, None if these are the last.

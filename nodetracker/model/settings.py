@@ -138,10 +138,12 @@ class SchedulerSettings:
 
     Attributes:
         host_subset_size: number of best candidates among which a claim chooses.
+        nodes_to_weigh: number of nodes with room of which the best are found; 0 = all.
     """
 
     multipliers: Multipliers = Multipliers()
     host_subset_size: int = 1
+    nodes_to_weigh: int = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,17 +171,16 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
         limit: int,
         after: CandidateCursor | None = None,
     ) -> CandidatePage:
-        """Return the nodes that may accept a claim, the best first, by one statement.
+        """Return nodes that may accept a claim, the best first.
 
         It excludes only nodes that the ledger would refuse now. NUMA cells, PCI
         devices and the usage of further resource classes are not considered.
-        The same request returns nodes in the same order.
+        The same request returns the same nodes in the same order. Of `SPREAD` order these
+        are the first ones from a place that the request gives, and take up to two statements.
 
         Args:
             request: its host and nodename, if set, restrict the nodes.
-            limit: the most nodes to return. A page may have fewer, or none,
-                although others follow: services are read only of the best
-                nodes, which may all be down or disabled.
+            limit: the most nodes to return; a page has fewer only if none follow.
             after: `CandidatePage.next` of the page before; pages neither skip
                 nor repeat a node whose usage does not change.
         """

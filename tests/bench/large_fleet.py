@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.candidates import place_of
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.schema.tables import compute_nodes, metadata, services
 from nodetracker.db.store import SqlStore
@@ -132,6 +133,8 @@ def _copy(row: Row, number: int, ids: Mapping[int, int]) -> Row:
     for name in UUID_COLUMNS:
         if copy.get(name) is not None:
             copy[name] = str(uuid.uuid5(uuid.UUID(copy[name]), str(number)))
+    if "place" in copy:
+        copy["place"] = place_of(copy["uuid"])
     if "host" in copy:
         copy["host"] = _name(number)
     if "compute_node_id" in copy:

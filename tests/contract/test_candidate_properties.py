@@ -19,10 +19,7 @@ def stores(request: pytest.FixtureRequest, tmp_path) -> Iterator[StoreMaker]:
 
 
 def check_examples(stores: StoreMaker, examples: int) -> None:
-    """Check that many fleets, each in a store without other rows.
-
-    Pages of few nodes read the services of hardly more.
-    """
+    """Check that many fleets, each in a store without other rows, weighed few nodes at a time."""
 
     @settings(max_examples=examples, deadline=None, database=None)
     @given(**EXAMPLES)
@@ -30,8 +27,7 @@ def check_examples(stores: StoreMaker, examples: int) -> None:
         check_candidates(stores.reopen_empty(), fleet, wanted, weights, page_size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "SPARE", 0)
-        patch.setattr(candidates, "SPARE_LATER", 1)
+        patch.setattr(candidates, "PASS_SIZE", 2)
         check()
 
 

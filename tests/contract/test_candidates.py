@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.candidates import PLACES, place_of
 from nodetracker.accounting.usage import usage_columns
-from nodetracker.db.candidates import build_search, list_position
+from nodetracker.db.candidates import build_search
 from nodetracker.db.schema.tables import CANDIDATE_INDEX, compute_nodes
 from nodetracker.db.screens import list_values, shape_of
 from nodetracker.db.store import SqlStore
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.candidate import CandidateNode, CandidateOrder
+from nodetracker.model.candidate import CandidateCursor, CandidateNode, CandidateOrder, Scale
 from nodetracker.model.claim import ClaimRequest, Workload
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fact import FactEntry, FactState
@@ -112,9 +113,9 @@ def test_a_candidate_has_its_weight_and_its_free_amounts(store: Store) -> None:
     make_node(store, "empty")
     best, worst = store.find_candidates(ask(vcpu_milli=1), NAMED, 20).nodes
     assert (best.host, best.nodename, best.weight) == ("empty", "empty-n", 3.0)
-    assert best.free == Amounts(7000, 2, 7680, 102400)
+    assert best.free == Amounts(7000, 0, 7680, 102400)
     assert (worst.host, worst.weight) == ("busy", 0.0)
-    assert worst.free == Amounts(4500, 1, 6656, 92160)
+    assert worst.free == Amounts(4500, 0, 6656, 92160)
     assert best.id == store.load_nodes("empty")[0].id
 
 
@@ -235,7 +236,7 @@ def test_a_candidate_says_whether_it_has_the_workload_s_guest(store: Store) -> N
     assert {node.host: node.has_guest for node in found} == {"one": True, "two": False}
 
 
-def test_a_host_that_accepts_no_claims_is_left_out_but_counts_for_the_scale(store: Store) -> None:
+def test_a_host_that_accepts_no_claims_is_left_out_and_not_of_the_scale(store: Store) -> None:
     make_node(store, "big", memory_mb=16384)
     make_node(store, "mid", memory_mb=12288)
     make_node(store, "small")
@@ -246,7 +247,7 @@ def test_a_host_that_accepts_no_claims_is_left_out_but_counts_for_the_scale(stor
     ):
         store.set_service("big", COMPUTE_BINARY, closed)
         found = store.find_candidates(ask(vcpu_milli=1), NAMED, 20).nodes
-        assert [(node.host, node.weight) for node in found] == [("mid", 0.5), ("small", 0.0)]
+        assert [(node.host, node.weight) for node in found] == [("mid", 1.0), ("small", 0.0)]
         store.set_service("big", COMPUTE_BINARY, opened)
     assert find(store, ask(vcpu_milli=1)) == ["big", "mid", "small"]
 
@@ -270,11 +271,10 @@ def test_a_node_without_a_service_is_left_out_and_ends_no_page(store: Store) -> 
     agent = key_of(take_service(store, "ghost", make_incarnation("agent-ghost"), "other"))
     store.apply_changes(agent, [create(agent, "ghost-n", make_values(facts={}))], 60)
     request = ask(vcpu_milli=1)
-    page, found = store.find_candidates(request, NAMED, 1), []
-    while page.next is not None:
-        found += hosts(page.nodes)
-        page = store.find_candidates(request, NAMED, 1, page.next)
-    assert found == ["h0", "h1", "h2"]
+    first = store.find_candidates(request, NAMED, 2)
+    second = store.find_candidates(request, NAMED, 2, first.next)
+    assert (hosts(first.nodes), hosts(second.nodes)) == (["h0", "h1"], ["h2"])
+    assert second.next is None
 
 
 @pytest.fixture(params=BACKENDS, scope="class")
@@ -290,18 +290,50 @@ def fleet(
 
 
 class TestFleet:
-    def test_pages_follow_each_other(self, fleet: Store) -> None:
+    def read_pages(self, fleet: Store, request: ClaimRequest, policy: CandidatePolicy) -> Any:
+        page = fleet.find_candidates(request, policy, 5)
+        pages = [page.nodes]
+        while page.next is not None:
+            page = fleet.find_candidates(request, policy, 5, page.next)
+            pages.append(page.nodes)
+        return pages
+
+    def test_pages_of_the_best_follow_each_other(self, fleet: Store) -> None:
         request = ask(**CLAIM)
-        for policy in (POLICY, NAMED):
-            whole = fleet.find_candidates(request, policy, 100)
-            assert whole.next is None
-            assert len(whole.nodes) == 12
-            page = fleet.find_candidates(request, policy, 5)
-            seen = page.nodes
-            while page.next is not None:
-                page = fleet.find_candidates(request, policy, 5, page.next)
-                seen += page.nodes
-            assert seen == whole.nodes
+        whole = fleet.find_candidates(request, NAMED, 100)
+        assert (len(whole.nodes), whole.next) == (12, None)
+        assert sum(self.read_pages(fleet, request, NAMED), ()) == whole.nodes
+
+    def test_parts_have_each_node_once_and_begin_where_the_request_does(self, fleet: Store) -> None:
+        requests = [ask(**CLAIM) for _ in range(12)]
+        parts = [self.read_pages(fleet, request, POLICY) for request in requests]
+        for found in parts:
+            assert [len(part) for part in found] == [5, 5, 2]
+            assert len(set(hosts(sum(found, ())))) == 12
+            for part in found:  # each is ordered by itself
+                assert count_claims(hosts(part)) == sorted(count_claims(hosts(part)))
+        assert [self.read_pages(fleet, request, POLICY) for request in requests] == parts
+        places = {record.host: place_of(record.uuid) for record in fleet.list_nodes()}
+        for request, found in zip(requests, parts, strict=True):
+            start = place_of(request.uuid)
+            walked = [[(places[node.host] - start) % PLACES for node in part] for part in found]
+            assert max(walked[0]) < min(walked[1])
+            assert max(walked[1]) < min(walked[2])
+        assert len({frozenset(hosts(found[0])) for found in parts}) > 3
+
+    def test_a_part_that_an_earlier_version_read_is_followed_by_others(self, fleet: Store) -> None:
+        """Which orders all nodes by rank and hash, and so gets further with each page, too."""
+        request = ask(**CLAIM)
+        (before,) = fleet.find_candidates(request, NAMED, 1).nodes
+        after = CandidateCursor(Scale(NOTHING, CHARGE), 3.0, 2**29, before.id, "h00", "h00-n")
+        seen = []
+        while after is not None:
+            page = fleet.find_candidates(request, POLICY, 2, after)
+            seen += hosts(page.nodes)
+            if page.next is not None:
+                assert (page.next.rank, page.next.hash > after.hash) == (3.0, True)
+            after = page.next
+        assert 0 < len(seen) == len(set(seen)) < 12
 
     def test_named_candidates_of_equal_weight_are_ordered_by_name(self, fleet: Store) -> None:
         found = find(fleet, ask(vcpu_milli=1000))
@@ -329,7 +361,7 @@ def count_claims(hosts: list[str]) -> list[int]:
     return [int(host[1:]) % 4 for host in hosts]
 
 
-def test_a_rack_of_disabled_hosts_costs_at_most_one_page(store: Store) -> None:
+def test_a_rack_of_disabled_hosts_costs_no_page(store: Store) -> None:
     rack = register(store, "rack", "agent-of-rack")
     empty = make_values(memory_mb=8192, cpu_allocation_ratio=1.0)
     changes = [create(rack, f"n{number}", empty) for number in range(200)]
@@ -338,12 +370,8 @@ def test_a_rack_of_disabled_hosts_costs_at_most_one_page(store: Store) -> None:
     make_node(store, "busy", Amounts(memory_mb=7000))
     request = ask(memory_mb=100, kind=WorkloadKind.CONTAINER)
     for policy in (POLICY, NAMED):
-        first = store.find_candidates(request, policy, 20)
-        second = first
-        if first.next is not None:
-            assert not first.nodes
-            second = store.find_candidates(request, policy, 20, first.next)
-        assert (hosts(second.nodes), second.next) == (["busy"], None)
+        page = store.find_candidates(request, policy, 20)
+        assert (hosts(page.nodes), page.next) == (["busy"], None)
 
 
 def test_nodes_less_than_a_claim_apart_are_on_one_step(store: Store) -> None:
@@ -362,7 +390,7 @@ def test_what_the_ledger_grants_moves_the_node_a_step_back(store: Store) -> None
     seen = []
     for _ in range(6):
         request = ask(**CLAIM)
-        best = store.find_candidates(request, POLICY, 1).nodes[0]
+        best = store.find_candidates(request, POLICY, 3).nodes[0]
         store.create_claim(request, best.host, best.nodename, ADMISSION_POLICY)
         seen.append(best.host)
     assert sorted(seen) == ["h0", "h0", "h1", "h1", "h2", "h2"]
@@ -409,7 +437,24 @@ class TestRowsOfEarlierVersions:
             found += hosts(page.nodes)
             if (after := page.next) is None:
                 break
-        assert found == find(fleet, request, policy)
+        assert sorted(found) == ["h0", "h1", "h2", "h3"]
+        assert policy is POLICY or found == find(fleet, request, policy)
+
+    def test_nodes_without_a_place_are_found_a_part_at_a_time(self, fleet: SqlStore) -> None:
+        for host in ("h0", "h1", "h2"):
+            self.spoil(fleet, host, place=0)
+        self.test_pages_neither_repeat_nor_skip_them(fleet, POLICY)
+        self.test_pages_neither_repeat_nor_skip_them(fleet, NAMED)
+
+    def test_the_agents_write_gives_a_node_its_place(self, fleet: SqlStore) -> None:
+        for host, change in (("h1", update), ("h2", measure)):
+            self.spoil(fleet, host, place=0)
+            (service,) = fleet.list_services(host)
+            fleet.apply_changes(key_of(service), [change(self.read(fleet, host))], 60)
+        query = sa.select(compute_nodes.c.uuid, compute_nodes.c.place)
+        with fleet.engine.connect() as connection:
+            for row in connection.execute(query):
+                assert row.place == place_of(row.uuid)
 
     def test_the_ledger_decides_by_the_row(self, fleet: SqlStore) -> None:
         assert fleet.create_claim(ask(**CLAIM), "h1", "h1-n", ADMISSION_POLICY)
@@ -433,29 +478,29 @@ class TestRowsOfEarlierVersions:
 
 
 @pytest.mark.parametrize("stores", ["mariadb"], indirect=True)
-def test_mariadb_reads_an_index_alone_and_sorts_nodes_without_a_temporary_table(
-    store: SqlStore,
-) -> None:
+def test_mariadb_reads_an_index_alone_and_sorts_nothing(store: SqlStore) -> None:
     for number in range(3):
         make_node(store, f"h{number}")
     request = ask(**CLAIM)
-    for policy in (POLICY, NAMED):
-        query = build_search(shape_of(request), policy, 20, 120, is_first=True).compile(
-            store.engine
-        )
-        values = query.construct_params(list_values(request) | list_position(request, policy, None))
-        with store.engine.connect() as connection:
-            plan = connection.exec_driver_sql(f"EXPLAIN {query}", values).mappings().all()
-        scans = [step["Extra"] for step in plan if step["key"] == CANDIDATE_INDEX]
-        assert len(scans) == 2
-        assert all("Using index" in extra for extra in scans)
-        assert not any("Using temporary" in extra for extra in scans)
+    values = list_values(request) | {"guest_nodes": [], "low": 1, "last_id": 1}
+    query = build_search(shape_of(request), 3600, 20, has_low=True, has_high=False).params(values)
+    text = query.compile(store.engine, compile_kwargs={"literal_binds": True})
+    with store.engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN {text}").mappings().all()
+    (scan,) = [step for step in plan if step["key"] == CANDIDATE_INDEX]
+    assert scan["type"] == "range"
+    assert "Using index" in scan["Extra"]
+    assert not any("Using temporary" in step["Extra"] for step in plan if step["Extra"])
+    assert not any("Using filesort" in step["Extra"] for step in plan if step["Extra"])
 
 
 @pytest.mark.parametrize("stores", ["postgresql"], indirect=True)
 def test_postgresql_plans_the_search_once_and_not_for_each_request(store: SqlStore) -> None:
     prepared = sa.text("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE :search")
     for _ in range(7):  # psycopg prepares what it has executed five times
-        find(store, ask(**CLAIM))
+        find(store, ask(**CLAIM), POLICY)
     with store.engine.connect() as connection:
-        assert connection.execute(prepared, {"search": "SELECT best.id%"}).scalar_one() == 1
+        found = connection.execute(
+            prepared, {"search": "SELECT compute_nodes.id, compute_nodes.place%"}
+        )
+        assert found.scalar_one() == 2  # from the request's place on, and from the first place on

@@ -167,7 +167,7 @@ def test_a_creation_that_met_the_same_one_is_a_conflict(
             epoch=1,
             created_at=datetime.now(UTC),
             **codec.encode_values(values),
-            **node_changes.encode_limits(values, 1),
+            **node_changes.encode_derived(change.uuid, values, 1),
         )
     )
     future = pool.submit(store.apply_changes, agent, [change, create(agent, "n2")], 60)

@@ -1,4 +1,4 @@
-"""The rows that a database examines for a load follow what is active, not a node's past."""
+"""The rows that a database examines follow what is asked for, not a node's past or the fleet."""
 
 import dataclasses
 import functools
@@ -6,26 +6,33 @@ import itertools
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.candidates import place_of
+from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db import codec, nodes
+from nodetracker.db.candidates import find_candidates
 from nodetracker.db.claims import list_claim_page
 from nodetracker.db.migrations import list_migration_page
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Migration, MigrationStatus
 from nodetracker.model.listing import ClaimQuery, MigrationQuery
+from nodetracker.ports import CandidatePolicy
+from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet, request_claim
 from tests.builders import SINCE, ask, claim, make_guest, make_node, move, node
 
 pytestmark = pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
 
 _EXAMINED = {
     "mysql": sa.text(
-        "SELECT SUM(variable_value) FROM information_schema.session_status WHERE variable_name"
-        " LIKE 'Handler_read%' OR variable_name = 'Handler_icp_attempts'"
+        "SELECT SUM(IF(variable_name = 'Handler_icp_match', -1, 1) * variable_value)"
+        " FROM information_schema.session_status WHERE variable_name LIKE 'Handler_read%'"
+        " OR variable_name IN ('Handler_icp_attempts', 'Handler_icp_match')"
     ),
     "postgresql": sa.text(
         "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
@@ -64,7 +71,7 @@ def add_claims(store: SqlStore, template: Claim, count: int) -> None:
 
 def add_migrations(store: SqlStore, template: Migration, count: int) -> None:
     """Add ended migrations like another one."""
-    row = codec.encode_row(template) | {"status": MigrationStatus.DONE.value}
+    row = codec.encode_migration(template) | {"status": MigrationStatus.DONE.value}
     rows = [row | {"uuid": str(uuid.uuid4())} for _ in range(count)]
     with store.engine.begin() as connection:
         connection.execute(sa.insert(tables.migrations), rows)
@@ -169,3 +176,31 @@ def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> 
     held = node(store).claims.values()
     assert {c.uuid for c in held if c.is_active} == {c.uuid for c in claims}
     assert {c.workload.uuid for c in held if not c.is_active} == set(guests[::2])
+
+
+def test_a_search_for_candidates_examines_as_many_rows_whatever_the_fleet(
+    store: SqlStore, tmp_path: Path
+) -> None:
+    fleet = LargeFleet(store, tmp_path, workloads=1)
+    table = tables.compute_nodes
+    order = sa.select(table.c.id, table.c.place).order_by(table.c.place, table.c.id)
+    policy, size = CandidatePolicy(ADMISSION_POLICY.service_down_time), 20
+    examined = []
+    for count in (200, 5000):
+        fleet.grow(count)
+        with store.engine.begin() as connection:
+            rows = connection.execute(order).all()
+            is_full = table.c.id.in_([row.id for row in rows[1::2]])
+            used = sa.case((is_full, table.c.memory_mb), else_=0)
+            connection.execute(sa.update(table).values(memory_mb_used=used))
+        bodies = (request_claim(str(uuid.UUID(int=number))) for number in itertools.count())
+        request = next(
+            request
+            for request in map(parse_claim_request, bodies)
+            if place_of(request.uuid) in range(rows[0].place, rows[count // 4].place)
+        )
+        find = functools.partial(find_candidates, request=request, policy=policy, limit=size)
+        examined.append(count_examined(store, find))
+        assert len(store.find_candidates(request, policy, size).nodes) == size
+    assert abs(examined[1] - examined[0]) <= 2
+    assert max(examined) <= 5 * size

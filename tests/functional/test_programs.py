@@ -476,6 +476,7 @@ class TestErrors:
                 "[scheduler] ram_weight_multiplier: not a number",
             ),
             ({"extra": "[scheduler]\nhost_subset_size = 0"}, "host_subset_size"),
+            ({"extra": "[scheduler]\nnodes_to_weigh = -1"}, "nodes_to_weigh"),
             ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "count from 0 to"),
             ({"reserved_host_disk_mb": "9" * 23}, "reserved_host_disk_mb"),
             ({"held_fact_expiry": "99999999999999"}, "held_fact_expiry"),

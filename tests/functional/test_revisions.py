@@ -83,7 +83,7 @@ def test_rows_of_the_schema_before_tell_nothing_of_engines(store: SqlStore) -> N
     assert [guest.details for guest in record.guests.values()] == [{}]
 
 
-def test_limits_of_nodes_are_filled_as_agents_write_them(store: SqlStore) -> None:
+def test_limits_and_places_of_nodes_are_filled_as_agents_write_them(store: SqlStore) -> None:
     revisions.sync(store.engine)
     agent = register(store)
     away = FactEntry(FactState.UNKNOWN, "test", NOW)
@@ -97,7 +97,7 @@ def test_limits_of_nodes_are_filled_as_agents_write_them(store: SqlStore) -> Non
     ]
     store.apply_changes(agent, [create(agent, f"n{i}", v) for i, v in enumerate(values)], 60)
     columns = metadata.tables["compute_nodes"].c
-    limits = sa.select(*(columns[name] for name in LIMIT_COLUMNS)).order_by(columns.id)
+    limits = sa.select(*(columns[name] for name in (*LIMIT_COLUMNS, "place"))).order_by(columns.id)
     with store.engine.connect() as connection:
         written = connection.execute(limits).all()
     assert len(set(written)) == len(values)
@@ -151,6 +151,24 @@ def test_rows_that_have_limits_are_current_and_those_without_are_stale(store: Sq
     revisions.sync(store.engine)
     records = store.load_nodes(agent.host)
     assert [record.has_stale_limits for record in records] == [False, True]
+
+
+@pytest.mark.parametrize("store", ["mariadb"], indirect=True)
+def test_an_index_that_statements_name_is_never_missing(store: SqlStore) -> None:
+    """Earlier versions name it in a hint, and go on while the schema is migrated."""
+    revisions.sync(store.engine)
+    seen = []
+
+    @sa.event.listens_for(store.engine, "after_cursor_execute")
+    def look(connection: sa.Connection, cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith(("ALTER", "CREATE", "DROP")):
+            indexes = sa.inspect(connection).get_indexes("compute_nodes")
+            seen.append("ix_compute_nodes_screening" in {index["name"] for index in indexes})
+
+    revisions.sync(store.engine, "0016")
+    revisions.sync(store.engine)
+    assert seen
+    assert all(seen)
 
 
 def test_migrations_of_renamed_hosts_name_those_of_now(store: SqlStore) -> None:
@@ -245,7 +263,7 @@ def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
         "table join_tokens, 0 rows",
         "table provider_removals, 0 rows",
         "of table compute_nodes, 2 rows: disk_mb_claimable, instance_memory_mb_claimable, "
-        "limits_generation, memory_mb_claimable, pcpus_claimable, vcpu_milli_claimable",
+        "limits_generation, memory_mb_claimable, pcpus_claimable, place, vcpu_milli_claimable",
         "of table services, 1 row: disabled_at, disabled_by",
         "of table warnings, 0 rows: earlier",
     )

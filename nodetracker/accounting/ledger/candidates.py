@@ -1,27 +1,22 @@
-"""The columns by which the database screens nodes, and how those that pass are weighed and ordered.
+"""The columns by which the database finds nodes for a claim, and how these are weighed.
 
-The database screens, weighs and orders in one statement, by the columns of `NodeLimits` and
-those that count usage; it weighs with the same arithmetic, operation by operation.
+It finds nodes by their places, the columns of `NodeLimits` and those that count usage.
 """
 
 import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.usage import overhead_of
 from nodetracker.model.amounts import DISK, MEMORY, VCPU, Amounts
-from nodetracker.model.candidate import (
-    CandidateCursor,
-    CandidateNode,
-    CandidateOrder,
-    Scale,
-)
+from nodetracker.model.candidate import Scale
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
-from nodetracker.model.settings import CandidatePolicy, Multipliers
+from nodetracker.model.settings import Multipliers
 
 MAX_EXACT = 2**53
 """Larger amounts are stored as this one; doubles are exact up to it."""
@@ -109,8 +104,11 @@ def _bound(amount: int) -> int:
     return max(-MAX_EXACT, min(amount, MAX_EXACT))
 
 
+PLACES = 2**31
+"""Places are below it."""
+
 PRIME = 2**31 - 1
-"""Hashes are below it, so that no product of two of them overflows 64 bits."""
+"""Hashes are below it."""
 
 LEAST_STEP = 2.0**-40
 """Height of the steps for a claim that changes no weight: nearly the order of the weights."""
@@ -120,6 +118,15 @@ STALE = 2.0**50
 
 WEIGHED = ("memory_mb", "vcpu_milli", "disk_mb")
 """The amounts that are weighed, in the order in which their shares are added."""
+
+
+def place_of(uuid: str) -> int:
+    """Return the place of a node in the order in which nodes are found, or where a request begins.
+
+    >>> place_of("0b9c4e6e-6d0f-4a53-9a51-2d1c0f7e3a11") < PLACES
+    True
+    """
+    return int.from_bytes(hashlib.sha256(uuid.encode()).digest()[:4]) % PLACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,101 +152,58 @@ def node_hash(request_uuid: str) -> NodeHash:
     return NodeHash(factor, int.from_bytes(digest[8:16]) % PRIME)
 
 
-def weigh(free: Amounts, scale: Scale, multipliers: Multipliers) -> float:
-    """Return the weight of a node; a higher weight is better.
+def scale_between(least: Iterable[float], most: Iterable[float]) -> Scale:
+    """Return the scale of the least and most `WEIGHED` amounts."""
+    ends = (
+        Amounts(memory_mb=int(memory), vcpu_milli=int(cpu), disk_mb=int(disk))
+        for memory, cpu, disk in (least, most)
+    )
+    return Scale(*ends)
+
+
+class Weigher:
+    """Weighs nodes between the least and the most of a scale; a higher weight is better.
 
     Each amount is scaled to 0 … 1; those that are equal on all nodes add 0.
 
     >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
-    >>> weigh(Amounts(memory_mb=1280), scale, Multipliers())
+    >>> weigher = Weigher(Amounts(memory_mb=384, disk_mb=10), scale, Multipliers())
+    >>> weigher.weigh(Amounts(memory_mb=1280))
     0.5
+
+    Args:
+        claimed: what the request would change of a node.
     """
-    weight = 0.0
-    for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
-        least = getattr(scale.least, name)
-        width = max(getattr(scale.most, name) - least, 1)
-        weight += multiplier * (float(getattr(free, name) - least) / float(width))
-    return weight
 
+    def __init__(self, claimed: Amounts, scale: Scale, multipliers: Multipliers) -> None:
+        self._parts: list[tuple[float, int, int]] = []
+        best = height = 0.0
+        factors = (multipliers.ram, multipliers.cpu, multipliers.disk)
+        for name, factor in zip(WEIGHED, factors, strict=True):
+            least, most = getattr(scale.least, name), getattr(scale.most, name)
+            width = max(most - least, 1)
+            self._parts.append((factor, least, width))
+            if most > least:
+                best += max(factor, 0.0)
+                height += abs(factor) * (getattr(claimed, name) / width)
+        self._best, self._height = best, max(height, LEAST_STEP)
 
-def best_weight(scale: Scale, multipliers: Multipliers) -> float:
-    """Return the weight of a node that is best by every amount."""
-    best = 0.0
-    for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
-        if getattr(scale.most, name) > getattr(scale.least, name):
-            best += max(multiplier, 0.0)
-    return best
+    def weigh(self, free: Amounts) -> float:
+        """Return the weight of a node; a row with the `WEIGHED` columns will do."""
+        weight = 0.0
+        amounts = (free.memory_mb, free.vcpu_milli, free.disk_mb)
+        for amount, (factor, least, width) in zip(amounts, self._parts, strict=True):
+            weight += factor * ((amount - least) / width)
+        return weight
 
+    def count_steps(self, weight: float) -> int:
+        """Return by how many claims a node is worse than one that is best by every amount.
 
-def step_height(amounts: Amounts, scale: Scale, multipliers: Multipliers) -> float:
-    """Return how much a claim of these amounts changes a node's weight, at least `LEAST_STEP`.
+        Rounded to the nearest, so that nodes with equally many equal claims are on
+        one step whatever the last bit of their weights.
 
-    >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
-    >>> step_height(Amounts(memory_mb=384, disk_mb=10), scale, Multipliers())
-    0.25
-    """
-    height = 0.0
-    for name, multiplier in zip(WEIGHED, list_multipliers(multipliers), strict=True):
-        width = getattr(scale.most, name) - getattr(scale.least, name)
-        if width > 0:
-            height += abs(multiplier) * (float(getattr(amounts, name)) / float(width))
-    return max(height, LEAST_STEP)
-
-
-def count_steps(weight: float, best: float, height: float) -> float:
-    """Return by how many claims a node is worse than the best.
-
-    Rounded to the nearest, so that nodes with equally many equal claims are on
-    one step whatever the last bit of their weights.
-
-    >>> count_steps(1.9, 3.0, 0.5)
-    2.0
-    """
-    return float(math.floor((best - weight) / height + 0.5))
-
-
-def list_multipliers(multipliers: Multipliers) -> tuple[float, ...]:
-    """Return the multipliers of the `WEIGHED` amounts."""
-    return multipliers.ram, multipliers.cpu, multipliers.disk
-
-
-Key = tuple[float, int, int] | tuple[float, str, str]
-
-
-class CandidateOrdering:
-    """Weighs nodes and places them in the order of a policy."""
-
-    def __init__(self, request: ClaimRequest, policy: CandidatePolicy, scale: Scale) -> None:
-        self._hash = node_hash(request.uuid)
-        self._policy = policy
-        self._scale = scale
-        self._best = best_weight(scale, policy.multipliers)
-        self._height = step_height(request.amounts, scale, policy.multipliers)
-
-    def weigh(
-        self, node_id: int, host: str, nodename: str, free: Amounts, has_guest: bool
-    ) -> CandidateNode:
-        """Return a node with its weight."""
-        weight = weigh(free, self._scale, self._policy.multipliers)
-        return CandidateNode(node_id, host, nodename, weight, free, has_guest)
-
-    def locate(self, node: CandidateNode, has_stale_limits: bool = False) -> CandidateCursor:
-        """Return the position of a weighed node.
-
-        Args:
-            has_stale_limits: its free amounts and so its weight are not known: it comes last.
+        >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
+        >>> Weigher(Amounts(memory_mb=384), scale, Multipliers()).count_steps(0.4)
+        2
         """
-        penalty = STALE if has_stale_limits else 0.0
-        if self._policy.order is CandidateOrder.NAMED:
-            rank = node.weight - penalty
-        else:
-            rank = count_steps(node.weight, self._best, self._height) + penalty
-        return CandidateCursor(
-            self._scale, rank, self._hash.of(node.id), node.id, node.host, node.nodename
-        )
-
-    def key_of(self, position: CandidateCursor) -> Key:
-        """Return the key of a position, to sort by."""
-        if self._policy.order is CandidateOrder.NAMED:
-            return -position.rank, position.host, position.nodename
-        return position.rank, position.hash, position.node_id
+        return math.floor((self._best - weight) / self._height + 0.5)

@@ -298,7 +298,7 @@ class ListCandidates(DrawnCommand, ListCommand):
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         request = self._read_request(args)
         scheduler = self.scheduler
-        found = scheduler.select(request, args.limit)
+        found = scheduler.select(request, args.limit, of_all=True)
         if not found:
             raise refuse(request, scheduler.explain(request))
         return list(map(render_candidate, found))

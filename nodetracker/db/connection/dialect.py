@@ -174,31 +174,6 @@ _define(
 )
 
 
-class json_item(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
-    """A number in the text of a `json_list`, as a double: the text, then the index as it is."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-_define(
-    json_item,
-    mysql="(JSON_EXTRACT({0}, '$[{1}]') + 0e0)",
-    postgresql="CAST(CAST({0} AS json) ->> {1} AS double precision)",
-    sqlite="CAST(json_extract({0}, '$[{1}]') AS REAL)",
-)
-
-
-class larger(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
-    """The larger one of two numbers."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-_define(larger, "greatest({all})", sqlite="max({all})")
-
-
 class has_text(GenericFunction[bool]):  # noqa: N801 - reads as an SQL function
     """Whether a text contains another one, compared by bytes."""
 

@@ -33,14 +33,15 @@ MYSQL: dict[str, Any] = {
 CANDIDATE_INDEX = "ix_compute_nodes_screening"
 
 CANDIDATE_COLUMNS = (
-    "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free", "vcpu_milli_claimable",
-    "pcpus_claimable", "memory_mb_claimable", "instance_memory_mb_claimable", "disk_mb_claimable",
-    "generation", "limits_generation", "id", "host", "hypervisor_hostname",
+    "place", "id", "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free",
+    "vcpu_milli_claimable", "pcpus_claimable", "memory_mb_claimable",
+    "instance_memory_mb_claimable", "disk_mb_claimable", "generation", "limits_generation",
+    "host", "hypervisor_hostname",
 )  # fmt: skip
-"""All that `db.candidates` reads of every node for most requests, in the order of an index.
+"""All that `db.candidates` reads of nodes for most requests, in the order of an index.
 
-It starts with a column that no other statement searches by, so that none of
-them locks rows by way of the index.
+It starts with the order in which nodes are found, by which no other statement searches, so
+that none of them locks rows by way of the index.
 """
 
 
@@ -194,6 +195,7 @@ compute_nodes = sa.Table(
     integer("overhead_mb"),
     integer("admission_flags"),
     integer("limits_generation"),
+    integer("place"),
     *amount_columns(),
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),

@@ -8,7 +8,7 @@ import pytest
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.model.settings import AdmissionPolicy
+from nodetracker.model.settings import AdmissionPolicy, SchedulerSettings
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HUGE, add_node, make_body, post
 
@@ -75,6 +75,16 @@ class TestList:
     def test_a_list_is_explained_unless_the_request_says_no(self, api):
         found = api.get(f"{PATH}?resources=VCPU:1&explain=false")
         assert (names(found), found["excluded"]) == (["large", "small"], None)
+
+    def test_a_sample_is_weighed_or_all_nodes(self, backend, store):
+        settings = SchedulerSettings(nodes_to_weigh=1)
+        api = Api(replace(backend, scheduler=Scheduler(store, backend.policy, settings)))
+        path = f"{PATH}?resources=VCPU:1&limit=1"
+        assert {names(api.get(path))[0] for _ in range(16)} == {"small", "large"}
+        assert {names(api.get(f"{path}&all=true"))[0] for _ in range(16)} == {"large"}
+        body = make_body(1, uuid=str(uuid.uuid4()))
+        assert names(post(api, f"{PATH}?limit=1&all=true", body).json) == ["large"]
+        assert len({str(post(api, f"{PATH}?limit=1", body).json) for _ in range(8)}) == 1
 
     @pytest.mark.parametrize("query", ["required=T1,T2", "required=T1&required=T2"])
     def test_required_traits(self, api, query):

@@ -4,7 +4,6 @@ import uuid
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db import candidates
 from nodetracker.fleet import scheduler as scheduler_module
 from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
@@ -190,30 +189,58 @@ class TestLockedNodes:
         assert raced.asked[2:] == [("middle", False)]
 
 
-class TestPages:
-    """Candidates are read page by page until one grants the claim."""
+class TestParts:
+    """Some candidates are read and weighed, then others, until one grants the claim."""
 
-    @pytest.fixture(autouse=True)
-    def small_pages(self, monkeypatch):
-        monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
-        monkeypatch.setattr(scheduler_module, "LARGE_PAGE_SIZE", 3)
-
-    def test_later_pages_are_larger(self, fake_fleet, scheduler, monkeypatch):
+    @pytest.fixture
+    def read(self, raced):
+        """Return the sizes of the parts that were read."""
         read = []
 
         def find(request, policy, limit, after=None):
             read.append(limit)
-            return find_candidates(request, policy, limit, after)
+            return raced.store.find_candidates(request, policy, limit, after)
 
-        find_candidates = fake_fleet.store.find_candidates
-        monkeypatch.setattr(fake_fleet.store, "find_candidates", find)
+        raced.find_candidates = find
+        return read
+
+    @pytest.fixture
+    def scheduler(self, raced, monkeypatch):
+        monkeypatch.setattr(scheduler_module, "LATER_PART", 3)
+        return Scheduler(raced, ADMISSION_POLICY, SchedulerSettings(nodes_to_weigh=2))
+
+    def test_the_best_node_of_a_part_is_taken(self, fake_fleet, read, scheduler):
+        requests = [ask(claim=str(uuid.UUID(int=number)), VCPU=1) for number in range(16)]
+        tried = [scheduler.try_claim(request)[1] for request in requests]
+        assert set(tried) == {"large", "middle"}
+        assert [scheduler.try_claim(request)[1] for request in requests] == tried
+        assert set(read) == {2}
+
+    def test_later_parts_are_larger(self, fake_fleet, read, scheduler):
         for number in range(4):
             fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": 0}})
         with pytest.raises(ClaimRefusedError, match="^no candidate: classes: 7 of 7 nodes"):
             scheduler.create_claim(ask(CUSTOM_FPGA=1))
-        assert read[:2] == [2, 3]
+        assert read == [2, 3]
 
-    def test_the_next_page_is_asked_when_the_ledger_s_rule_leaves_none_of_a_page(
+    def test_all_nodes_of_a_name_are_weighed(self, fake_fleet, read, scheduler):
+        for number in range(4):
+            fake_fleet.add(f"f{number}", "n", vcpus=2 + number)
+        requests = [ask(VCPU=1, nodename="n") for _ in range(8)]
+        assert {scheduler.try_claim(request)[0] for request in requests} == {"f3"}
+        assert len(read) == len(requests)
+
+    def test_all_nodes_are_weighed_if_the_number_is_0(self, raced, read):
+        settings = SchedulerSettings(nodes_to_weigh=0)
+        scheduler = Scheduler(raced, ADMISSION_POLICY, settings)
+        assert {scheduler.try_claim(ask(VCPU=1))[1] for _ in range(8)} == {"large"}
+
+    def test_a_part_has_at_least_the_subset(self, raced, read):
+        settings = SchedulerSettings(nodes_to_weigh=1, host_subset_size=3)
+        Scheduler(raced, ADMISSION_POLICY, settings).try_claim(ask(VCPU=1))
+        assert read == [3]
+
+    def test_the_next_part_is_asked_when_the_ledger_s_rule_leaves_none_of_a_part(
         self, fake_fleet, raced, scheduler
     ):
         inventory = {"CUSTOM_FPGA": {"total": 1}}
@@ -229,30 +256,52 @@ class TestPages:
         ):
             scheduler.create_claim(ask(CUSTOM_FPGA=1))
 
-    def test_the_next_page_is_asked_when_others_filled_the_first(
+    def test_only_the_best_of_a_part_are_evaluated_by_the_rule(
+        self, fake_fleet, raced, scheduler, monkeypatch
+    ):
+        monkeypatch.setattr(scheduler_module, "EVALUATED", 1)
+        for number in range(2):
+            fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": 1}})
+        loaded = []
+
+        def load(node_ids, request):
+            loaded.append(len(node_ids))
+            return fake_fleet.store.load_ledger_nodes(node_ids, request)
+
+        raced.load_ledger_nodes = load
+        assert scheduler.create_claim(ask(CUSTOM_FPGA=1))
+        assert loaded == [1]
+
+    def test_the_next_part_is_asked_when_others_filled_the_first(
         self, fake_fleet, raced, scheduler
     ):
-        raced.actions = [
-            fill(fake_fleet, "h1", "large", 8),
-            fill(fake_fleet, "h2", "middle", 6),
-        ]
-        assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
-        assert {nodename for nodename, _ in raced.asked[:2]} == {"large", "middle"}
+        def fill_all(*nodes):
+            raced.actions = [fill(fake_fleet, *node) for node in nodes]
 
-    def test_the_next_page_is_asked_when_the_first_is_empty(
-        self, fake_fleet, scheduler, monkeypatch
-    ):
-        monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
-        monkeypatch.setattr(candidates, "SPARE", 0)
+        fill_all(("h1", "large", 8), ("h2", "middle", 6))
+        assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
+        assert {nodename for nodename, _ in raced.asked} >= {"small"}
+
+    def test_nodes_that_accept_no_claims_are_not_counted(self, fake_fleet, read, scheduler):
         for host in ("h1", "h2"):
             fake_fleet.store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
         assert [node.nodename for node in scheduler.select(ask(VCPU=1), 2)] == ["small"]
         assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
+        assert read == [2, 2]
 
-    def test_a_list_has_the_candidates_of_all_pages(self, fake_fleet, scheduler, monkeypatch):
-        monkeypatch.setattr(scheduler_module, "LARGE_PAGE_SIZE", 2)
-        listed = [node.nodename for node in scheduler.select(ask(VCPU=1), None)]
-        assert listed == ["large", "middle", "small"]
+    @pytest.mark.parametrize("of_all", [False, True])
+    def test_a_list_has_the_candidates_of_all_pages(self, scheduler, monkeypatch, of_all):
+        monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
+        listed = [node.nodename for node in scheduler.select(ask(VCPU=1), None, of_all)]
+        assert sorted(listed) == ["large", "middle", "small"]
+        if of_all:
+            assert listed == ["large", "middle", "small"]
+
+    def test_a_list_weighs_a_part_or_all_nodes(self, scheduler):
+        requests = [ask(claim=str(uuid.UUID(int=number)), VCPU=1) for number in range(16)]
+        first = {scheduler.select(request, 1)[0].nodename for request in requests}
+        assert first == {"large", "middle"}
+        assert {scheduler.select(request, 1, True)[0].nodename for request in requests} == {"large"}
 
 
 class TestTheSameRequest:

@@ -4,12 +4,11 @@ import uuid
 from collections.abc import Iterable
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.ledger.exclusions import NearMiss
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.claims import NEAREST, render_candidate, render_excluded
+from nodetracker.accounting.reports.claims import render_candidate, render_excluded
 from nodetracker.accounting.schemas import TEXT, list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import PAGE, answer, answer_with, nullable, parameters
+from nodetracker.api.fields import PAGE, answer, nullable, parameters
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
@@ -17,7 +16,9 @@ from nodetracker.model.text import render_value
 
 _EXPLAIN = (bool, "true, or false (excluded is null)")
 
-FIND_QUERY = parameters(limit=PAGE["limit"], explain=_EXPLAIN)
+_ALL = (bool, "true to weigh all nodes, or false (a sample of them)")
+
+FIND_QUERY = parameters(limit=PAGE["limit"], explain=_EXPLAIN, all=_ALL)
 
 LIST_QUERY = parameters(
     "resources",
@@ -26,10 +27,12 @@ LIST_QUERY = parameters(
     **FIND_QUERY["properties"],
 )
 
-_NEAREST = answer_with(
-    NearMiss,
-    NEAREST,
+_NEAREST = answer(
+    host=str,
+    nodename=str,
+    checks=[AdmissionCheck],
     missing=({str: float}, "resource class -> the amount by which too little is free"),
+    reasons=[str],
 )
 
 _EXCLUDED = answer(
@@ -116,7 +119,7 @@ def _select(call: Call, request: ClaimRequest) -> Answer:
     further resource classes.
     """
     scheduler, limit = call.backend.scheduler, call.limit
-    found = scheduler.select(request, limit)
+    found = scheduler.select(request, limit, of_all=call.query.get("all", False))
     is_explained = call.query.get("explain", True) and len(found) < limit
     excluded = scheduler.explain(request) if is_explained else None
     return Answer(
