@@ -46,8 +46,8 @@ class AgentCalls:
         self._executor = Executor("agent-call", _MAX_THREADS)
 
     @contextmanager
-    def calling(self, host: str) -> Iterator[HostAgent]:
-        """Return the agent of a host for calls within this block.
+    def turn(self) -> Iterator[None]:
+        """Count this block as one call, such as of placement.
 
         Raises:
             BusyError: enough agents are being called already.
@@ -55,10 +55,16 @@ class AgentCalls:
         if not self._turns.acquire(blocking=False):
             raise BusyError("too many agents are being called at the moment; try again later")
         try:
-            self._prepare()
-            yield self._directory.agent_of(host)
+            yield
         finally:
             self._turns.release()
+
+    @contextmanager
+    def calling(self, host: str) -> Iterator[HostAgent]:
+        """Return the agent of a host for calls within this block; raises as `turn`."""
+        with self.turn():
+            self._prepare()
+            yield self._directory.agent_of(host)
 
     def run(self, host: str, call: Callable[[HostAgent], T]) -> T | None:
         """Call the agent of a host in another thread; return None if it takes too long.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
 from nodetracker.api.agents import AgentCalls
@@ -17,6 +17,9 @@ from nodetracker.model.errors import ForbiddenError, NotFoundError
 from nodetracker.model.health import Health
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
+
+if TYPE_CHECKING:
+    from nodetracker.placement.healing import PlacementHealer
 
 _HOST_FIELDS = frozenset(
     {
@@ -55,6 +58,7 @@ class Backend:
         counters: of what requests do.
         metrics: renders these counters.
         read_health: returns the service's current health, without any query.
+        placement: None where placement is not enabled.
     """
 
     version: str
@@ -70,6 +74,7 @@ class Backend:
     metrics: ApiMetrics
     read_health: Callable[[], Health]
     sessions: Sessions | None = None
+    placement: "PlacementHealer | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from nodetracker.model.errors import (
     DriverFeatureError,
     ForbiddenError,
     NotFoundError,
+    PlacementError,
     RefusedError,
     RequestError,
     RpcUnavailableError,
@@ -48,6 +49,7 @@ _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unavailable"),
     (SchemaError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.schema"),
     (DriverFeatureError, HTTPStatus.NOT_IMPLEMENTED, "nodetracker.not_supported"),
+    (PlacementError, HTTPStatus.BAD_GATEWAY, "nodetracker.placement.failed"),
     (RpcUnavailableError, HTTPStatus.GATEWAY_TIMEOUT, "nodetracker.agent.silent"),
 )
 

@@ -23,6 +23,7 @@ from nodetracker.api.handlers.own import (
     migrations,
     nodes,
     overview,
+    placement,
     services,
     warnings,
     workloads,
@@ -280,6 +281,26 @@ _OWN: tuple[Route, ...] = (
     route(
         "/v1/nodes/{uuid}/audit",
         POST=_own(nodes.audit_node, "nodes:audit", {200: nodes.AUDIT, 202: nodes.AUDIT_RUNNING}),
+    ),
+    route(
+        "/v1/nodes/{uuid}/adopt",
+        POST=_own(
+            placement.adopt_provider,
+            "nodes:adopt",
+            {200: placement.ADOPTED},
+            placement.ADOPT_QUERY,
+            dry_run="dry_run",
+        ),
+    ),
+    route(
+        "/v1/placement/heal",
+        POST=_own(
+            placement.heal_placement,
+            "placement:heal",
+            {200: placement.HEALED},
+            placement.HEAL_QUERY,
+            dry_run="dry_run",
+        ),
     ),
     _node_part("actions", nodes.list_node_actions, nodes.ACTIONS),
     _node_part("description", hardware.describe_node, hardware.DESCRIPTION),

@@ -34,7 +34,12 @@ from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server
 from nodetracker.api.service import ApiService
-from nodetracker.bootstrap.clients import Broker, build_agents, build_unserved_removals
+from nodetracker.bootstrap.clients import (
+    Broker,
+    build_agents,
+    build_placement_healer,
+    build_unserved_removals,
+)
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,
@@ -340,6 +345,7 @@ def _build_application(
         ),
         read_health=read_health,
         sessions=access.sessions,
+        placement=build_placement_healer(conf, store) if conf.placement.enabled else None,
     )
     counting: Layer = partial(count_requests, counter=parts.counters.requests)
     # Before the library's layer, which takes whatever a client says for its address.

@@ -17,6 +17,7 @@ from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
+    from nodetracker.placement.healing import PlacementHealer
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.caller import AgentCaller, RpcCaller
     from nodetracker.rpc.notify import NotificationSender
@@ -193,6 +194,17 @@ def build_placement_client(conf: cfg.ConfigOpts) -> "PlacementClient":
     from nodetracker.placement.client import PlacementClient
 
     return PlacementClient(build_session(conf))
+
+
+def build_placement_healer(conf: cfg.ConfigOpts, store: Store) -> "PlacementHealer":
+    """Return what compares the ledger with placement; nothing is connected.
+
+    Raises: as `build_placement_client`.
+    """
+    client = build_placement_client(conf)
+    from nodetracker.placement.healing import PlacementHealer
+
+    return PlacementHealer(client, store, conf.pci.report_in_placement)
 
 
 def build_placement_settings(conf: cfg.ConfigOpts) -> PlacementSettings:
