@@ -135,7 +135,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         if self.read_schema_differences is None:
             self.store.now()  # the conductors answer; they check the schema themselves
             return Verdict()
-        return readiness.evaluate_schema(self.read_schema_differences())
+        return readiness.failures(self.read_schema_differences())
 
     @_check
     def check_services(self) -> Verdict:

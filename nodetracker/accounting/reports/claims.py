@@ -81,16 +81,8 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
 
 def render_no_candidate(reasons: Sequence[str]) -> dict[str, Any]:
     """Return a dry run's columns when no node would accept the claim."""
-    return {
-        "host": None,
-        "nodename": None,
-        "fits": False,
-        "reasons": list(reasons),
-        "numa": None,
-        "numa_reasons": [],
-        "resources": [],
-        "pci": [],
-    }
+    none: dict[str, Any] = {"numa": None, "numa_reasons": [], "resources": [], "pci": []}
+    return {"host": None, "nodename": None, "fits": False, "reasons": list(reasons), **none}
 
 
 def render_candidate(candidate: CandidateNode) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +13,7 @@ from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count,
 from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact
+from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
@@ -71,15 +72,6 @@ def failures(texts: Iterable[str]) -> Verdict:
 def warning(text: str) -> Verdict:
     """Build the verdict of one finding that needs attention."""
     return Verdict((Finding(Level.WARNING, text),))
-
-
-def evaluate_schema(differences: Sequence[str]) -> Verdict:
-    """Evaluate the differences between the database's schema and this version's.
-
-    Args:
-        differences: one line each.
-    """
-    return Verdict(tuple(Finding(Level.FAILURE, line) for line in differences))
 
 
 def evaluate_services(services: Iterable[ServiceRecord], oldest: str = OLDEST_REVISION) -> Verdict:
@@ -244,42 +236,35 @@ def evaluate_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verd
     warning. Capacity is as in rows: whole GiB of disk, and the shared CPUs.
     """
     return Verdict(
-        tuple(
-            finding
-            for snapshot in snapshots
-            for finding in (
-                *_evaluate_memory(snapshot, policy),
-                *_evaluate_disk(snapshot, policy),
-                *_evaluate_cpus(snapshot, policy),
-                *_evaluate_pages(snapshot, policy),
-            )
-        )
+        tuple(finding for snapshot in snapshots for finding in _evaluate(snapshot, policy))
     )
 
 
-def _evaluate_memory(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
-    if not policy.reserved_memory_mb:
-        return
-    if snapshot.memory.value is None:
-        yield _not_read(snapshot, "memory", snapshot.memory)
-        return
-    yield from _compare(
-        snapshot,
-        "reserved_host_memory_mb",
-        policy.reserved_memory_mb,
-        snapshot.memory.value.total_mb,
-        "MiB of memory",
-    )
+def _evaluate(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
+    for reserved, what, fact, evaluate in (
+        (policy.reserved_memory_mb, "memory", snapshot.memory, _evaluate_memory),
+        (policy.reserved_disk_mb, "storage", snapshot.storage, _evaluate_disk),
+        (policy.reserved_cpus, "CPUs", snapshot.cpu, _evaluate_cpus),
+        (policy.reserved_pages, "NUMA cells", snapshot.numa, _evaluate_pages),
+    ):
+        if reserved:
+            known: Any = fact.value
+            missing = _not_read(snapshot, what, fact)
+            yield from [missing] if known is None else evaluate(snapshot, known, policy)
 
 
-def _evaluate_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
-    if not policy.reserved_disk_mb:
-        return
-    if snapshot.storage.value is None:
-        yield _not_read(snapshot, "storage", snapshot.storage)
-        return
-    filesystem = snapshot.storage.value.instances
-    yield from _compare(
+def _evaluate_memory(
+    snapshot: HostSnapshot, memory: MemoryInfo, policy: Policy
+) -> Iterator[Finding]:
+    reserved, total = policy.reserved_memory_mb, memory.total_mb
+    return _compare(snapshot, "reserved_host_memory_mb", reserved, total, "MiB of memory")
+
+
+def _evaluate_disk(
+    snapshot: HostSnapshot, storage: StorageInfo, policy: Policy
+) -> Iterator[Finding]:
+    filesystem = storage.instances
+    return _compare(
         snapshot,
         "reserved_host_disk_mb",
         policy.reserved_disk_mb,
@@ -288,30 +273,20 @@ def _evaluate_disk(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
     )
 
 
-def _evaluate_cpus(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
-    if not policy.reserved_cpus:
-        return
-    if snapshot.cpu.value is None:
-        yield _not_read(snapshot, "CPUs", snapshot.cpu)
-        return
-    shared, _ = offered_cpus(snapshot.cpu.value.online, policy)
-    yield from _compare(
-        snapshot, "reserved_host_cpus", policy.reserved_cpus, len(shared), "CPUs that guests share"
-    )
+def _evaluate_cpus(snapshot: HostSnapshot, cpu: CpuInfo, policy: Policy) -> Iterator[Finding]:
+    count = len(offered_cpus(cpu.online, policy)[0])
+    what = "CPUs that guests share"
+    return _compare(snapshot, "reserved_host_cpus", policy.reserved_cpus, count, what)
 
 
-def _evaluate_pages(snapshot: HostSnapshot, policy: Policy) -> Iterator[Finding]:
-    if not policy.reserved_pages:
-        return
-    if snapshot.numa.value is None:
-        yield _not_read(snapshot, "NUMA cells", snapshot.numa)
-        return
-    pools = sorted({(pages.cell, pages.size_kb) for pages in policy.reserved_pages})
-    for cell_id, size_kb in pools:
+def _evaluate_pages(
+    snapshot: HostSnapshot, topology: NumaTopology, policy: Policy
+) -> Iterator[Finding]:
+    for cell_id, size_kb in sorted(
+        {(pages.cell, pages.size_kb) for pages in policy.reserved_pages}
+    ):
         count = reserved_count(policy.reserved_pages, cell_id, size_kb)
-        yield from _evaluate_pool(
-            snapshot, snapshot.numa.value, ReservedPages(cell_id, size_kb, count)
-        )
+        yield from _evaluate_pool(snapshot, topology, ReservedPages(cell_id, size_kb, count))
 
 
 def _evaluate_pool(

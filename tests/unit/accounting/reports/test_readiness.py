@@ -13,8 +13,8 @@ from nodetracker.accounting.reports.readiness import (
     evaluate_liveness,
     evaluate_old_claims,
     evaluate_reserved,
-    evaluate_schema,
     evaluate_services,
+    failures,
 )
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.host import Filesystem, StorageInfo
@@ -261,8 +261,8 @@ def test_agents_that_call_conductors_over_the_broker_are_named():
 
 
 def test_any_difference_of_the_schema_is_a_failure():
-    assert evaluate_schema([]) == Verdict()
-    assert evaluate_schema(["a", "b"]) == Verdict(
+    assert failures([]) == Verdict()
+    assert failures(["a", "b"]) == Verdict(
         (Finding(Level.FAILURE, "a"), Finding(Level.FAILURE, "b"))
     )
 
