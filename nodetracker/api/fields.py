@@ -6,7 +6,7 @@ them ``| None``, ``[items]``, ``{str: values}`` or ``(shape, description)``.
 
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
@@ -75,6 +75,8 @@ def schema_of(shape: Any) -> Schema:
         return schema | {"type": [schema["type"], "null"]}
     if isinstance(shape, type) and issubclass(shape, StrEnum):
         return one_of(shape)
+    if typing.get_origin(shape) is tuple:
+        return {"type": "array", "items": schema_of(typing.get_args(shape)[0])}
     return _BY_TYPE[typing.get_origin(shape) or shape]
 
 
@@ -105,9 +107,28 @@ def answer_of(kind: type, without: Collection[str] = (), **others: Any) -> Schem
         without: fields that the answer does not have.
         others: shapes of keys of which the field's type says less, or that are no field.
     """
-    hints = typing.get_type_hints(kind)
     names = [item.name for item in fields(kind) if item.name not in without]
-    return answer(**({name: hints[name] for name in names} | others))
+    return answer_with(kind, names, **others)
+
+
+def answer_with(kind: type, names: Iterable[str], **others: Any) -> Schema:
+    """Return the schema of what `pick` returns of a dataclass.
+
+    Args:
+        others: as `answer_of`; keys that are not picked are last.
+    """
+    paths = {name: path or name for name, _, path in (name.partition("=") for name in names)}
+    hints = {name: _hint_of(kind, path) for name, path in paths.items() if name not in others}
+    return answer(**(dict.fromkeys(paths) | hints | others))
+
+
+def _hint_of(kind: Any, path: str) -> Any:
+    """Return the type of an attribute, which may be a property, of a dataclass."""
+    name, _, rest = path.partition(".")
+    found = getattr(kind, name, None)
+    hint = typing.get_type_hints(found.fget if isinstance(found, property) else kind)
+    inner = hint["return" if isinstance(found, property) else name]
+    return _hint_of(inner, rest) if rest else inner
 
 
 def answered_page(noun: str, item: Schema) -> Schema:

@@ -30,10 +30,8 @@ from nodetracker.model.errors import (
     ForbiddenError,
     IdentityError,
     NodetrackerError,
-    RequestError,
     RpcError,
     RpcUnavailableError,
-    RpcVersionError,
 )
 from nodetracker.model.serializer import decode_error
 from nodetracker.process.clock import DatabaseClock
@@ -235,13 +233,7 @@ class HttpCaller:
             problem = self._try_renewal(timeout_seconds)
             if problem is not None:  # the next answer asks for it again
                 LOG.warning("The credential of this host was not renewed: %s", problem)
-        try:
-            return method.read_result(plain, "")
-        except RequestError as error:
-            raise RpcVersionError(
-                f"a conductor answered what this version cannot read (call {method.name!r}): "
-                f"{error}"
-            ) from None
+        return method.read_answer({"value": plain}, "a conductor")
 
     def _try_renewal(self, timeout_seconds: float) -> str | None:
         """Renew the credential; return why that failed, None if it did not."""

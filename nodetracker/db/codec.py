@@ -5,27 +5,25 @@ It uses no database library.
 
 import dataclasses
 import json
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
     Claim,
-    ClaimKind,
-    ClaimState,
     Migration,
-    MigrationStatus,
-    MigrationType,
     Workload,
 )
 from nodetracker.model.fact import FactEntry, FactState, sanitize_json
-from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment
-from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.serializer import decode, encode
 from nodetracker.model.service import (
     AuditState,
@@ -85,12 +83,9 @@ GUEST_COLUMNS = _names_of(Guest)
 AVAILABILITY_COLUMNS = _names_of(ServiceAvailability)
 DEVICE_COLUMNS = _names_of(TrackedDevice)
 MIGRATION_COLUMNS = _names_of(Migration)
-WORKLOAD_COLUMNS = _names_of(WorkloadRow)
-INCARNATION_COLUMNS = _names_of(Incarnation)
 CLAIM_STATE_COLUMNS = ("state", "reason", "expires_at", "updated_at")
 """Those of ``claims`` that can change."""
 _CLAIM_COLUMNS = ("uuid", "kind", "migration_uuid", "request_hash", "created_at")
-_AMOUNTS = _names_of(Amounts)
 _WORKLOAD = {
     "uuid": "workload_uuid",
     "kind": "workload_kind",
@@ -99,7 +94,6 @@ _WORKLOAD = {
     "user_id": "user_id",
 }
 """Field of a workload -> column of ``claims``."""
-_SERVICE_COLUMNS = _names_of(ServiceRecord, "incarnation")
 _OPTIONAL_AUDIT_STATE = (
     "load_average", "audit_interval_seconds", "reports_devices", "has_driver_uuids",
     "schema_revision",
@@ -182,46 +176,26 @@ def decode_node(row: Row, columns: Iterable[str] = NODE_COLUMNS, **children: Any
     )
 
 
-def group_guests(rows: Iterable[Row]) -> dict[int, dict[str, Guest]]:
-    """Return the guests of ``guests`` rows by the ids of their nodes and their uuids."""
-    found: dict[int, dict[str, Guest]] = {}
+def group_rows(kind: type[T], key: str, rows: Iterable[Row]) -> dict[int, dict[str, T]]:
+    """Return guests or devices by the ids of their nodes, and by the column `key`."""
+    found: dict[int, dict[str, T]] = {}
     for row in rows:
-        found.setdefault(row["compute_node_id"], {})[row["uuid"]] = decode_guest(row)
-    return found
-
-
-def group_devices(rows: Iterable[Row]) -> dict[int, dict[str, TrackedDevice]]:
-    """Return the devices of ``pci_devices`` rows by the ids of their nodes and their addresses."""
-    found: dict[int, dict[str, TrackedDevice]] = {}
-    for row in rows:
-        found.setdefault(row["compute_node_id"], {})[row["address"]] = decode_device(row)
+        found.setdefault(row["compute_node_id"], {})[row[key]] = decode_row(kind, row)
     return found
 
 
 def encode_guest(guest: Guest) -> dict[str, Any]:
     """Return the columns of a ``guests`` row, except the node's id."""
     pins = None if guest.pins == GuestPins() else encode(guest.pins)
-    return _encode(guest, GUEST_COLUMNS) | {"pins": pins}
-
-
-def decode_guest(row: Row) -> Guest:
-    """Build the guest of a ``guests`` row."""
-    return _decode(
-        Guest, row, GUEST_COLUMNS, kind=WorkloadKind, power_state=PowerState, pins=decode_pins
-    )
-
-
-def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
-    """Build the pins of the column ``pins``."""
-    return GuestPins() if data is None else decode(GuestPins, data)
+    return encode_row(guest) | {"pins": pins}
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:
     """Return the columns of a ``claims`` row, except the node's id."""
     return {
-        **_encode(claim, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS)),
-        **{_WORKLOAD[name]: value for name, value in _encode(claim.workload, _WORKLOAD).items()},
-        **_encode(claim.amounts, _AMOUNTS),
+        **encode_row(claim, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS)),
+        **{_WORKLOAD[name]: value for name, value in encode_row(claim.workload).items()},
+        **encode_row(claim.amounts),
         "numa": encode(claim.numa),
         "devices": list(claim.devices) or None,
     }
@@ -229,64 +203,37 @@ def encode_claim(claim: Claim) -> dict[str, Any]:
 
 def encode_claim_state(claim: Claim) -> dict[str, Any]:
     """Return the columns of a ``claims`` row that can change."""
-    return _encode(claim, CLAIM_STATE_COLUMNS)
+    return encode_row(claim, CLAIM_STATE_COLUMNS)
 
 
 def decode_claim(row: Row, host: str, nodename: str) -> Claim:
     """Build the claim of a ``claims`` row of a node."""
     workload = {name: row[column] for name, column in _WORKLOAD.items()}
-    return Claim(
+    return decode_row(
+        Claim,
+        row,
         node_id=row["compute_node_id"],
         host=host,
         nodename=nodename,
-        workload=_decode(Workload, workload, _WORKLOAD, kind=WorkloadKind),
-        amounts=_decode(Amounts, row, _AMOUNTS),
-        numa=None if row["numa"] is None else decode(NumaAssignment, row["numa"]),
-        devices=tuple(row["devices"] or ()),
-        **_convert(row, (*_CLAIM_COLUMNS, *CLAIM_STATE_COLUMNS), kind=ClaimKind, state=ClaimState),
+        workload=decode_row(Workload, workload),
+        amounts=decode_row(Amounts, row),
+        is_repeated=False,
     )
 
 
 def decode_workload(row: Row) -> WorkloadRow:
     """Build a workload of a row with the columns of `WorkloadRow`, details and NUMA optional."""
-    optional = {"details": row.get("details") or {}, "numa": row.get("numa")}
-    return _decode(
+    return decode_row(
         WorkloadRow,
-        {**row, **optional},
-        WORKLOAD_COLUMNS,
-        kind=WorkloadKind,
-        claim_state=lambda value: value and ClaimState(value),
-        power_state=lambda value: value and PowerState(value),
-        numa=lambda value: decode_pins(value).assignment,  # both have cells
+        row,
+        details=row.get("details") or {},
+        numa=decode_pins(row.get("numa")).assignment,  # both have cells
     )
-
-
-def encode_migration(migration: Migration) -> dict[str, Any]:
-    """Return the columns of a ``migrations`` row."""
-    return _encode(migration, MIGRATION_COLUMNS)
-
-
-def decode_migration(row: Row) -> Migration:
-    """Build the migration of a ``migrations`` row."""
-    return _decode(
-        Migration, row, MIGRATION_COLUMNS, migration_type=MigrationType, status=MigrationStatus
-    )
-
-
-def encode_device(device: TrackedDevice) -> dict[str, Any]:
-    """Return the columns of a ``pci_devices`` row, except the node's id."""
-    return _encode(device, DEVICE_COLUMNS)
-
-
-def decode_device(row: Row) -> TrackedDevice:
-    """Build the device of a ``pci_devices`` row."""
-    return _decode(TrackedDevice, row, DEVICE_COLUMNS, dev_type=PciDeviceType, status=PciStatus)
 
 
 def decode_service(row: Row) -> ServiceRecord:
     """Build the record of a ``services`` row."""
-    incarnation = _decode(Incarnation, row, INCARNATION_COLUMNS)
-    return ServiceRecord(incarnation=incarnation, **_convert(row, _SERVICE_COLUMNS))
+    return decode_row(ServiceRecord, row, incarnation=decode_row(Incarnation, row))
 
 
 def decode_availability(row: Row, prefix: str) -> ServiceAvailability | None:
@@ -301,7 +248,7 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
 
     What is unknown is left out, as a conductor's heartbeats have no machine.
     """
-    known = _encode(state, _OPTIONAL_AUDIT_STATE) | {
+    known = encode_row(state, _OPTIONAL_AUDIT_STATE) | {
         "by_conductor": state.by_conductor or None,
         "takes_calls": state.takes_calls or None,
     }
@@ -312,23 +259,51 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
     }
 
 
-def _encode(item: object, columns: Iterable[str]) -> dict[str, Any]:
-    """Return an object's attributes by the names of their columns, enums as their values."""
-    values = ((name, getattr(item, name)) for name in columns)
+def encode_row(item: Any, columns: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return an object's attributes by the names of their columns, enums as their values.
+
+    Args:
+        columns: some of its fields, None = all.
+    """
+    kind: Any = type(item)
+    names = _converters_of(kind) if columns is None else columns
+    values = ((name, getattr(item, name)) for name in names)
     return {name: value.value if isinstance(value, Enum) else value for name, value in values}
 
 
-def _decode(
-    kind: type[T], row: Row, columns: Iterable[str], /, **decoders: Callable[[Any], Any]
-) -> T:
-    """Build an object of the columns that are named as its fields."""
-    return kind(**_convert(row, columns, **decoders))
+def decode_row(kind: type[T], row: Row, /, **fields: Any) -> T:
+    """Build an object of the columns that have its fields' names.
+
+    Args:
+        fields: those that have no column of their name.
+    """
+    made: Any = kind
+    for name, convert in _converters_of(made).items():
+        if name not in fields:
+            fields[name] = row[name] if convert is None else convert(row[name])
+    return kind(**fields)
 
 
-def _convert(
-    row: Row, columns: Iterable[str], /, **decoders: Callable[[Any], Any]
-) -> dict[str, Any]:
-    fields = {name: row[name] for name in columns}
-    for name, convert in decoders.items():
-        fields[name] = convert(fields[name])
-    return fields
+@cache
+def _converters_of(kind: Any) -> dict[str, Callable[[Any], Any] | None]:
+    """Return the fields of a dataclass, each with what converts its column by its type."""
+    hints = typing.get_type_hints(kind)
+    return {item.name: _make_converter(hints[item.name]) for item in dataclasses.fields(kind)}
+
+
+def _make_converter(hint: Any) -> Callable[[Any], Any] | None:
+    (known, *_) = [part for part in typing.get_args(hint) if isinstance(part, type)] or [hint]
+    if hint is GuestPins:
+        return decode_pins
+    if known is NumaAssignment:
+        return lambda value: None if value is None else decode(NumaAssignment, value)
+    if typing.get_origin(hint) is tuple:
+        return lambda value: tuple(value or ())
+    if isinstance(known, type) and issubclass(known, Enum):
+        return known if hint is known else lambda value: value and known(value)
+    return None
+
+
+def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
+    """Build the pins of the column ``pins``."""
+    return GuestPins() if data is None else decode(GuestPins, data)

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import host_warnings
+from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.change import StoreEvent
@@ -220,12 +221,4 @@ def _update(connection: sa.Connection, row: "sa.Row[Any]", **values: Any) -> Cre
 
 def _decode(row: "sa.Row[Any]", **changed: Any) -> Credential:
     values = {**row._mapping, **changed}
-    return Credential(
-        host=values["host"],
-        agent_id=values["agent_id"],
-        issued_at=values["issued_at"],
-        used_at=values["used_at"],
-        address=values["address"],
-        revoked_at=values["revoked_at"],
-        is_due=values["now"] - values["issued_at"] > RENEWAL_AGE,
-    )
+    return decode_row(Credential, values, is_due=values["now"] - values["issued_at"] > RENEWAL_AGE)

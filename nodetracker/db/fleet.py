@@ -26,9 +26,10 @@ from nodetracker.model.fleet import (
     UnclaimedSum,
     WarningCount,
 )
-from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.listing import Page
 from nodetracker.model.node import ADMISSION_COLUMNS
+from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WarningKind
 
@@ -250,10 +251,12 @@ def _load_nodes(
     claims = _load_claims(connection, rows, parts.claims)
     counts = sa.or_(_guests.claim_uuid.is_(None), _may_be_larger_than_claim())
     guests = list(_select_children(connection, tables.guests, rows, counts, parts.guests))
-    unclaimed = codec.group_guests(row for row in guests if row["claim_uuid"] is None)
-    larger = codec.group_guests(row for row in guests if row["claim_uuid"] is not None)
+    by_claim = [row for row in guests if row["claim_uuid"] is not None]
+    larger = codec.group_rows(Guest, "uuid", by_claim)
+    others = [row for row in guests if row["claim_uuid"] is None]
+    unclaimed = codec.group_rows(Guest, "uuid", others)
     found = _select_children(connection, tables.pci_devices, rows) if parts.has_devices else ()
-    devices = codec.group_devices(found)
+    devices = codec.group_rows(TrackedDevice, "address", found)
     return [
         LedgerNode(
             id=node_id,

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db.codec import decode_row
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, delete_part, matches, select_page
 from nodetracker.model.change import ChangeKind, HistoryEntry
@@ -51,13 +53,7 @@ def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[Hi
         order=_history.at,
         is_descending=True,
     )
-    return select_page(connection, query, listing, _decode)
-
-
-def _decode(row: sa.RowMapping) -> HistoryEntry:
-    return HistoryEntry(
-        row["at"], row["host"], row["nodename"], ChangeKind(row["what"]), row["diff"], row["id"]
-    )
+    return select_page(connection, query, listing, partial(decode_row, HistoryEntry))
 
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
@@ -203,16 +204,7 @@ def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[Wa
 
 
 def _decode(row: sa.RowMapping) -> WarningRecord:
-    return WarningRecord(
-        warning=HostWarning(WarningKind(row["kind"]), row["nodename"], row["item"], row["message"]),
-        host=row["host"],
-        first_seen=row["first_seen"],
-        last_seen=row["last_seen"],
-        count=row["count"],
-        resolved_at=row["resolved_at"],
-        id=row["id"],
-        earlier=row["earlier"],
-    )
+    return decode_row(WarningRecord, row, warning=decode_row(HostWarning, row))
 
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:

@@ -1,6 +1,7 @@
 """List ``migrations``, with their claims."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -25,7 +26,7 @@ def list_where(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]")
     """Return the migrations that meet all conditions, oldest first."""
     found = sa.select(*_COLUMNS).where(*conditions)
     rows = connection.execute(found.order_by(_migrations.created_at, _migrations.id)).mappings()
-    return [codec.decode_migration(row) for row in rows]
+    return [codec.decode_row(Migration, row) for row in rows]
 
 
 def list_migrations(
@@ -54,7 +55,7 @@ def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Pag
         conditions=conditions,
         alternatives=[] if query.host is None else _is_on_host(query.host, statuses),
     )
-    return select_page(connection, query, listing, codec.decode_migration)
+    return select_page(connection, query, listing, partial(codec.decode_row, Migration))
 
 
 def _is_on_host(host: str, statuses: Sequence[str]) -> "list[sa.ColumnElement[bool]]":
@@ -99,7 +100,7 @@ def load_moves(
     ).mappings()
     for row in rows:
         move = Move(
-            codec.decode_migration(row),
+            codec.decode_row(Migration, row),
             row["source_state"] in tables.ACTIVE,
             row["dest_state"] in tables.ACTIVE,
         )

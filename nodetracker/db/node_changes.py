@@ -180,7 +180,7 @@ class NodeWriter:
             tables.guests, "uuid", codec.encode_guest, guests, first_seen=self._now
         )
         devices = [(node_id, change.devices) for node_id, change in self._written]
-        self._write_children(tables.pci_devices, "address", codec.encode_device, devices)
+        self._write_children(tables.pci_devices, "address", codec.encode_row, devices)
         self._write_claims(decision)
         errors = [move.migration for change, _ in decision.updates for move in change.moves]
         migrations.write_errors(self._connection, errors, self._now)

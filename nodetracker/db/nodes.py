@@ -13,6 +13,7 @@ from nodetracker.db.statements import equals_id, matches
 from nodetracker.model.change import ChangeKind, StoreEvent
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
+from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery, Page
 from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
 from nodetracker.model.pci import TrackedDevice
@@ -90,8 +91,10 @@ def load_nodes(
     }
     if not found:
         return []
-    guests = codec.group_guests(_select_children(connection, tables.guests, condition))
-    devices = codec.group_devices(_select_children(connection, tables.pci_devices, condition))
+    guests = codec.group_rows(Guest, "uuid", _select_children(connection, tables.guests, condition))
+    devices = codec.group_rows(
+        TrackedDevice, "address", _select_children(connection, tables.pci_devices, condition)
+    )
     claims: dict[int, dict[str, Claim]] = {}
     workloads: set[str] = set()
     for row in connection.execute(_select_claims(host, found)).mappings():
@@ -297,7 +300,7 @@ def list_device_page(connection: sa.Connection, query: DeviceQuery) -> Page[Trac
     listed = [row for row in rows if row["id"] is not None]
     on_page = listed[: query.limit]
     return Page(
-        tuple(codec.decode_device(row) for row in on_page),
+        tuple(codec.decode_row(TrackedDevice, row) for row in on_page),
         rows[0]["page_now"],
         on_page[-1]["address"] if len(listed) > query.limit else None,
     )

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import delete_part, matches
@@ -55,7 +55,7 @@ def record_deletion(connection: sa.Connection, node_ids: Sequence[int]) -> bool:
 def list_removals(connection: sa.Connection, host: str | None = None) -> list[ProviderRemoval]:
     found = sa.select(tables.provider_removals).where(*matches((_removals.host, host)))
     query = found.order_by(_removals.id)
-    return [_decode(row) for row in connection.execute(query).mappings()]
+    return [decode_row(ProviderRemoval, row) for row in connection.execute(query).mappings()]
 
 
 def has_due(connection: sa.Connection, query: RemovalQuery) -> bool:
@@ -90,7 +90,10 @@ def take_removals(connection: sa.Connection, query: RemovalQuery) -> list[Provid
         .values(lease_until=until, attempts=_removals.attempts + 1, error=None)
     )
     changed = {"lease_until": until, "error": None}
-    return [_decode({**row, **changed, "attempts": row["attempts"] + 1}) for row in taken.values()]
+    return [
+        decode_row(ProviderRemoval, {**row, **changed, "attempts": row["attempts"] + 1})
+        for row in taken.values()
+    ]
 
 
 def fail_removal(
@@ -143,16 +146,3 @@ def _is_due(query: RemovalQuery) -> "sa.ColumnElement[bool]":
         served = sa.select(_services.host).where(_services.binary == COMPUTE_BINARY)
         conditions.append(_removals.host.not_in(served))
     return sa.and_(*conditions)
-
-
-def _decode(row: "sa.RowMapping | dict[str, Any]") -> ProviderRemoval:
-    return ProviderRemoval(
-        provider_uuid=row["provider_uuid"],
-        name=row["name"],
-        host=row["host"],
-        workloads=tuple(row["workloads"]),
-        created_at=row["created_at"],
-        attempts=row["attempts"],
-        error=row["error"],
-        lease_until=row["lease_until"],
-    )

@@ -71,7 +71,7 @@ def add_claims(store: SqlStore, template: Claim, count: int) -> None:
 
 def add_migrations(store: SqlStore, template: Migration, count: int) -> None:
     """Add ended migrations like another one."""
-    row = codec.encode_migration(template) | {"status": MigrationStatus.DONE.value}
+    row = codec.encode_row(template) | {"status": MigrationStatus.DONE.value}
     rows = [row | {"uuid": str(uuid.uuid4())} for _ in range(count)]
     with store.engine.begin() as connection:
         connection.execute(sa.insert(tables.migrations), rows)

@@ -15,6 +15,7 @@ from typing import Any
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import REMOTE_MANAGED_TAG, PciDeviceType, TrackedDevice
+from nodetracker.model.serializer import pick
 
 _TAGS_OF_PLACEMENT = frozenset({"resource_class", "traits"})
 
@@ -92,10 +93,7 @@ def pci_columns(devices: Iterable[TrackedDevice]) -> dict[str, Any]:
     return {
         "pci_stats": [
             {
-                "vendor_id": pool.vendor_id,
-                "product_id": pool.product_id,
-                "dev_type": pool.dev_type.value,
-                "numa_node": pool.numa_node,
+                **pick(pool, "vendor_id", "product_id", "dev_type", "numa_node"),
                 **dict(pool.tags),
                 "count": count,
             }

@@ -41,12 +41,13 @@ def render_claim(claim: Claim) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def render_claim_details(claim: Claim) -> dict[str, Any]:
-    """Return the columns of ``claim list``, and what a workload needs to use its claim."""
-    return render_claim(claim) | pick(
-        claim, "workload_kind=workload.kind", "workload_name=workload.name",
-        "project_id=workload.project_id", "numa", "migration_uuid", "created_at", "updated_at",
-    )  # fmt: skip
+CLAIM_DETAILS = (
+    "uuid", "workload_uuid=workload.uuid", "workload_name=workload.name", "kind", "state", "host",
+    "nodename", *_AMOUNTS, "expires_at", "reason", "workload_kind=workload.kind",
+    "project_id=workload.project_id", "pcpus=amounts.pcpus", "resources=amounts.resources", "numa",
+    "devices", "migration_uuid", "created_at", "updated_at",
+)  # fmt: skip
+"""The attributes of a claim that the ledger's callers get, as `pick` has them."""
 
 
 def render_migration(migration: Migration) -> dict[str, Any]:
@@ -96,6 +97,10 @@ def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
     }
 
 
+NEAREST = ("host", "nodename", "checks", "missing", "reasons")
+"""What is shown of the node that lacks least."""
+
+
 def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
     """Return why nodes are no candidates: by check, and what the nearest one lacks."""
     nearest = exclusions.nearest
@@ -111,7 +116,7 @@ def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
             for check in AdmissionCheck
             if exclusions.counts.get(check)
         ],
-        "nearest": nearest and pick(nearest, "host", "nodename", "checks", "missing", "reasons"),
+        "nearest": nearest and pick(nearest, *NEAREST),
     }
 
 

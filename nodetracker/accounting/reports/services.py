@@ -133,11 +133,7 @@ DISABLING = ("disabled_reason", "disabled_at", "disabled_by")
 
 def render_host(service: ServiceRecord) -> dict[str, Any]:
     """Return the columns of ``host list`` for one service."""
-    return {
-        "host_name": service.host,
-        "service": service.binary,
-        "zone": zone_of(service.binary),
-    }
+    return {**pick(service, "host_name=host", "service=binary"), "zone": zone_of(service.binary)}
 
 
 def zone_of(binary: str) -> str:

@@ -10,13 +10,16 @@ from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind, WarningRecord
 
+WARNING = (
+    "host", "kind=warning.kind", "nodename=warning.nodename", "item=warning.item",
+    "message=warning.message", "first_seen", "last_seen", "count", "resolved_at", "earlier",
+)  # fmt: skip
+"""The columns of ``warning list``, as `pick` has them."""
+
 
 def render_warning(record: WarningRecord) -> dict[str, Any]:
     """Return the columns of ``warning list`` for one warning."""
-    return pick(
-        record, "host", "kind=warning.kind", "nodename=warning.nodename", "item=warning.item",
-        "message=warning.message", "first_seen", "last_seen", "count", "resolved_at", "earlier",
-    )  # fmt: skip
+    return pick(record, *WARNING)
 
 
 @dataclass(frozen=True, slots=True)

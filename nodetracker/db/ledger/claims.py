@@ -262,7 +262,7 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> tuple[T, St
     bump_generation(connection, [node.node_id for node in write.nodes if not node.columns])
     if write.new_migration is not None:
         connection.execute(
-            sa.insert(tables.migrations).values(codec.encode_migration(write.new_migration))
+            sa.insert(tables.migrations).values(codec.encode_row(write.new_migration))
         )
     if write.migration_step is not None:
         step = write.migration_step

@@ -20,7 +20,7 @@ from nodetracker.db.schema import tables
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import NodeBusyError
-from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
@@ -220,14 +220,14 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
         nodename=row["hypervisor_hostname"],
         values=codec.decode_values(row, ADMISSION_COLUMNS),
         service=None,
-        guest=codec.decode_guest(guest) if guest["uuid"] else None,
+        guest=codec.decode_row(Guest, guest) if guest["uuid"] else None,
         now=related["now"],
     )
 
 
 def decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice]:
     """Build devices by address; rows without an address are skipped."""
-    found = [codec.decode_device(row) for row in rows if row["address"] is not None]
+    found = [codec.decode_row(TrackedDevice, row) for row in rows if row["address"] is not None]
     return {device.address: device for device in found}
 
 

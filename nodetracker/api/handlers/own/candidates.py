@@ -4,11 +4,12 @@ import uuid
 from collections.abc import Iterable
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.exclusions import NearMiss
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.claims import render_candidate, render_excluded
+from nodetracker.accounting.reports.claims import NEAREST, render_candidate, render_excluded
 from nodetracker.accounting.schemas import TEXT, list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import PAGE, answer, nullable, parameters
+from nodetracker.api.fields import PAGE, answer, answer_with, nullable, parameters
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
@@ -27,12 +28,10 @@ LIST_QUERY = parameters(
     **FIND_QUERY["properties"],
 )
 
-_NEAREST = answer(
-    host=str,
-    nodename=str,
-    checks=[AdmissionCheck],
+_NEAREST = answer_with(
+    NearMiss,
+    NEAREST,
     missing=({str: float}, "resource class -> the amount by which too little is free"),
-    reasons=[str],
 )
 
 _EXCLUDED = answer(

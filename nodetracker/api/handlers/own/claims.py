@@ -1,14 +1,13 @@
 """``/v1/claims``."""
 
-from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import ResourceVerdict
 from nodetracker.accounting.ledger.claims import require_no_move
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.reports.claims import (
+    CLAIM_DETAILS,
     render_admission,
-    render_claim_details,
     render_no_candidate,
 )
 from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of
@@ -19,6 +18,7 @@ from nodetracker.api.fields import (
     PAGE,
     answer,
     answer_of,
+    answer_with,
     answered_page,
     choice,
     hideable,
@@ -26,11 +26,11 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
-from nodetracker.model.claim import Claim, ClaimKind, ClaimRequest, ClaimState
+from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import ClaimRefusedError, ForbiddenError, NotFoundError, RequestError
-from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.numa import NumaLimits
+from nodetracker.model.numa import CellAssignment, NumaLimits
+from nodetracker.model.serializer import pick
 
 _STATES = list_of(one_of(ClaimState), "states; may be repeated")
 _ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
@@ -43,40 +43,20 @@ OF_NODE_QUERY = parameters(state=_STATES, **_ORDER, **PAGE)
 
 CREATE_QUERY = parameters(dry_run=bool)
 
-_CELL = answer(
-    host_cell=int,
-    vcpus=int,
-    memory_mb=int,
-    page_size_kb=int | None,
-    pages=int,
-    pins=({str: int}, "CPU of the guest -> CPU of the host"),
-    isolated=[int],
+_CELL = answer_of(
+    CellAssignment, pins=({str: int}, "CPU of the guest -> CPU of the host"), isolated=[int]
 )
 
 PLACEMENT = answer(cells=[_CELL]) | {"type": ["object", "null"]}
 
-CLAIM = answer(
-    uuid=str,
-    workload_uuid=str,
-    workload_name=str,
-    kind=ClaimKind,
-    state=ClaimState,
+CLAIM = answer_with(
+    Claim,
+    CLAIM_DETAILS,
     host=HIDEABLE,
     nodename=HIDEABLE,
-    vcpus=float,
-    memory_mb=int,
-    disk_gb=float,
-    expires_at=datetime | None,
-    reason=str,
-    workload_kind=WorkloadKind,
-    project_id=str,
-    pcpus=int,
     resources={str: int},
     numa=PLACEMENT,
     devices=hideable([str]),
-    migration_uuid=str | None,
-    created_at=datetime,
-    updated_at=datetime,
 )
 
 CLAIMS = answered_page("claims", CLAIM)
@@ -214,7 +194,7 @@ def renew_claim(call: Call) -> Answer:
 
 
 def _render(call: Call, claim: Claim) -> dict[str, Any]:
-    return call.hide_hosts(render_claim_details(claim))
+    return call.hide_hosts(pick(claim, *CLAIM_DETAILS))
 
 
 def _parse_uuid(call: Call, rule: str) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime
 from operator import attrgetter
 
 from nodetracker.accounting.reports.warnings import (
+    WARNING,
     HostDown,
     as_of_now,
     merge_hosts_down,
@@ -17,7 +18,7 @@ from nodetracker.accounting.reports.warnings import (
 )
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import NODENAME, PAGE, answer, answered_page, parameters
+from nodetracker.api.fields import NODENAME, PAGE, answer_with, answered_page, parameters
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_marker_id
 from nodetracker.fleet.reads import read_hosts_down, read_items
@@ -35,17 +36,10 @@ OF_NODE_QUERY = parameters(**_FILTERS, **PAGE)
 
 WARNINGS = answered_page(
     "warnings",
-    answer(
+    answer_with(
+        WarningRecord,
+        ("id", *WARNING),
         id=(int | None, "null until it is stored"),
-        host=str,
-        kind=WarningKind,
-        nodename=str,
-        item=str,
-        message=str,
-        first_seen=datetime,
-        last_seen=datetime,
-        count=int,
-        resolved_at=datetime | None,
         earlier=(int, "how often it was raised and resolved before"),
     ),
 )
