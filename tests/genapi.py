@@ -159,6 +159,12 @@ def _describe(schema: Mapping[str, Any] | bool, names: Names) -> str:
         return f"[{name}](#{name.lower().replace(' ', '-')}){or_null}"
     if "oneOf" in schema:
         return " or ".join(_describe(each, names) for each in schema["oneOf"])
+    if "then" in schema and "properties" not in schema:
+        return f"{_describe(schema['else'], names)} or {_describe(schema['then'], names)}"
+    is_described = schema.get("description", "an object") != "an object"
+    if types == "object" and len(schema.get("properties", ())) == 1 and not is_described:
+        ((key, value),) = schema["properties"].items()
+        return f"object with `{key}`, {_describe(value, names)}"
     if "const" in schema:
         return f"`{schema['const']}`"
     text = schema.get("description") or _describe_type(schema, types)

@@ -244,6 +244,24 @@ CLAIM_REQUEST: Schema = {
 }
 
 
+MAX_CLAIMS = 500
+
+CLAIM_REQUESTS: Schema = record(
+    {
+        "claims": list_of(
+            CLAIM_REQUEST, f"1 to {MAX_CLAIMS} requests", minItems=1, maxItems=MAX_CLAIMS
+        )
+    },
+    required=["claims"],
+)
+
+CLAIM_REQUEST_OR_REQUESTS: Schema = {
+    "if": {"type": "object", "required": ["claims"]},
+    "then": CLAIM_REQUESTS,
+    "else": CLAIM_REQUEST,
+}
+
+
 _LONGEST_NAME = 200
 _LARGEST_RATIO = 3.4e38
 

@@ -141,16 +141,18 @@ def render_error(path: str, problem: Problem, request_id: str) -> dict[str, Any]
         if problem.status is HTTPStatus.INTERNAL_SERVER_ERROR:
             message = f"{message} ({request_id})"
         return {name: {"code": problem.status.value, "message": message}}
+    return {"errors": [show_problem(problem) | {"request_id": request_id}]}
+
+
+def show_problem(problem: Problem) -> dict[str, Any]:
+    """Return an error in the form of nodetracker's own API."""
     shown: dict[str, Any] = {
         "status": problem.status.value,
         "code": problem.code,
         "title": problem.status.phrase,
         "detail": problem.detail,
-        "request_id": request_id,
     }
-    if problem.reasons:
-        shown["reasons"] = list(problem.reasons)
-    return {"errors": [shown]}
+    return shown | {"reasons": list(problem.reasons)} if problem.reasons else shown
 
 
 def render_error_bytes(path: str, problem: Problem, request_id: str) -> bytes:

@@ -7,7 +7,7 @@ see `endpoint`. A route is found by its path, whatever its place in the table.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodetracker.accounting.schemas import CLAIM_REQUEST, Schema
+from nodetracker.accounting.schemas import CLAIM_REQUEST, CLAIM_REQUEST_OR_REQUESTS, Schema
 from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.api.handlers import zun
 from nodetracker.api.handlers.nova import cloud, hypervisors
@@ -193,7 +193,7 @@ _OWN: tuple[Route, ...] = (
             "claims:create",
             {200: claims.CLAIM_OR_ADMISSION, 201: claims.CLAIM},
             claims.CREATE_QUERY,
-            body=CLAIM_REQUEST,
+            body=CLAIM_REQUEST_OR_REQUESTS,
             dry_run="dry_run",
         ),
     ),

@@ -307,6 +307,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         # Fleets, schedulers and administration.
         "resolve_warnings": None,
         "find_candidates": None,
+        "create_claims": None,
         "load_ledger_nodes": None,
         "count_exclusions": None,
         "sum_fleet": None,

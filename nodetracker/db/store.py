@@ -166,6 +166,7 @@ class SqlStore(SqlReader):
     apply_changes = observed(node_changes.apply_changes, retry_on_duplicate=True)
 
     create_claim = granted(claims.create_claim, claims.find_existing_grant)
+    create_claims = observed(claims.create_claims, retry_on_duplicate=True)
     try_claim = writing(claims.try_claim)
     confirm_claim = observed(claims.confirm_claim)
     renew_claim = observed(claims.renew_claim)

@@ -4,6 +4,7 @@ Command line, REST and agents request claims here. The ledger decides, so schedu
 not know of each other.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
 from nodetracker.accounting.ledger.candidates import node_hash
 from nodetracker.accounting.ledger.claims import (
     evaluate_claim,
-    find_existing_grant,
+    repeat_grant,
     require_active,
     require_amounts,
     require_no_move,
@@ -28,12 +29,22 @@ from nodetracker.accounting.ledger.migrations import (
 from nodetracker.accounting.ledger.transaction import assume_locked
 from nodetracker.fleet.reads import find_place
 from nodetracker.model.candidate import CandidateNode, CandidateOrder
-from nodetracker.model.claim import SAME_NODE_REQUIRED, Claim, ClaimRequest, Migration
+from nodetracker.model.claim import (
+    SAME_NODE_REQUIRED,
+    Claim,
+    ClaimRequest,
+    Migration,
+    PlacedRequest,
+)
 from nodetracker.model.errors import (
     ClaimRefusedError,
     MoveSourceError,
     NodeBusyError,
+    NodetrackerError,
     NotFoundError,
+    RefusedError,
+    RequestError,
+    StoreUnavailableError,
 )
 from nodetracker.model.settings import SchedulerSettings
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
@@ -133,10 +144,19 @@ def refuse(
     return ClaimRefusedError([*reasons, *last], checks)
 
 
+def _describe_kind(request: ClaimRequest) -> str:
+    """Return a text that requests have in common which are alike but for uuids and names."""
+    workload = replace(request.workload, uuid="", name="", user_id="")
+    return repr(replace(request, uuid="", workload=workload, request_hash=""))
+
+
 T = TypeVar("T")
 
 EVALUATED = 20
 """Nodes that are evaluated together by the ledger's rule."""
+
+CLAIMS_AT_ONCE = 50
+"""Claims of one transaction."""
 
 LATER_PART = 200
 """The least number of nodes of a part when none of the first part accepts the claim."""
@@ -214,10 +234,80 @@ class Scheduler:
         require_amounts(request)
 
         def find() -> Claim | None:
-            return find_existing_grant(self._store.list_claims(uuid=request.uuid), request)
+            claims = self._store.list_claims(uuid=request.uuid)
+            return next((repeat_grant(claim, request) for claim in claims), None)
 
         place = find_place(self._store, request)
         return require_active(self._grant(request, place, self._store.create_claim, find))
+
+    def create_claims(self, requests: Sequence[ClaimRequest]) -> list[Claim | NodetrackerError]:
+        """Do for each request what `create_claim` does; return its claim or error, in their order.
+
+        Requests alike, but for their uuids and names, share a search, and are spread over the
+        nodes that it finds; up to `CLAIMS_AT_ONCE` are one transaction. Where one is refused,
+        those alike are refused for the same reasons.
+
+        Args:
+            requests: with a uuid each of their own.
+
+        Raises:
+            StoreUnavailableError: the database did not answer; some may have been granted.
+        """
+        placed = self._spread(requests)
+        claims: dict[str, Claim] = {}
+        for start in range(0, len(placed), CLAIMS_AT_ONCE):
+            part = placed[start : start + CLAIMS_AT_ONCE]
+            granted = filter(None, self._store.create_claims(part, self._policy))
+            claims |= {claim.uuid: claim for claim in granted if claim.is_active}
+        refused: dict[str, ClaimRefusedError] = {}
+        return [
+            claims.get(request.uuid) or self._create_singly(request, refused)
+            for request in requests
+        ]
+
+    def _spread(self, requests: Sequence[ClaimRequest]) -> list[PlacedRequest]:
+        """Return the requests for which there are nodes, each with one of these."""
+        alike: dict[str, list[ClaimRequest]] = {}
+        for request in requests:
+            alike.setdefault(_describe_kind(request), []).append(request)
+        placed = []
+        for group in alike.values():
+            nodes = itertools.cycle(self._find_places(group[0], len(group)))
+            placed += [
+                PlacedRequest(request, *place) for request, place in zip(group, nodes, strict=False)
+            ]
+        return placed
+
+    def _find_places(self, request: ClaimRequest, count: int) -> list[tuple[str, str]]:
+        try:
+            require_no_move(request)
+            place = find_place(self._store, request)
+        except (NotFoundError, RefusedError, RequestError):  # which `create_claim` raises as well
+            return []
+        if place is not None:
+            return [place]
+        candidates = itertools.islice(self._find_candidates(request), count)
+        return [(candidate.host, candidate.nodename) for candidate in candidates]
+
+    def _create_singly(
+        self, request: ClaimRequest, refused: dict[str, ClaimRefusedError]
+    ) -> Claim | NodetrackerError:
+        """Create a claim, unless one alike was refused.
+
+        Args:
+            refused: errors by `_describe_kind`; gets this request's.
+        """
+        kind = _describe_kind(request)
+        if kind in refused:
+            return refused[kind]
+        try:
+            return self.create_claim(request)
+        except ClaimRefusedError as error:
+            return refused.setdefault(kind, error)
+        except StoreUnavailableError:
+            raise
+        except NodetrackerError as error:
+            return error
 
     def create_migration(self, request: ClaimRequest) -> Migration:
         """Claim a move's destination on the node that the request names, or as `create_claim`.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nodetracker.model.errors import ClaimRefusedError
+from nodetracker.model.errors import ClaimRefusedError, NodetrackerError
 
 OTHER = "other"
 """In place of a check: the node does not exist, or the source of a move cannot be moved."""
@@ -48,6 +48,12 @@ class ClaimCounter:
             raise
         with self._lock:
             self._granted += 1
+
+    def note(self, outcome: object) -> None:
+        """Count one request by what was granted, or by the error."""
+        with contextlib.suppress(NodetrackerError), self.count():
+            if isinstance(outcome, NodetrackerError):
+                raise outcome
 
     def read(self) -> ClaimCounts:
         with self._lock:

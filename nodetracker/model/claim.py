@@ -229,6 +229,15 @@ class ClaimRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedRequest:
+    """A request, and the node on which it is to be granted."""
+
+    request: ClaimRequest
+    host: str
+    nodename: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A row of ``claims``; times are UTC by the database's clock.
 

@@ -1,12 +1,19 @@
 """The part of the store that is the ledger, and what schedulers read of all nodes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.model.candidate import CandidateCursor, CandidatePage
-from nodetracker.model.claim import Claim, ClaimRequest, ClaimState, Migration, MigrationStatus
+from nodetracker.model.claim import (
+    Claim,
+    ClaimRequest,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    PlacedRequest,
+)
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.fleet import FleetStore
@@ -183,6 +190,19 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
             limit: the most nodes to return; a page has fewer only if none follow.
             after: `CandidatePage.next` of the page before; pages neither skip
                 nor repeat a node whose usage does not change.
+        """
+
+    @repeatable
+    def create_claims(
+        self, placed: Sequence[PlacedRequest], policy: AdmissionPolicy
+    ) -> list[Claim | None]:
+        """Grant requests, each on its node, in one transaction that waits for no node's row.
+
+        A request that was granted before has that claim. None is for one that was not
+        granted: `create_claim` says why, unless it grants it.
+
+        Args:
+            placed: with a uuid each of their own.
         """
 
     @repeatable

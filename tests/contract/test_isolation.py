@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodetracker.model.change import ItemDiff
-from nodetracker.model.claim import MigrationStatus
+from nodetracker.model.claim import MigrationStatus, PlacedRequest
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
@@ -313,6 +313,14 @@ WRITES = [
         "create_claim",
         "without a guest",
         claim("fresh b2", "b2"),
+        rows("claim fresh b2", "node b2", "device b2 *"),
+    ),
+    Write(
+        "create_claims",
+        "without a guest",
+        lambda scene: scene.store.create_claims(
+            [PlacedRequest(ask("fresh b2"), "beta", "n2")], POLICY
+        ),
         rows("claim fresh b2", "node b2", "device b2 *"),
     ),
     Write(

@@ -69,6 +69,34 @@ def test_a_claim_from_its_birth_to_its_end(programs: Programs) -> None:
         assert "Traceback" not in agent.output()
 
 
+def test_a_list_of_requests_is_answered_one_by_one(programs: Programs) -> None:
+    with programs.start() as agent:
+        agent.wait_for("is ready")
+        workloads = [GUEST["uuid"], "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b12"]
+        path = programs.directory / "requests.json"
+        bodies = [
+            {"workload": {"uuid": workload}, "resources": {"VCPU": cpus, "MEMORY_MB": 64}}
+            for workload, cpus in zip(workloads, (2, 9999), strict=True)
+        ]
+        path.write_text(json.dumps(bodies))
+        done = programs.manage("claim", "create", str(path), "-f", "json")
+        found = json.loads(done.stdout)
+        assert (done.returncode, found["granted"], found["refused"]) == (1, 1, 1)
+        granted, refused = found["claims"]
+        assert (granted["workload_uuid"], granted["state"]) == (workloads[0], "held")
+        assert "nearest: host-1/node-1 lacks" in refused["error"]
+        [listed] = programs.ask("claim", "list")
+        assert listed["uuid"] == granted["uuid"]
+        done = programs.manage("claim", "create", str(path))
+        assert f"{granted['uuid']}" not in done.stdout, "they had no uuid"
+        assert "host-1 node-1" in done.stdout
+        for option in (["--dry-run"], ["--host", "host-1"]):
+            done = programs.manage("claim", "create", str(path), *option)
+            assert (done.returncode, "a list allows none of" in done.stderr) == (1, True)
+        path.write_text("[]")
+        assert "claims: " in programs.manage("claim", "create", str(path)).stderr
+
+
 def test_claims_are_reconciled_with_guests_only_on_demand(programs: Programs) -> None:
     other = GUEST | {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b12", "memory_mb": 40960}
     with programs.start() as agent:

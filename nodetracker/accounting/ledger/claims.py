@@ -106,20 +106,15 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
     return replace(admission, refusals=tuple(refusals))
 
 
-def find_existing_grant(found: Sequence[Claim], request: ClaimRequest) -> Claim | None:
-    """Return the claim that a request was granted before, None when it was not.
-
-    Args:
-        found: the claim with the request's uuid, if it exists.
+def repeat_grant(claim: Claim, request: ClaimRequest) -> Claim:
+    """Return the claim that has a request's uuid as the answer to the same request.
 
     Raises:
-        ClaimConflictError: the claim exists with another request body.
+        ClaimConflictError: it is for another request body.
     """
-    for claim in found:
-        if claim.request_hash != request.request_hash:
-            raise ClaimConflictError(f"claim {request.uuid} exists with another request body")
-        return replace(claim, is_repeated=True)
-    return None
+    if claim.request_hash != request.request_hash:
+        raise ClaimConflictError(f"claim {request.uuid} exists with another request body")
+    return replace(claim, is_repeated=True)
 
 
 def require_active(claim: Claim) -> Claim:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from nodetracker.accounting.schemas import CLAIM_REQUEST, MAX_PAGE_KB
+from nodetracker.accounting.schemas import CLAIM_REQUEST, CLAIM_REQUESTS, MAX_PAGE_KB
 from nodetracker.accounting.validator import check
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU, Amounts
 from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest, Workload
@@ -200,6 +200,28 @@ def parse_claim_request(
         required_traits=tuple(sorted(set(body.get("required_traits") or ()))),
         migration=_parse_migration(body, make_uuid),
     )
+
+
+def parse_claim_requests(value: object) -> list[ClaimRequest]:
+    """Parse a document with the key ``claims``, a list of requests.
+
+    Raises:
+        RequestError: as `parse_claim_request`, or two of them have one uuid.
+    """
+    check(value, CLAIM_REQUESTS)
+    requests: list[ClaimRequest] = []
+    known = set()
+    for number, body in enumerate(cast("Mapping[str, Any]", value)["claims"]):
+        path = f"claims[{number}]"
+        try:
+            request = parse_claim_request(body)
+        except RequestError as error:
+            raise RequestError(f"{path}.{error.path}", error.reason) from None
+        if request.uuid in known:
+            raise RequestError(f"{path}.uuid", f"{request.uuid} is that of an earlier request")
+        known.add(request.uuid)
+        requests.append(request)
+    return requests
 
 
 def _rename_node(body: Mapping[str, Any]) -> Mapping[str, Any]:

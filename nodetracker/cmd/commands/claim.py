@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request, parse_claim_requests
 from nodetracker.accounting.reports.claims import render_admission, render_candidate, render_claim
 from nodetracker.accounting.reports.values import render_gib, render_mib
 from nodetracker.accounting.validator import parse_json
@@ -31,7 +31,7 @@ from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.fleet.reads import read_items
 from nodetracker.fleet.scheduler import refuse
 from nodetracker.model.amounts import DISK, MEMORY
-from nodetracker.model.claim import ACTIVE_STATES, ClaimRequest, ClaimState
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.text import render_file_error, render_value
@@ -53,7 +53,10 @@ def request_arguments(default_host: str) -> tuple[Argument, ...]:
 
 
 class CreateClaim(ShowCommand):
-    """Claim a workload's resources on a node, or show why the claim is refused."""
+    """Claim a workload's resources on a node, or show why the claim is refused.
+
+    A file with a list of requests claims for each of them.
+    """
 
     example = "claim create request.json --host compute-1 --dry-run"
 
@@ -66,12 +69,34 @@ class CreateClaim(ShowCommand):
     )
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        request = read_request(args)
+        body = read_json(args.file)
+        if isinstance(body, list):
+            return self._create_all(args, body)
+        request = parse_request(args, body)
         if not args.dry_run:
             return render_claim(self.scheduler.create_claim(request))
         host, nodename, answer = self.scheduler.try_claim(request)
         self.exit_code = EXIT_FAILED if answer.reasons else EXIT_DONE
         return show_admission(render_admission(host, nodename, answer))
+
+    def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
+        if args.dry_run or args.host or args.node:
+            raise RequestError(args.file, "a list allows none of --dry-run, --host and --node")
+        requests = parse_claim_requests({"claims": body})
+        outcomes = self.scheduler.create_claims(requests)
+        rows = [
+            render_claim(outcome)
+            if isinstance(outcome, Claim)
+            else {"uuid": request.uuid, "error": str(outcome)}
+            for request, outcome in zip(requests, outcomes, strict=True)
+        ]
+        refused = sum("error" in row for row in rows)
+        self.exit_code = EXIT_FAILED if refused else EXIT_DONE
+        lines = [
+            f"{row['uuid']}  {row.get('error') or '{host} {nodename}'.format(**row)}"
+            for row in rows
+        ]
+        return {"granted": len(rows) - refused, "refused": refused, "claims": Lines(rows, lines)}
 
 
 class ListClaims(ListCommand):
@@ -155,9 +180,9 @@ class RenewClaim(ShowCommand):
         return render_claim(self.store.renew_claim(args.uuid, self.policy))
 
 
-def read_request(args: argparse.Namespace) -> ClaimRequest:
-    """Read the request of `request_arguments`, with the command line's host and node, if any."""
-    request = parse_claim_request(read_json(args.file))
+def parse_request(args: argparse.Namespace, body: object) -> ClaimRequest:
+    """Parse a request, with the host and node of `request_arguments`, if any."""
+    request = parse_claim_request(body)
     return replace(request, host=args.host or request.host, nodename=args.node or request.nodename)
 
 

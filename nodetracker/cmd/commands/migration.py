@@ -6,7 +6,7 @@ from typing import Any
 
 from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument
-from nodetracker.cmd.commands.claim import read_request, request_arguments
+from nodetracker.cmd.commands.claim import parse_request, read_json, request_arguments
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.fleet.reads import read_items
 from nodetracker.model.claim import OPEN, MigrationStatus
@@ -21,7 +21,9 @@ class CreateMigration(ShowCommand):
     arguments = request_arguments("the best candidate's, or the source's for a rebuild")
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        return render_migration(self.scheduler.create_migration(read_request(args)))
+        return render_migration(
+            self.scheduler.create_migration(parse_request(args, read_json(args.file)))
+        )
 
 
 class ListMigrations(ListCommand):

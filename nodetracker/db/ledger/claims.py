@@ -5,7 +5,7 @@ function and applies what that returns. A claim costs four statements, and so
 does an abort, however many guests the node has; one that cancels a move costs two more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,10 +15,15 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger import claims as grants
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.claims import decide_abort, decide_confirm, decide_renew
-from nodetracker.accounting.ledger.transaction import LedgerWrite, LockedClaim, NodeWrite
+from nodetracker.accounting.ledger.transaction import (
+    LedgerWrite,
+    LockedClaim,
+    LockedNode,
+    NodeWrite,
+)
 from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.db import codec
-from nodetracker.db.claims import list_claims
+from nodetracker.db.claims import list_claims, select_claims
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.locked_nodes import (
     DEVICE_PREFIX,
@@ -26,16 +31,25 @@ from nodetracker.db.ledger.locked_nodes import (
     decode_devices,
     decode_locked_node,
     lock_node,
+    lock_places,
     lock_rows,
     pick_columns,
     read_assignments,
+    read_node,
 )
 from nodetracker.db.migrations import list_where
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import update_each
 from nodetracker.model.change import StoreEvent
-from nodetracker.model.claim import RUNNING, Claim, ClaimRequest, ClaimState, Migration
-from nodetracker.model.errors import NotFoundError
+from nodetracker.model.claim import (
+    RUNNING,
+    Claim,
+    ClaimRequest,
+    ClaimState,
+    Migration,
+    PlacedRequest,
+)
+from nodetracker.model.errors import NodetrackerError, NotFoundError
 from nodetracker.ports import AdmissionPolicy
 
 T = TypeVar("T", bound=Claim | Migration)
@@ -63,12 +77,62 @@ def create_claim(
     policy: AdmissionPolicy,
     skip_locked: bool = False,
 ) -> tuple[Claim, StoreEvent]:
+    node = lock_node(connection, request, host, nodename, skip_locked)
+    return apply_write(connection, _decide_grant(request, node, host, nodename, policy))
+
+
+def create_claims(
+    connection: sa.Connection, placed: Sequence[PlacedRequest], policy: AdmissionPolicy
+) -> tuple[list[Claim | None], StoreEvent]:
+    uuids = [item.request.uuid for item in placed]
+    existing = {claim.uuid: claim for claim in select_claims(connection, _claims.uuid.in_(uuids))}
+    granted: list[tuple[Claim, StoreEvent]] = []
+    waiting: list[PlacedRequest] = []
+    for item in placed:
+        claim = existing.get(item.request.uuid)
+        if claim is None:
+            waiting.append(item)
+        elif claim.request_hash == item.request.request_hash:
+            granted.append(_repeat(claim, item.request))
+    while waiting:
+        first = {(item.host, item.nodename): item for item in reversed(waiting)}
+        waiting = [item for item in waiting if first[item.host, item.nodename] is not item]
+        granted += _grant_each(connection, first, policy)
+    by_uuid = {claim.uuid: claim for claim, _ in granted}
+    claims = tuple(claim for _, event in granted for claim in event.claims)
+    places = dict.fromkeys(place for _, event in granted for place in event.places)
+    return [by_uuid.get(uuid) for uuid in uuids], StoreEvent(claims=claims, places=tuple(places))
+
+
+def _grant_each(
+    connection: sa.Connection,
+    placed: Mapping[tuple[str, str], PlacedRequest],
+    policy: AdmissionPolicy,
+) -> list[tuple[Claim, StoreEvent]]:
+    """Grant one request on each of some nodes, where it fits and the row is not locked."""
+    writes = []
+    for row in lock_places(connection, placed.keys()):
+        item = placed[row["host"], row["hypervisor_hostname"]]
+        try:
+            node = read_node(connection, [row], item.request)
+            writes.append(_decide_grant(item.request, node, item.host, item.nodename, policy))
+        except NodetrackerError:  # of this request alone; a database's have no such type here
+            continue
+    claims = [write.new_claim for write in writes if write.new_claim is not None]
+    _insert_claims(connection, claims)
+    return [apply_write(connection, replace(write, new_claim=None)) for write in writes]
+
+
+def _decide_grant(
+    request: ClaimRequest,
+    node: LockedNode | None,
+    host: str,
+    nodename: str,
+    policy: AdmissionPolicy,
+) -> LedgerWrite[Claim]:
     grants.require_no_move(request)
     grants.require_amounts(request)
-    found = lock_node(connection, request, host, nodename, skip_locked)
-    node = grants.require_node(found, host, nodename)
-    write = grants.decide_grant(request, node, policy)
-    return apply_write(connection, write)
+    return grants.decide_grant(request, grants.require_node(node, host, nodename), policy)
 
 
 def try_claim(
@@ -88,8 +152,14 @@ def find_existing_grant(
     connection: sa.Connection, request: ClaimRequest
 ) -> tuple[Claim, StoreEvent] | None:
     """Return what `create_claim` returned for a request before, None if it was not granted."""
-    found = grants.find_existing_grant(list_claims(connection, uuid=request.uuid), request)
-    return None if found is None else (found, LedgerWrite(found, (found,)).event)
+    for claim in list_claims(connection, uuid=request.uuid):
+        return _repeat(claim, request)
+    return None
+
+
+def _repeat(claim: Claim, request: ClaimRequest) -> tuple[Claim, StoreEvent]:
+    found = grants.repeat_grant(claim, request)
+    return found, LedgerWrite(found, (found,)).event
 
 
 def confirm_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEvent]:
@@ -247,10 +317,7 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> tuple[T, St
     A duplicate new uuid violates its unique key.
     """
     if write.new_claim is not None:
-        claim = write.new_claim
-        connection.execute(
-            _INSERT_CLAIM, {"compute_node_id": claim.node_id, **codec.encode_claim(claim)}
-        )
+        _insert_claims(connection, [write.new_claim])
     for claim in write.changed_claims:
         connection.execute(
             sa.update(tables.claims)
@@ -272,6 +339,12 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> tuple[T, St
             .values(status=step.status.value, updated_at=step.updated_at)
         )
     return write.answer, write.event
+
+
+def _insert_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
+    rows = [{"compute_node_id": claim.node_id, **codec.encode_claim(claim)} for claim in claims]
+    if rows:
+        connection.execute(_INSERT_CLAIM, rows)
 
 
 def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:

@@ -6,7 +6,7 @@ claims are built once: SQLAlchemy takes longer to build them than to run them.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -57,7 +57,17 @@ def lock_node(
     Raises:
         NodeBusyError: as `lock_row`.
     """
-    rows = lock_row(connection, host, nodename, skip_locked)
+    return read_node(connection, lock_row(connection, host, nodename, skip_locked), request)
+
+
+def read_node(
+    connection: sa.Connection, rows: Sequence[sa.RowMapping], request: ClaimRequest
+) -> LockedNode | None:
+    """Read what a decision on a request needs of a node, None without its row.
+
+    Args:
+        rows: from `lock_rows`, of one node at most.
+    """
     nodes = read_related(connection, rows, request.workload.uuid, bool(request.pci_requests))
     return next((read_usage(connection, node, request) for node in nodes.values()), None)
 
@@ -77,6 +87,18 @@ def lock_row(
     if may_skip and not rows:
         raise NodeBusyError(host, nodename)
     return rows
+
+
+def lock_places(
+    connection: sa.Connection, places: Collection[tuple[str, str]]
+) -> Sequence[sa.RowMapping]:
+    """Lock the rows of some nodes, by host and nodename, that no other transaction has locked.
+
+    Databases that cannot skip locked rows wait. Returns them as `lock_rows` does.
+    """
+    is_place = sa.tuple_(_nodes.host, _nodes.hypervisor_hostname).in_(places)
+    query = _select_rows(can_skip_locked(connection)).where(is_place)
+    return connection.execute(query).mappings().all()
 
 
 def lock_rows(

@@ -16,6 +16,7 @@ from tests.unit.api.placing import HOST, HUGE, NODE, UNKNOWN, add_node, make_bod
 
 MEMBER = Identity("m", "p1", frozenset({"member"}))
 SERVICE = Identity("s", "services", frozenset({"service"}))
+P1 = {"project_id": "p1"}
 READER = Identity("r", None, frozenset({"reader"}), is_system=True)
 
 
@@ -124,6 +125,72 @@ class TestHostsAreHidden:
         api.rules.denied.add("nodetracker:host_attributes:show")
         tried = claim(api, make_body(), "?dry_run=true").json
         assert (tried["fits"], tried["host"], tried["nodename"]) == (True, None, None)
+
+
+class TestMany:
+    """Many requests in one body."""
+
+    def test_each_has_a_status_of_its_own(self, api, store, backend):
+        known = make_body(uuid=str(uuid.uuid4()))
+        claim(api, known)
+        bodies = [make_body(), make_body(9, 9000), known, known | {"uuid": str(uuid.uuid4())}]
+        bodies[3]["workload"] = make_body()["workload"]
+        found = claim(api, {"claims": bodies})
+        assert found.status_code == 200
+        shown = found.json["claims"]
+        assert [item["status"] for item in shown] == [201, 409, 200, 201]
+        assert [item["claim"] is None for item in shown] == [False, True, False, False]
+        assert [item["error"] is None for item in shown] == [True, False, True, True]
+        assert shown[1]["error"]["code"] == "nodetracker.claim.refused"
+        assert shown[1]["error"]["reasons"][0].startswith("no candidate: ")
+        assert shown[2]["uuid"] == shown[2]["claim"]["uuid"] == known["uuid"]
+        [granted] = [item for item in store.list_claims() if item.uuid == shown[0]["uuid"]]
+        assert shown[0]["claim"] == shown[0]["claim"] | render_claim(granted)
+        counts = backend.counters.claims.read()
+        assert (counts.granted, counts.refused) == (4, 1)
+        again = claim(api, {"claims": [bodies[3]]}).json["claims"]
+        assert (again[0]["status"], again[0]["claim"]["uuid"]) == (200, bodies[3]["uuid"])
+
+    @pytest.mark.parametrize(
+        ("changed", "path"),
+        [
+            ({"resources": {"VCPU": -1}}, "claims[1].resources.VCPU"),
+            ({"workload": {"uuid": "none"}}, "claims[1].workload.uuid"),
+            ({"no_such": 1}, "claims[1]"),
+        ],
+    )
+    def test_an_invalid_one_is_named_and_nothing_is_claimed(self, api, store, changed, path):
+        found = claim(api, {"claims": [make_body(), make_body() | changed]})
+        assert found.status_code == 400
+        assert found.json["errors"][0]["detail"].startswith(f"{path}")
+        assert store.list_claims() == []
+
+    def test_a_uuid_that_is_repeated_is_named(self, api, store):
+        body = make_body(uuid=str(uuid.uuid4()))
+        found = claim(api, {"claims": [body, body]})
+        assert found.status_code == 400
+        assert "claims[1].uuid" in found.json["errors"][0]["detail"]
+        assert store.list_claims() == []
+
+    @pytest.mark.parametrize("count", [0, 501])
+    def test_their_number_is_limited(self, api, count):
+        assert claim(api, {"claims": [make_body()] * count}).status_code == 400
+
+    def test_no_further_key_and_no_dry_run_is_accepted(self, api):
+        assert claim(api, {"claims": [make_body()], "host": HOST}).status_code == 400
+        assert claim(api, {"claims": [make_body()]}, "?dry_run=true").status_code == 400
+
+    def test_each_is_authorized_by_its_project(self, backend, store):
+        class OfOneProject:
+            def is_allowed(self, context, rule, target=None):
+                return rule != "nodetracker:claims:create" or (target or P1) == P1
+
+        limited = Api(replace(backend, authorizer=OfOneProject()))
+        bodies = [make_body(), make_body(project="p2")]
+        assert claim(limited, {"claims": bodies}).status_code == 403
+        assert store.list_claims() == []
+        [granted] = claim(limited, {"claims": bodies[:1]}).json["claims"]
+        assert granted["status"] == 201
 
 
 @pytest.mark.parametrize("marker", [UNKNOWN, "foreign"])

@@ -4,7 +4,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import ResourceVerdict
 from nodetracker.accounting.ledger.claims import require_no_move
-from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.ledger.request import parse_claim_request, parse_claim_requests
 from nodetracker.accounting.reports.claims import (
     CLAIM_DETAILS,
     render_admission,
@@ -12,6 +12,7 @@ from nodetracker.accounting.reports.claims import (
 )
 from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of
 from nodetracker.api.call import Answer, Call
+from nodetracker.api.errors import explain, show_problem
 from nodetracker.api.fields import (
     HIDEABLE,
     NODENAME,
@@ -22,12 +23,19 @@ from nodetracker.api.fields import (
     answered_page,
     choice,
     hideable,
+    nullable,
     parameters,
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
-from nodetracker.model.errors import ClaimRefusedError, ForbiddenError, NotFoundError, RequestError
+from nodetracker.model.errors import (
+    ClaimRefusedError,
+    ForbiddenError,
+    NodetrackerError,
+    NotFoundError,
+    RequestError,
+)
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.numa import CellAssignment, NumaLimits
 from nodetracker.model.serializer import pick
@@ -78,9 +86,19 @@ ADMISSION = answer(
     pci=[_PCI_FINDING],
 )
 
+_ERROR = answer(status=int, code=str, title=str, detail=str, reasons=[str])
+
+OUTCOME = answer(
+    uuid=str,
+    status=(int, "status that a request of its own would have"),
+    claim=nullable(CLAIM, "null: none was granted"),
+    error=nullable(_ERROR, "null: a claim was granted"),
+)
+
 CLAIM_OR_ADMISSION: Schema = {
-    "description": "the claim that the same request was granted before, or a dry run's result",
-    "oneOf": [CLAIM, ADMISSION],
+    "description": "the claim that the same request was granted before, a dry run's result, or "
+    "the outcome of each of many requests",
+    "oneOf": [CLAIM, ADMISSION, answer(claims=[OUTCOME])],
 }
 
 
@@ -138,7 +156,9 @@ def show_claim(call: Call) -> Answer:
 
 
 def create_claim(call: Call) -> Answer:
-    """Claim a workload's resources on a node, or only evaluate the claim."""
+    """Claim a workload's resources on a node, or only evaluate the claim; or claim for many."""
+    if "claims" in call.body:
+        return _create_claims(call)
     request = read_claim_request(call, f"{_RULE}:create")
     if call.query.get("dry_run"):
         return Answer(call.hide_hosts(_evaluate(call, request)))
@@ -159,12 +179,45 @@ def read_claim_request(call: Call, rule: str) -> ClaimRequest:
             or may not set limits of its own.
     """
     request = parse_claim_request(call.body)
+    _check_allowed(call, rule, request)
+    return request
+
+
+def _check_allowed(call: Call, rule: str, request: ClaimRequest) -> None:
     target = {"project_id": request.workload.project_id}
     has_limits = request.limits or request.numa_limits != NumaLimits()
     for needed in (rule, _LIMITS_RULE) if has_limits else (rule,):
         if not call.is_allowed(needed, target):
             raise ForbiddenError(f"Policy does not allow {needed} to be performed.")
-    return request
+
+
+def _create_claims(call: Call) -> Answer:
+    """Answer each request as `create_claim` does; one that is invalid or forbidden ends all."""
+    requests = parse_claim_requests(call.body)
+    for request in requests:
+        _check_allowed(call, f"{_RULE}:create", request)
+    if call.query.get("dry_run"):
+        raise RequestError("dry_run", "cannot be combined with claims")
+    outcomes = call.backend.scheduler.create_claims(requests)
+    for outcome in outcomes:
+        call.backend.counters.claims.note(outcome)
+    shown = [
+        _render_outcome(call, request, outcome)
+        for request, outcome in zip(requests, outcomes, strict=True)
+    ]
+    return Answer({"claims": shown})
+
+
+def _render_outcome(
+    call: Call, request: ClaimRequest, outcome: Claim | NodetrackerError
+) -> dict[str, Any]:
+    shown: dict[str, Any] = {"uuid": request.uuid, "claim": None, "error": None}
+    if isinstance(outcome, Claim):
+        status = 200 if outcome.is_repeated else 201
+        return shown | {"status": status, "claim": _render(call, outcome)}
+    problem = explain(outcome)
+    error = show_problem(problem) | {"reasons": list(problem.reasons)}
+    return shown | {"status": error["status"], "error": error}
 
 
 def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:

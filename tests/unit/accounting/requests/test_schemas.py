@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 
 from nodetracker.accounting.schemas import (
     CLAIM_REQUEST,
+    CLAIM_REQUEST_OR_REQUESTS,
     MIGRATION,
     NUMA,
     NUMA_LIMITS,
@@ -18,7 +19,7 @@ from nodetracker.accounting.schemas import (
 from nodetracker.accounting.validator import check
 from nodetracker.model.errors import RequestError
 
-SCHEMAS = [CLAIM_REQUEST, MIGRATION, NUMA, NUMA_LIMITS]
+SCHEMAS = [CLAIM_REQUEST, CLAIM_REQUEST_OR_REQUESTS, MIGRATION, NUMA, NUMA_LIMITS]
 
 
 def parts_of(schema):
@@ -28,7 +29,9 @@ def parts_of(schema):
             yield from parts_of(item)
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=["claim", "migration", "numa", "numa limits"])
+@pytest.mark.parametrize(
+    "schema", SCHEMAS, ids=["claim", "claims", "migration", "numa", "numa limits"]
+)
 def test_a_schema_is_valid_plain_json(schema):
     Draft202012Validator.check_schema(schema)
     assert json.loads(json.dumps(schema)) == schema

@@ -1,0 +1,203 @@
+"""Many claims in one transaction, in every store."""
+
+import dataclasses
+import itertools
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db.connection.dialect import can_skip_locked
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore
+from nodetracker.fleet.scheduler import Scheduler
+from nodetracker.model.change import StoreEvent
+from nodetracker.model.claim import Claim, ClaimRequest, PlacedRequest
+from nodetracker.model.errors import ClaimConflictError, ClaimRefusedError, RefusedError
+from nodetracker.ports import Store
+from tests.builders import ADMISSION_POLICY, ask, claim, make_node, node
+from tests.contract.stores import SQL_BACKENDS
+from tests.oracle import check_usage
+from tests.statements import count_statements
+
+pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+
+
+def place(request: ClaimRequest, host: str = "alpha", nodename: str = "node-1") -> PlacedRequest:
+    return PlacedRequest(request, host, nodename)
+
+
+def grant(store: Store, *placed: PlacedRequest) -> list[Claim | None]:
+    return store.create_claims(placed, ADMISSION_POLICY)
+
+
+def claimed_cpus(store: Store, *hosts: str) -> list[int]:
+    """Return the CPUs of nodes that are used beside the reserved one."""
+    return [node(store, host).values.vcpus_used - 1 for host in hosts]
+
+
+def test_each_is_granted_on_its_node(store: SqlStore) -> None:
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+    requests = [ask(VCPU=1, MEMORY_MB=64) for _ in range(4)]
+    placed = [place(one, host) for one, host in zip(requests, ("alpha", "beta") * 2, strict=True)]
+    granted = grant(store, *placed)
+    assert [found and (found.uuid, found.host) for found in granted] == [
+        (item.request.uuid, item.host) for item in placed
+    ]
+    assert claimed_cpus(store, "alpha", "beta") == [2, 2]
+    for host in ("alpha", "beta"):
+        check_usage(store, host)
+
+
+def test_those_that_do_not_fit_keep_no_other_back(store: SqlStore) -> None:
+    make_node(store)
+    sizes = (6, 6, 1, 1)
+    granted = grant(store, *(place(ask(VCPU=size, MEMORY_MB=64)) for size in sizes))
+    assert [found is not None for found in granted] == [True, False, True, False]
+    assert claimed_cpus(store, "alpha") == [7]
+    nowhere = place(ask(VCPU=1, MEMORY_MB=64), "gamma")
+    assert grant(store, nowhere) == [None]
+
+
+def test_a_request_that_was_granted_before_has_that_claim(store: SqlStore) -> None:
+    make_node(store)
+    first = ask(VCPU=1, MEMORY_MB=64)
+    before = claim(store, first)
+    changed = dataclasses.replace(ask(VCPU=2, MEMORY_MB=64), uuid=first.uuid)
+    again, other = grant(store, place(first), place(ask(VCPU=1, MEMORY_MB=64)))
+    assert (again, again and again.is_repeated) == (before, True)
+    assert other is not None
+    assert grant(store, place(changed)) == [None]
+    assert claimed_cpus(store, "alpha") == [2]
+
+
+def test_a_node_that_is_locked_is_left_out(store: SqlStore) -> None:
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+    with store.engine.connect() as other:
+        nodes = tables.compute_nodes.c
+        other.execute(sa.select(nodes.id).where(nodes.host == "alpha").with_for_update())
+        placed = [place(ask(VCPU=1, MEMORY_MB=64), host) for host in ("alpha", "beta")]
+        busy, free = grant(store, *placed)
+        assert free is not None
+        assert (busy is None) == can_skip_locked(other), "SQLite locks no rows"
+
+
+def test_claims_on_one_node_have_four_statements_each_as_single_ones(store: SqlStore) -> None:
+    make_node(store)
+    grant(store, place(ask(VCPU=1, MEMORY_MB=64)))
+    with count_statements(store.engine) as seen:
+        grant(store, *(place(ask(VCPU=1, MEMORY_MB=64)) for _ in range(3)))
+    assert len(seen.statements) == 1 + 3 * 4
+
+
+def test_claims_on_nodes_of_their_own_share_lock_and_insertion(store: SqlStore) -> None:
+    hosts = ("alpha", "beta", "gamma")
+    for host in hosts:
+        make_node(store, host=host)
+    grant(store, *(place(ask(VCPU=1, MEMORY_MB=64), host) for host in hosts))
+    with count_statements(store.engine) as seen:
+        grant(store, *(place(ask(VCPU=1, MEMORY_MB=64), host) for host in hosts))
+    assert len(seen.statements) == 1 + 2 + 3 * 2
+
+
+def test_observers_learn_of_all_at_once(store: SqlStore) -> None:
+    seen: list[StoreEvent] = []
+
+    class Observer:
+        def committed(self, event: StoreEvent) -> None:
+            seen.append(event)
+
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+    store._observers = (Observer(),)
+    hosts = ("alpha", "alpha", "beta")
+    granted = grant(store, *(place(ask(VCPU=1, MEMORY_MB=64), host) for host in hosts))
+    (event,) = seen
+    assert {found.uuid for found in event.claims} == {found and found.uuid for found in granted}
+    assert sorted(event.places) == [("alpha", "node-1"), ("beta", "node-1")]
+
+
+def test_clients_at_the_same_time_sell_nothing_twice(store: SqlStore) -> None:
+    """There is room for 28 of 64."""
+    hosts = ("alpha", "beta", "gamma", "delta")
+    for host in hosts:
+        make_node(store, host=host)
+    scheduler = Scheduler(store, ADMISSION_POLICY)
+    parts = [[ask(VCPU=1, MEMORY_MB=64) for _ in range(16)] for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(itertools.chain(*pool.map(scheduler.create_claims, parts)))
+    granted = [found for found in outcomes if isinstance(found, Claim)]
+    assert len(granted) == 7 * len(hosts)
+    assert all(isinstance(found, Claim | ClaimRefusedError) for found in outcomes)
+    for host in hosts:
+        check_usage(store, host)
+
+
+class TestScheduler:
+    def test_those_alike_share_a_search_and_are_spread(self, store: SqlStore) -> None:
+        hosts = ("alpha", "beta", "gamma")
+        for host in hosts:
+            make_node(store, host=host)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [ask(VCPU=1, MEMORY_MB=64) for _ in range(6)]
+        with count_statements(store.engine) as seen:
+            claims = scheduler.create_claims(requests)
+        assert [found.uuid for found in claims if isinstance(found, Claim)] == [
+            request.uuid for request in requests
+        ]
+        assert claimed_cpus(store, *hosts) == [2, 2, 2]
+        assert len(seen.statements) <= 4 + 2 * (2 + 3 * 2)
+        assert scheduler.create_claims(requests) == claims
+
+    def test_each_has_an_error_of_its_own(self, store: SqlStore) -> None:
+        make_node(store)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        released = claim(store, ask(VCPU=1, MEMORY_MB=64))
+        store.abort_claim(released.uuid)
+        taken = claim(store, ask(VCPU=1, MEMORY_MB=64))
+        move = {"type": "migration", "source_claim": taken.uuid}
+        requests = [
+            ask(VCPU=1, MEMORY_MB=64),
+            ask(VCPU=9, MEMORY_MB=64),
+            ask(VCPU=2, MEMORY_MB=64, claim=taken.uuid),
+            ask(VCPU=1, MEMORY_MB=64, host="alpha", nodename="node-1"),
+            ask(VCPU=1, MEMORY_MB=64, host="nowhere"),
+            ask(VCPU=1, MEMORY_MB=64, migration=move),
+            ask(),
+        ]
+        outcomes = scheduler.create_claims(requests)
+        kinds = [type(found).__name__ for found in outcomes]
+        assert kinds == [
+            "Claim", "ClaimRefusedError", "ClaimConflictError", "Claim", "NotFoundError",
+            "RequestError", "RequestError",
+        ]  # fmt: skip
+        assert "nearest: alpha/node-1" in str(outcomes[1])
+        again = dataclasses.replace(
+            ask(VCPU=1, MEMORY_MB=64, workload=released.workload.uuid, claim=released.uuid),
+            request_hash=released.request_hash,
+        )
+        (outcome,) = scheduler.create_claims([again])
+        assert isinstance(outcome, RefusedError)
+        assert not isinstance(outcome, ClaimRefusedError | ClaimConflictError)
+        assert "use another uuid" in str(outcome)
+
+    def test_a_full_fleet_is_searched_once(self, store: SqlStore) -> None:
+        make_node(store)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [ask(VCPU=9, MEMORY_MB=64) for _ in range(20)]
+        with count_statements(store.engine) as one:
+            scheduler.create_claims(requests[:1])
+        with count_statements(store.engine) as all_of_them:
+            outcomes = scheduler.create_claims(requests)
+        assert len(all_of_them.statements) == len(one.statements)
+        assert len({str(found) for found in outcomes}) == 1
+
+    def test_more_than_one_transaction_holds_are_granted(self, store: SqlStore) -> None:
+        make_node(store)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [ask(MEMORY_MB=1, claim=str(uuid.uuid4())) for _ in range(120)]
+        assert all(isinstance(found, Claim) for found in scheduler.create_claims(requests))
+        check_usage(store, "alpha")
