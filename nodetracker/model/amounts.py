@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodetracker.model.serializer import pick
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
 VCPU = "VCPU"
@@ -90,7 +89,12 @@ class Amounts:
 
     def in_units(self) -> dict[str, float]:
         """Return the amounts of the classes with columns in their units, as they are shown."""
-        return pick(self, "vcpus", "pcpus", "memory_mb", "disk_gb")
+        return {
+            "vcpus": self.vcpus,
+            "pcpus": self.pcpus,
+            "memory_mb": self.memory_mb,
+            "disk_gb": self.disk_gb,
+        }
 
     def __getitem__(self, resource: str) -> int:
         """Return the amount of a resource class, 0 of one that is not named."""

@@ -9,12 +9,18 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.serializer import encode, pick
+from nodetracker.model.serializer import encode
 
 
 def render_workload(row: WorkloadRow) -> dict[str, Any]:
     """Return the columns of ``workload show``, and further ones of REST, for one node."""
-    return pick(row, "uuid", "kind", "name", "project_id") | render_place(row)
+    return {
+        "uuid": row.uuid,
+        "kind": row.kind.value,
+        "name": row.name,
+        "project_id": row.project_id,
+        **render_place(row),
+    }
 
 
 def render_place(row: WorkloadRow) -> dict[str, Any]:
@@ -24,11 +30,15 @@ def render_place(row: WorkloadRow) -> dict[str, Any]:
     guest are shared.
     """
     return {
-        **pick(row, "node_uuid", "host", "nodename"),
+        "node_uuid": row.node_uuid,
+        "host": row.host,
+        "nodename": row.nodename,
         "claimed": row.claim_uuid is not None,
-        **pick(row, "claim_uuid", "claim_state"),
+        "claim_uuid": row.claim_uuid,
+        "claim_state": encode(row.claim_state),
         **Amounts.of(row).in_units(),
-        **pick(row, "power_state", "missing_since"),
+        "power_state": encode(row.power_state),
+        "missing_since": encode(row.missing_since),
         "details": dict(row.details),
     }
 
