@@ -17,7 +17,7 @@ from nodetracker.accounting.ledger.candidates import (
     STALE,
     WEIGHED,
     Weigher,
-    node_hash,
+    hash_nodes,
     place_of,
     scale_between,
 )
@@ -105,7 +105,7 @@ class Search:
         columns = tuple(zip(*map(attrgetter(*WEIGHED), found), strict=True))
         scale = scale_between(map(min, columns), map(max, columns))
         weigher = self._make_weigher(scale)
-        hash_of = node_hash(self._request.uuid).of
+        hash_of = hash_nodes(self._request.uuid)
         ranked = []
         for row in found:
             weight = weigher.weigh(row)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
-from nodetracker.accounting.ledger.candidates import node_hash
+from nodetracker.accounting.ledger.candidates import hash_nodes
 from nodetracker.accounting.ledger.claims import (
     evaluate_claim,
     repeat_grant,
@@ -85,7 +85,7 @@ def order_subset(
     The same request always has the same order; requests with other uuids have
     others, so that they ask different nodes first.
     """
-    hash_of = node_hash(request.uuid).of
+    hash_of = hash_nodes(request.uuid)
     subset = sorted(candidates[:size], key=lambda candidate: hash_of(candidate.id))
     return [*subset, *candidates[size:]]
 

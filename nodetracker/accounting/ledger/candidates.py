@@ -5,7 +5,7 @@ It finds nodes by their places, the columns of `NodeLimits` and those that count
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nodetracker.accounting.ledger.admission import list_capacities
@@ -129,27 +129,15 @@ def place_of(uuid: str) -> int:
     return int.from_bytes(hashlib.sha256(uuid.encode()).digest()[:4]) % PLACES
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHash:
-    """Orders the nodes of one step for one request, independently of other requests."""
+def hash_nodes(request_uuid: str) -> Callable[[int], int]:
+    """Return a function of nodes' ids that orders equal ones for one request.
 
-    factor: int
-    offset: int
-
-    def of(self, node_id: int) -> int:
-        """Return a number below `PRIME`; ids below it have different ones.
-
-        >>> NodeHash(3, 5).of(7)
-        26
-        """
-        return (node_id % PRIME * self.factor + self.offset) % PRIME
-
-
-def node_hash(request_uuid: str) -> NodeHash:
-    """Return the hash of nodes for a request."""
+    It is independent of other requests, and differs for ids below `PRIME`.
+    """
     digest = hashlib.sha256(request_uuid.encode()).digest()
     factor = int.from_bytes(digest[:8]) % (PRIME - 1) + 1
-    return NodeHash(factor, int.from_bytes(digest[8:16]) % PRIME)
+    offset = int.from_bytes(digest[8:16]) % PRIME
+    return lambda node_id: (node_id % PRIME * factor + offset) % PRIME
 
 
 def scale_between(least: Iterable[float], most: Iterable[float]) -> Scale:
