@@ -17,6 +17,23 @@ _AMOUNTS = [
     "generation", "limits_generation",
 ]  # fmt: skip
 _NAMES = ["host", "hypervisor_hostname"]
+_WITH_PLACE = ["place", "id", *_AMOUNTS, *_NAMES]
+_WITHOUT_PLACE = [*_AMOUNTS, "id", *_NAMES]
+
+# On MariaDB and MySQL, at once: statements of running programs name the index.
+_REPLACE_WITH_PLACE = """
+    ALTER TABLE compute_nodes DROP INDEX ix_compute_nodes_screening, ADD INDEX
+    ix_compute_nodes_screening (place, id, admission_flags, memory_mb_free, vcpu_milli_free,
+    disk_mb_free, vcpu_milli_claimable, pcpus_claimable, memory_mb_claimable,
+    instance_memory_mb_claimable, disk_mb_claimable, generation, limits_generation, host,
+    hypervisor_hostname)
+"""
+_REPLACE_WITHOUT_PLACE = """
+    ALTER TABLE compute_nodes DROP INDEX ix_compute_nodes_screening, ADD INDEX
+    ix_compute_nodes_screening (admission_flags, memory_mb_free, vcpu_milli_free, disk_mb_free,
+    vcpu_milli_claimable, pcpus_claimable, memory_mb_claimable, instance_memory_mb_claimable,
+    disk_mb_claimable, generation, limits_generation, id, host, hypervisor_hostname)
+"""
 
 
 def upgrade() -> None:
@@ -33,12 +50,12 @@ def upgrade() -> None:
             .values(place=sa.bindparam("p_place")),
             [{"p_id": row.id, "p_place": _place_of(row.uuid)} for row in found],
         )
-    _replace_index(["place", "id", *_AMOUNTS, *_NAMES])
+    _replace_index(_WITH_PLACE, _REPLACE_WITH_PLACE)
 
 
 def downgrade() -> None:
     """Restore the index and remove the column."""
-    _replace_index([*_AMOUNTS, "id", *_NAMES])
+    _replace_index(_WITHOUT_PLACE, _REPLACE_WITHOUT_PLACE)
     op.drop_column(_TABLE, "place")
 
 
@@ -46,12 +63,11 @@ def _place_of(uuid: str) -> int:
     return int.from_bytes(hashlib.sha256(uuid.encode()).digest()[:4]) % 2**31
 
 
-def _replace_index(columns: list[str]) -> None:
-    """Replace the index, on MariaDB and MySQL at once: statements of running programs name it."""
+def _replace_index(columns: list[str], statement: str) -> None:
+    """Replace the index, by a statement of its own on MariaDB and MySQL."""
     bind = op.get_bind()
     found = {index["name"]: index["column_names"] for index in sa.inspect(bind).get_indexes(_TABLE)}
     if bind.dialect.name in ("mysql", "mariadb") and found.get(_INDEX) not in (None, columns):
-        added = f"ADD INDEX {_INDEX} ({', '.join(columns)})"
-        op.execute(f"ALTER TABLE {_TABLE} DROP INDEX {_INDEX}, {added}")
+        op.execute(statement)
     else:
         op.create_index(_INDEX, _TABLE, columns)
