@@ -57,6 +57,7 @@ def test_those_that_do_not_fit_keep_no_other_back(store: SqlStore) -> None:
     granted = grant(store, *(place(ask(VCPU=size, MEMORY_MB=64)) for size in sizes))
     assert [found is not None for found in granted] == [True, False, True, False]
     assert claimed_cpus(store, "alpha") == [7]
+    assert grant(store, place(ask(VCPU=1, MEMORY_MB=64), "alpha ")) == [None]
     nowhere = place(ask(VCPU=1, MEMORY_MB=64), "gamma")
     assert grant(store, nowhere) == [None]
 

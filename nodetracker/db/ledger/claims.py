@@ -112,7 +112,9 @@ def _grant_each(
     """Grant one request on each of some nodes, where it fits and the row is not locked."""
     writes = []
     for row in lock_places(connection, placed.keys()):
-        item = placed[row["host"], row["hypervisor_hostname"]]
+        item = placed.get((row["host"], row["hypervisor_hostname"]))
+        if item is None:  # MariaDB and MySQL ignore blanks at the end of a name
+            continue
         try:
             node = read_node(connection, [row], item.request)
             writes.append(_decide_grant(item.request, node, item.host, item.nodename, policy))
