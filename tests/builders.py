@@ -10,7 +10,6 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import usage_columns
 from nodetracker.db import host_calls
-from nodetracker.fleet.reads import read_items
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
@@ -44,6 +43,7 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
+from nodetracker.usecases.reads import read_items
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
 SOURCE = "test"
@@ -343,10 +343,11 @@ def delete(record: NodeRecord) -> NodeChange:
     )
 
 
-def read_history(store, host, nodename=None):
-    """Return the changes of a host's rows, oldest first."""
+def read_history(store, host, nodename=None, has_events=False):
+    """Return the changes of a host's rows, or what else happened there, oldest first."""
     query = HistoryQuery(host=host, nodename=nodename)
-    return list(read_items(store.list_history_page, query))[::-1]
+    found = list(read_items(store.list_history_page, query))[::-1]
+    return [entry for entry in found if has_events == ("event" in entry.diff)]
 
 
 def admission_values(values: NodeValues) -> NodeValues:

@@ -1,4 +1,4 @@
-"""Check or write etc/man and etc/bash-completion; run by tox's genman environment.
+"""Check or write etc/man and etc/completion; run by tox's genman environment.
 
 Sphinx makes the manual pages from the text of ``--help``, which argparse of Python 3.11 wraps.
 """
@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 from nodetracker.cmd import manage
@@ -43,14 +42,21 @@ See also
 """
 
 
+COMPLETIONS = {
+    "bash": "nodetracker-manage",
+    "zsh": "_nodetracker-manage",
+    "fish": "nodetracker-manage.fish",
+}
+"""Shell -> the file in which it looks for completions."""
+
+
 def main(action: str) -> int:
     """Compare or write the files; returns the exit code."""
     os.environ["COLUMNS"] = "80"
     with tempfile.TemporaryDirectory() as directory:
         made = make_pages(Path(directory))
-    made[ETC / "bash-completion" / "nodetracker-manage"] = run(
-        "nodetracker-manage", "completion", "bash"
-    )
+    for shell, name in COMPLETIONS.items():
+        made[ETC / "completion" / name] = run("nodetracker-manage", "completion", shell)
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
     if action == "write":
         for path in stale:
@@ -70,10 +76,7 @@ def make_pages(directory: Path) -> dict[Path, str]:
         "pages\n=====\n\n.. toctree::\n\n" + "".join(f"   {name}\n" for name in PROGRAMS)
     )
     pages = [(name, name, summary, "", SECTION) for name, summary in PROGRAMS.items()]
-    (directory / "conf.py").write_text(
-        f"project = 'nodetracker'\nversion = release = {version('nodetracker')!r}\n"
-        f"today = {version('nodetracker')!r}\nman_pages = {pages!r}\n"
-    )
+    (directory / "conf.py").write_text(f"project = 'nodetracker'\nman_pages = {pages!r}\n")
     output = directory / "man"
     command = [sys.executable, "-m", "sphinx", "-q", "-b", "man", str(directory), str(output)]
     subprocess.run(command, check=True)
@@ -83,7 +86,8 @@ def make_pages(directory: Path) -> dict[Path, str]:
 
 
 def clean(page: str) -> str:
-    """Leave out the comments that name the versions of docutils."""
+    """Leave out date and version, and the comments that name the versions of docutils."""
+    page = re.sub(r'(?m)^(\.TH "\S+" "\d") "[^"]*" "[^"]*"', r'\1 "" ""', page)
     return re.sub(r'(?m)^\.\\".*\n', "", page)
 
 

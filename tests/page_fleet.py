@@ -27,7 +27,7 @@ from tests.unit.api.conftest import make_backend
 
 RULES = (
     "nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete",
-    "nodetracker:claims:abort",
+    "nodetracker:claims:abort", "nodetracker:workloads:adopt",
 )  # fmt: skip
 _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 
@@ -56,6 +56,12 @@ class PageFleet:
         self._services: list[ServiceRecord] = []
         self._warnings: tuple[WarningCount, ...] = ()
         self._decide_states()
+
+    def add_empty_host(self, host: str) -> None:
+        """Add a host without nodes, which is down."""
+        self._silent.add(host)
+        seen = datetime.now(UTC) - timedelta(hours=3)
+        self._services.append(make_service(host=host, last_seen_up=seen))
 
     def change(self, share: float) -> None:
         """Change the usage of a share of the nodes, as audits do."""
@@ -113,6 +119,7 @@ class PageFleet:
             overhead={},
             running_vms=guests,
             total_containers=guests * 2 if number % 3 == 0 else 0,
+            metrics={"cpu_percent": 12 + number % 30, "memory_used_mb": int(memory * filling / 2)},
         )
 
     def _decide_states(self) -> None:

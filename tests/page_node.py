@@ -118,7 +118,7 @@ def add_rich_node(store: SqliteStore) -> None:
         name: FactEntry(FactState.FRESH, "local", now - timedelta(days=3))
         for name in ("hypervisor", "cpu", "memory", "numa", "pci", "gpus", "system", "guests")
     }
-    held = FactEntry(FactState.HELD, "statvfs", now - timedelta(minutes=4), "stale file handle")
+    held = FactEntry(FactState.HELD, "statvfs", now - timedelta(minutes=4.5), "stale file handle")
     values = make_values(
         **columns, facts={**fresh, "storage": held}, memory_mb=131_072, local_gb=2000,
         cpu_allocation_ratio=4.0, disk_allocation_ratio=1.0, vcpus_used=0, pcpus_used=0,
@@ -127,7 +127,8 @@ def add_rich_node(store: SqliteStore) -> None:
         kernel_version="6.1.0-18-amd64", os="Debian GNU/Linux 12 (bookworm)",
         booted_at=now - timedelta(days=12, hours=5), gpus=_make_gpus(), host_ip="192.0.2.7",
         system={"vendor": "Dell Inc.", "product": "PowerEdge R6525", "serial": "7XK2Q93",
-                "nics": _NICS, "caches": _CACHES},
+                "nics": _NICS, "caches": _CACHES}, mem_available=74_000,
+        metrics={"cpu_percent": 23, "memory_used_mb": 57_072, "disk_used_mb": 830_000},
     )  # fmt: skip
     guests = tuple(_make_guest(name, cpus, memory) for name, cpus, memory in _GUESTS)
     agent = _add_node(store, host, nodename, values, guests, _make_devices())

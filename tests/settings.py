@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.api import build_api_settings
 from nodetracker.bootstrap.clients import build_placement_settings
-from nodetracker.conf.opts import register_options_for_check
+from nodetracker.bootstrap.options.opts import register_options_for_check
 from nodetracker.model.settings import ApiSettings, PlacementSettings
 
 

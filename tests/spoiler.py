@@ -11,10 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nodetracker.host.roots import MAX_TEXT_BYTES, Roots, observe_reads
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.node import HostSnapshot
+from nodetracker.virt.host.roots import MAX_TEXT_BYTES, Roots, observe_reads
 from nodetracker.virt.local.plugin import LocalDriver
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey

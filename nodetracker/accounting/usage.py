@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodetracker.model.amounts import Amounts
+from nodetracker.model.amounts import Amounts, reserved_amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.guest import Guest, PowerState, WorkloadKind
@@ -164,14 +164,6 @@ def usage_columns(
         "cpu_used": total.vcpu_milli / MILLI,
         "disk_used": total.disk_mb / MIB_PER_GIB,
     }
-
-
-def reserved_amounts(reserved: Mapping[str, Any]) -> Amounts:
-    """Return the amounts in a row's column ``reserved``: the operator's and the driver's."""
-    vcpus, memory_mb, disk_mb = (
-        int(reserved.get(name, 0)) for name in ("vcpus", "memory_mb", "disk_mb")
-    )
-    return Amounts(vcpus * MILLI, 0, memory_mb, disk_mb)
 
 
 def overhead_of(values: AmountColumns) -> int:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from nodetracker.model.errors import BusyError, NodetrackerError
+from nodetracker.model.service import ServiceRecord
 from nodetracker.ports import AgentDirectory, HostAgent
 from nodetracker.process.workers import Executor
 
@@ -30,6 +31,7 @@ class AgentCalls:
         directory: finds them.
         prepare: called before each call, such as to set the clock of deadlines.
         patience_seconds: how long `run` waits.
+        reaches_all: False = only agents that take calls with their heartbeats are reached.
     """
 
     def __init__(
@@ -38,10 +40,12 @@ class AgentCalls:
         prepare: Callable[[], None] = lambda: None,
         max_calls: int = MAX_CALLS,
         patience_seconds: float = PATIENCE_SECONDS,
+        reaches_all: bool = True,
     ) -> None:
         self._directory = directory
         self._prepare = prepare
         self._patience = patience_seconds
+        self._reaches_all = reaches_all
         self._turns = threading.BoundedSemaphore(max_calls)
         self._executor = Executor("agent-call", _MAX_THREADS)
 
@@ -58,6 +62,14 @@ class AgentCalls:
             yield
         finally:
             self._turns.release()
+
+    def can_reach(self, service: ServiceRecord) -> bool:
+        """Return whether there is a way to a host's agent.
+
+        Args:
+            service: of the agent, with its last audit.
+        """
+        return self._reaches_all or bool(service.last_audit.get("takes_calls"))
 
     @contextmanager
     def calling(self, host: str) -> Iterator[HostAgent]:

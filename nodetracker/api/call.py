@@ -11,15 +11,15 @@ from nodetracker.api.encoding import EncodedBody
 from nodetracker.api.family import Version
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.policies import HOST_RULE, PolicyAuthorizer
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.api import ApiCounters, ApiMetrics
 from nodetracker.model.errors import ForbiddenError, NotFoundError
 from nodetracker.model.health import Health
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
+from nodetracker.usecases.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from nodetracker.placement.healing import PlacementHealer
+    from nodetracker.usecases.healing import PlacementHealer
 
 _HOST_FIELDS = frozenset(
     {
@@ -108,13 +108,13 @@ class RequestUrl:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, checked: credentials, microversion, rule, query and body.
+    """One request; when a handler gets it, rule, query and body are checked as well.
 
     Attributes:
         version: its microversion; meaningless in nodetracker's own API.
         params: of the path, e.g. ``{"id": "7"}``.
-        query: parameters with the types of the operation's schema.
-        body: the JSON document, None where the operation takes none.
+        query: parameters with the types of the operation's schema; empty before its check.
+        body: the JSON document; None before its check, and where the operation takes none.
     """
 
     backend: Backend
@@ -158,7 +158,7 @@ class Call:
         return None if self.context.identity is None else self.context.identity.name
 
     def is_allowed(self, rule: str, target: Mapping[str, Any] | None = None) -> bool:
-        """Return whether a rule, other than the operation's own, allows the request."""
+        """Return whether a rule allows the request."""
         return self.backend.authorizer.is_allowed(self.context, rule, target)
 
     def hide_hosts(self, shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ the credentials were not accepted; it is raised if the operation requires any.
 """
 
 REQUEST_ID = "openstack.request_id"
-"""Key of the WSGI environment, set by oslo.middleware."""
+"""Key of the WSGI environment, set by `layers.request_id_layer`."""
 
 CLIENT_ADDRESS = "nodetracker.client_address"
 """Key of the WSGI environment: the client's address, as far as proxies may say it."""

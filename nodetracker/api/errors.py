@@ -28,6 +28,7 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
+from nodetracker.views.claims import explain_reasons
 
 LOG = logging.getLogger(__name__)
 
@@ -152,7 +153,12 @@ def show_problem(problem: Problem) -> dict[str, Any]:
         "title": problem.status.phrase,
         "detail": problem.detail,
     }
-    return shown | {"reasons": list(problem.reasons)} if problem.reasons else shown
+    if problem.reasons:
+        shown |= {
+            "reasons": list(problem.reasons),
+            "explanations": explain_reasons(problem.reasons),
+        }
+    return shown
 
 
 def render_error_bytes(path: str, problem: Problem, request_id: str) -> bytes:

@@ -42,7 +42,7 @@ PAGE: Schema = {
 }
 """The parameters of every list; `limit` above ``[api] max_limit`` is cut."""
 
-_LINKS: Schema = {
+LINKS: Schema = {
     "description": "the link to the next page, if any",
     "type": "array",
     "items": {
@@ -133,7 +133,7 @@ def _hint_of(kind: Any, path: str) -> Any:
 
 def answered_page(noun: str, item: Schema) -> Schema:
     """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``."""
-    return answer(**{noun: [item], "links": _LINKS})
+    return answer(**{noun: [item], "links": LINKS})
 
 
 def nullable(schema: Schema, description: str) -> Schema:
@@ -147,3 +147,18 @@ def hideable(shape: Any) -> Schema:
 
 
 HIDEABLE = hideable(str)
+
+
+EXPLANATIONS: Schema = schema_of(
+    (
+        [
+            answer(
+                text=str,
+                amounts=[
+                    answer(resource=str, free=float | None, requested=float, max_unit=float | None)
+                ],
+            )
+        ],
+        "for each of the reasons its text for people, and its amounts in the classes' units",
+    )
+)

@@ -2,22 +2,52 @@
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
+from typing import Any, Self
 
-from nodetracker.accounting.reports.overview import Overview, build_overview, render_overview
 from nodetracker.api.encoding import EncodedBody, compress, make_tag, render_json
 from nodetracker.model.errors import BusyError
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store
+from nodetracker.views.overview import Overview, build_overview, render_overview
 
 COST_FACTOR = 10
 """An overview is kept this many times as long as making it takes, or longer."""
 
 WAIT_SECONDS = 10.0
 """How long a caller waits for another one's overview while none is kept for it."""
+
+_BASES = 30
+"""So many of the last overviews are known by their tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """JSON of the lines of nodes, and which of the overviews, by number, had each first.
+
+    Attributes:
+        numbers: of the overviews with the same nodes, by tag.
+    """
+
+    nodes: tuple[str, ...] = ()  # uuids
+    json: tuple[bytes, ...] = ()
+    first: tuple[int, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def follow(self, nodes: Sequence[Mapping[str, Any]], tag: str, json: Sequence[bytes]) -> Self:
+        """Return the lines of the next overview."""
+        uuids = tuple(node["uuid"] for node in nodes)
+        number = max(self.numbers.values(), default=0) + 1
+        first: tuple[int, ...] = (number,) * len(uuids)
+        kept: list[tuple[str, int]] = []
+        if uuids == self.nodes:
+            lines = zip(self.json, json, self.first, strict=True)
+            first = tuple(at if old == new else number for old, new, at in lines)
+            kept = sorted(self.numbers.items(), key=itemgetter(1))[1 - _BASES :]
+        return type(self)(uuids, tuple(json), first, {**dict(kept), tag: number})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +62,23 @@ class KeptOverview:
     overview: Overview
     body: EncodedBody
     made_at: float
+    _rest: Mapping[str, Any]  # of the document, without the nodes
+    _lines: _Lines
+
+    def list_changes(self, base: str) -> EncodedBody:
+        """Return the body with only the nodes that differ from another answer.
+
+        Args:
+            base: that answer's entity tag. If it is not known, all nodes are in the body.
+        """
+        tag = base.removeprefix("W/")
+        number = self._lines.numbers.get(tag)
+        if number is None:
+            return self.body
+        pairs = zip(self._lines.json, self._lines.first, strict=True)
+        changed = [line for line, first in pairs if first > number]
+        plain = _join({**self._rest, "base": base}, changed)
+        return EncodedBody(plain, compress(plain), self.body.tag)
 
 
 @dataclass(slots=True)
@@ -48,6 +95,11 @@ class _Making:
 
 
 _is_over = attrgetter("is_over")
+
+
+def _join(document: Mapping[str, Any], lines: Sequence[bytes]) -> bytes:
+    """Return a document as JSON, with the lines of its nodes."""
+    return render_json(document)[:-1] + b',"nodes":[' + b",".join(lines) + b"]}"
 
 
 class FleetCache:
@@ -70,6 +122,7 @@ class FleetCache:
         self._making: _Making | None = None
         self._kept: KeptOverview | None = None
         self._until = self._until_if_changed = 0.0
+        self._lines = _Lines()
         self._changes = 0  # that were made through this process
         self._kept_changes = 0  # that the kept overview has
         self._changes_of: dict[str, int] = {}  # user -> its last one that the kept one lacks
@@ -134,11 +187,14 @@ class FleetCache:
             settings.held_fact_expiry,
         )
         document = render_overview(overview, settings.overview_max_nodes)
-        now = render_json({"now": document.pop("now")})
-        steady = render_json(document)
-        plain = now[:-1] + b"," + steady[1:]
-        body = EncodedBody(plain, compress(plain), make_tag(steady))
-        return KeptOverview(overview, body, self._seconds())
+        document["base"] = None
+        nodes = document.pop("nodes")
+        lines = [render_json(node) for node in nodes]
+        tag = make_tag(_join({**document, "now": None}, lines))
+        plain = _join(document, lines)
+        body = EncodedBody(plain, compress(plain), tag)
+        self._lines = self._lines.follow(nodes, tag, lines)
+        return KeptOverview(overview, body, self._seconds(), document, self._lines)
 
     def _end(
         self,

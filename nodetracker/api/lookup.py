@@ -7,11 +7,11 @@ from typing import Any
 from nodetracker.accounting.liveness import Liveness
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.query import parse_path_uuid
-from nodetracker.fleet.reads import read_live_pages, read_liveness
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.listing import Page, ServiceQuery
 from nodetracker.model.service import ServiceRecord
+from nodetracker.usecases.reads import read_live_pages, read_liveness
 
 
 def next_url(call: Call, marker: str | int) -> str:

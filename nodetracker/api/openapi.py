@@ -7,6 +7,7 @@ from typing import Any
 
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.family import Family, family_of
+from nodetracker.api.fields import EXPLANATIONS
 from nodetracker.api.route import Operation, Route
 
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -27,6 +28,7 @@ ERROR: Schema = {
                     "detail": {"type": "string"},
                     "request_id": {"type": "string"},
                     "reasons": {"type": "array", "items": {"type": "string"}},
+                    "explanations": EXPLANATIONS,
                 },
             },
         }

@@ -121,6 +121,7 @@ _RULES: Mapping[str, tuple[str, str]] = {
         "Show on which hosts and nodes workloads, claims and migrations are, with their NUMA "
         "cells, CPUs, PCI addresses and the driver's details, and list them by host.",
     ),
+    "nodetracker:workloads:adopt": (_ADMIN, "Make a confirmed claim of a guest without one."),
     "nodetracker:usages:list": (_PROJECT_READER, "Sum what projects use."),
     "nodetracker:claims:list": (_CLAIM_READER, "List claims."),
     "nodetracker:claims:show": (_CLAIM_READER, "Show a claim."),

@@ -15,6 +15,7 @@ from nodetracker.api.handlers.nova import hosts as nova_hosts
 from nodetracker.api.handlers.nova import services as nova_services
 from nodetracker.api.handlers.own import (
     about,
+    actions,
     candidates,
     claims,
     hardware,
@@ -24,7 +25,9 @@ from nodetracker.api.handlers.own import (
     nodes,
     overview,
     placement,
+    search,
     services,
+    trends,
     warnings,
     workloads,
 )
@@ -255,7 +258,15 @@ _OWN: tuple[Route, ...] = (
     ),
     route(
         "/v1/overview",
-        GET=_own(overview.show_overview, "overview:show", {200: overview.OVERVIEW}),
+        GET=_own(overview.show_overview, "overview:show", {200: overview.OVERVIEW}, overview.QUERY),
+    ),
+    route(
+        "/v1/trends",
+        GET=_own(trends.show_trends, "nodes:list", {200: trends.TRENDS}, trends.QUERY),
+    ),
+    route(
+        "/v1/search",
+        GET=_own(search.search, "overview:show", {200: search.FOUND}, search.QUERY),
     ),
     route(
         "/v1/services",
@@ -302,7 +313,7 @@ _OWN: tuple[Route, ...] = (
             dry_run="dry_run",
         ),
     ),
-    _node_part("actions", nodes.list_node_actions, nodes.ACTIONS),
+    _node_part("actions", actions.list_node_actions, actions.ACTIONS),
     _node_part("description", hardware.describe_node, hardware.DESCRIPTION),
     _node_part("diff", nodes.show_diff, nodes.DIFF),
     _node_part(
@@ -314,6 +325,7 @@ _OWN: tuple[Route, ...] = (
     _node_part("claims", claims.list_claims_of_node, claims.CLAIMS, claims.OF_NODE_QUERY),
     _node_part("devices", hardware.list_devices, hardware.DEVICES, hardware.DEVICES_QUERY),
     _node_part("history", history.list_history_of_node, history.HISTORY, history.OF_NODE_QUERY),
+    _node_part("trends", trends.show_trends_of_node, trends.TRENDS, trends.QUERY),
     _node_part(
         "warnings", warnings.list_warnings_of_node, warnings.WARNINGS, warnings.OF_NODE_QUERY
     ),
@@ -324,6 +336,7 @@ _OWN: tuple[Route, ...] = (
     route("/v1/hosts/{host}", GET=_own(hosts.show_host, "hosts:show", {200: hosts.HOST})),
     route(
         "/v1/hosts/{host}/actions",
+        GET=_own(actions.list_host_actions, "hosts:show", {200: actions.ACTIONS}),
         POST=_own(
             hosts.act_on_host, "hosts:action", {202: hosts.ACTION_STARTED}, body=hosts.ACTION
         ),
@@ -342,6 +355,10 @@ _OWN: tuple[Route, ...] = (
         GET=_own(workloads.show_workload, "workloads:show", {200: workloads.WORKLOAD}),
     ),
     route(
+        "/v1/workloads/{uuid}/adopt",
+        POST=_own(workloads.adopt_workload, "workloads:adopt", {**_CLAIM, 201: claims.CLAIM}),
+    ),
+    route(
         "/v1/usages",
         GET=_own(
             workloads.list_usages, "usages:list", {200: workloads.USAGES}, workloads.USAGES_QUERY
@@ -350,6 +367,10 @@ _OWN: tuple[Route, ...] = (
     route(
         "/v1/history",
         GET=_own(history.list_history, "history:list", {200: history.HISTORY}, history.LIST_QUERY),
+    ),
+    route(
+        "/v1/events",
+        GET=_own(history.list_events, "history:list", {200: history.EVENTS}, history.EVENTS_QUERY),
     ),
     route(
         "/v1/warnings",

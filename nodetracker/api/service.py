@@ -7,15 +7,15 @@ from typing import Protocol
 
 from nodetracker.accounting.liveness import Liveness, is_first_watcher
 from nodetracker.api.server import Server
-from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.watch import INTERVAL_SECONDS, HostDownWatch
 from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store
 from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
+from nodetracker.usecases.watch import INTERVAL_SECONDS, HostDownWatch, TrendWatch
 
 LOG = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class ApiService:
         self._membership = membership
         self._notifier = notifier
         self._hosts_down = HostDownWatch(store, settings.service_down_time)
+        self._trends = TrendWatch(store)
         self._database = database
         interval = settings.report_interval
         self._loops: Sequence[PeriodicLoop] = (
@@ -133,6 +134,7 @@ class ApiService:
         services, now = self._store.list_outage_services(down_time), self._store.now()
         if is_first_watcher(services, settings.host, API_BINARY, now, down_time):
             self._hosts_down.check(services, Liveness.of(services, now, down_time))
+            self._trends.check(now)
 
     def _fail(self, error: BaseException) -> None:
         if self._on_fatal is not None:

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.bootstrap.clients import Broker, build_placement_reporter
+from nodetracker.bootstrap.options.plugins import load_monitor, load_plugin
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
-from nodetracker.conf.plugins import load_monitor, load_plugin
-from nodetracker.host.power import PowerSwitch
-from nodetracker.host.roots import Roots
-from nodetracker.host.system import read_load_average
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus
@@ -38,7 +34,11 @@ from nodetracker.ports import (
 )
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer
+from nodetracker.views.health import evaluate_health
 from nodetracker.virt.composite import CompositeDriver
+from nodetracker.virt.host.power import PowerSwitch
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.host.system import read_load_average
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner

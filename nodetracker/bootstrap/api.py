@@ -12,7 +12,6 @@ from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.addresses import add_client_address, is_loopback
@@ -40,6 +39,7 @@ from nodetracker.bootstrap.clients import (
     build_placement_healer,
     build_unserved_removals,
 )
+from nodetracker.bootstrap.options.api import PROXY_GROUP, PROXY_HEADERS
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,
@@ -53,10 +53,6 @@ from nodetracker.bootstrap.values import (
     read_value,
 )
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.conf.api import PROXY_GROUP, PROXY_HEADERS
-from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.scheduler import Scheduler
-from nodetracker.fleet.watch import Watcher
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError, DriverFeatureError
@@ -65,8 +61,12 @@ from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.notify import NotificationSender
+from nodetracker.usecases.scheduler import Scheduler
+from nodetracker.usecases.watch import Watcher
+from nodetracker.views.health import evaluate_api_health
 
 if TYPE_CHECKING:
     from nodetracker.rpc.caller import RpcCaller
@@ -277,7 +277,7 @@ def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
         },
     )
     directory = build_agents(store, f"api:{settings.host}", partial(_get_caller, broker))
-    agents = AgentCalls(directory, lambda: clock.set(store.now()))
+    agents = AgentCalls(directory, lambda: clock.set(store.now()), reaches_all=broker.is_configured)
     return _Parts(settings, store, notifier, clock, agents, broker, counters)
 
 

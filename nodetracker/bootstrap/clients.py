@@ -17,12 +17,12 @@ from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
-    from nodetracker.placement.healing import PlacementHealer
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.caller import AgentCaller, RpcCaller
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import RpcServer
     from nodetracker.rpc.transport import Transport
+    from nodetracker.usecases.healing import PlacementHealer
 
 
 _DELETE_SECONDS = 10.0
@@ -202,7 +202,7 @@ def build_placement_healer(conf: cfg.ConfigOpts, store: Store) -> "PlacementHeal
     Raises: as `build_placement_client`.
     """
     client = build_placement_client(conf)
-    from nodetracker.placement.healing import PlacementHealer
+    from nodetracker.usecases.healing import PlacementHealer
 
     return PlacementHealer(client, store, conf.pci.report_in_placement)
 

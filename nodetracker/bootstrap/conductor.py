@@ -16,11 +16,11 @@ from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.endpoint import MAX_BODY_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import is_loopback
 from nodetracker.conductor.service import AgentWatch, ConductorService
-from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.watch import FleetWatch, Watcher
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.settings import ServerSettings
 from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.membership import Membership
+from nodetracker.usecases.watch import FleetWatch, Watcher
 
 _MAX_CONNECTIONS = 20_000
 """Agents keep one to three each; half of the process's file descriptors limit them, too."""

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from oslo_config import cfg
 
 from nodetracker.bootstrap.clients import list_messaging_options
-from nodetracker.conf.agent import PLACEMENT
-from nodetracker.conf.opts import is_group, list_placement_options
+from nodetracker.bootstrap.options.agent import PLACEMENT
+from nodetracker.bootstrap.options.opts import is_group, list_placement_options
 
 _DEFAULT = "DEFAULT"
 _Options = Mapping[str, Mapping[str, Sequence[Any]]]

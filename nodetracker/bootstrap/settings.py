@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.bootstrap.options.api import SCHEDULER
+from nodetracker.bootstrap.options.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.bootstrap.values import (
     Problems,
     build_from_options,
@@ -14,10 +16,6 @@ from nodetracker.bootstrap.values import (
     read_host_name,
     read_value,
 )
-from nodetracker.conf.api import SCHEDULER
-from nodetracker.conf.pci_entries import parse_aliases, parse_device_specs
-from nodetracker.host.roots import Roots
-from nodetracker.host.system import read_own_address
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.settings import (
@@ -32,6 +30,8 @@ from nodetracker.model.settings import (
 )
 from nodetracker.model.units import parse_page_size_kb
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.host.system import read_own_address
 
 _MAX_PAGES = 2**40
 _Entry = TypeVar("_Entry")
@@ -132,7 +132,7 @@ def _check_down_time(conf: cfg.ConfigOpts) -> None:
 
 def _build_policy(conf: cfg.ConfigOpts) -> Policy:
     # Only agents need it, and it needs yaml.
-    from nodetracker.conf.provider_files import read_provider_files
+    from nodetracker.bootstrap.options.provider_files import read_provider_files
 
     group, problems = conf.compute, Problems()
     shared = problems.collect(_read_cpu_set, group, "cpu_shared_set")

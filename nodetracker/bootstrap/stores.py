@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oslo_config import cfg
 
+from nodetracker.bootstrap.options.default import DATABASE
 from nodetracker.bootstrap.values import build_database_settings, read_value
-from nodetracker.conf.default import DATABASE
 from nodetracker.model.errors import (
     ConfigError,
     SchemaError,
@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # imported late: not every program needs them
     from queue import SimpleQueue
 
     from nodetracker.db.store import SqlStore
-    from nodetracker.fleet.watch import Watcher
     from nodetracker.ports import ReadingStore, Store, StoreObserver
+    from nodetracker.usecases.watch import Watcher
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def build_purge(
     Args:
         watcher: the process, unless it is the only one.
     """
-    from nodetracker.fleet.watch import RowPurge
+    from nodetracker.usecases.watch import RowPurge
 
     days = conf.database.released_claims_days, conf.database.history_days
     return RowPurge(store, *days, watcher).run if any(days) else None

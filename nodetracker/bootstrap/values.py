@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from oslo_config import cfg
 
-from nodetracker.conf.default import DATABASE
-from nodetracker.conf.opts import list_registered
+from nodetracker.bootstrap.options.default import DATABASE
+from nodetracker.bootstrap.options.opts import list_registered
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.text import is_host_name
 

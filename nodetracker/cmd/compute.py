@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import Agent, build_agent
+from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
 from nodetracker.cmd.screen.streams import write_output
-from nodetracker.conf.opts import register_options
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.text import count_noun

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.cmd.screen.streams import fail_usage
-from nodetracker.conf.opts import register_options
 from nodetracker.model.errors import ConfigError
 from nodetracker.process.daemon import EXIT_USAGE
 

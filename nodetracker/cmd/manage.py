@@ -103,8 +103,8 @@ class ManageApp(App):
         """
         from oslo_config import cfg
 
+        from nodetracker.bootstrap.options.opts import register_command_options
         from nodetracker.cmd.configuration import load_configuration
-        from nodetracker.conf.opts import register_command_options
 
         conf = cfg.CONF
         arguments = [f"--config-file={name}" for name in self.options.config_file]

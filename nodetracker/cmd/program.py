@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log as oslo_log
 
 from nodetracker.bootstrap.config_files import find_ignored
+from nodetracker.bootstrap.options.opts import register_options, register_options_for_check
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import PROJECT, load_configuration
 from nodetracker.cmd.screen.streams import (
@@ -22,7 +24,6 @@ from nodetracker.cmd.screen.streams import (
     make_safe,
     replace_closed_streams,
 )
-from nodetracker.conf.opts import register_options, register_options_for_check
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
 from nodetracker.process.change_log import open_change_file
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon, Service
@@ -88,12 +89,14 @@ def run_agent(
     agent: "Agent",
     program: str,
     endpoints: Sequence[CertifiedEndpoint] = (),
+    ends_with_terminal: bool = False,
 ) -> int:
     """Run an agent and its endpoints until a signal or a fatal error; return the exit code.
 
     Args:
         load: reads the configuration again at a reload.
         endpoints: in addition to that of metrics and health.
+        ends_with_terminal: as `Daemon`.
     """
 
     def reload() -> None:
@@ -105,7 +108,8 @@ def run_agent(
         )
         agent.reconfigure(build_settings(conf))
 
-    daemon = Daemon(agent.service, reload, lambda: write_report(conf, program))
+    report = partial(write_report, conf, program)
+    daemon = Daemon(agent.service, reload, report, ends_with_terminal)
     own: Sequence[Endpoint] = () if agent.endpoint is None else (agent.endpoint,)
     for served in (*own, *endpoints):
         served.start()

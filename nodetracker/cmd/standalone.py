@@ -10,11 +10,13 @@ from typing import TextIO
 
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.problems import FleetView, view_fleet
 from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
+from nodetracker.bootstrap.options.api import API
+from nodetracker.bootstrap.options.default import DEFAULT
+from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_purge, build_sql_store, make_outage_log, watch_calls
 from nodetracker.bootstrap.values import build_database_settings
@@ -27,15 +29,15 @@ from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
 from nodetracker.compute.operations import OwnAgentDirectory
-from nodetracker.conf.api import API
-from nodetracker.conf.default import DEFAULT
-from nodetracker.conf.opts import register_options
 from nodetracker.db.schema import revisions
-from nodetracker.fleet.watch import INTERVAL_SECONDS
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConfigError
 from nodetracker.ports import AuditObserver, Store, StoreObserver
+from nodetracker.process.daemon import is_started_by_hand
 from nodetracker.process.loops import PeriodicLoop
+from nodetracker.usecases.trends import read_fleet_trend
+from nodetracker.usecases.watch import INTERVAL_SECONDS, TrendWatch
+from nodetracker.views.problems import FleetView, view_fleet
 
 LOG = logging.getLogger(__name__)
 PROGRAM = "nodetracker-standalone"
@@ -45,6 +47,7 @@ _DESCRIPTION = (
     "Its state and its configuration file are in ~/.local/state/nodetracker."
 )
 CONFIGURATION_FILE = "nodetracker.conf"
+_TRENDS_SECONDS = 60.0  # from its start on, when the first audit has stored the node
 _PURGE = "[database]\nreleased_claims_days = 30\nhistory_days = 90\n"
 _COLUMNS = (
     Column("node", ("nodename",)),
@@ -96,7 +99,9 @@ def _run(arguments: Sequence[str]) -> int:
     if panel is not None:
         limits = settings.service_down_time, conf.compute.held_fact_expiry
         printer = OverviewPrinter(
-            lambda: view_fleet(agent.store.read_overview(), *limits), panel, sys.stdout
+            lambda: view_fleet(agent.store.read_overview(), *limits, read_fleet_trend(agent.store)),
+            panel,
+            sys.stdout,
         )
     # One of the agent and of the REST service, so that an outage is in the log once.
     outages = make_outage_log()
@@ -115,12 +120,24 @@ def _run(arguments: Sequence[str]) -> int:
         f"Query it from another terminal: {name_manage()} --config-file {own_file} node list",
         flush=True,
     )
+    trends = TrendWatch(agent.store)
+    loops = [
+        PeriodicLoop(
+            "trends",
+            lambda: trends.check(agent.store.now()),
+            _TRENDS_SECONDS,
+            LOG.critical,
+        )
+    ]
     purge = build_purge(conf, agent.store)
     if purge is not None:
-        loop = PeriodicLoop("purge", purge, INTERVAL_SECONDS, LOG.critical)
+        loops.append(PeriodicLoop("purge", purge, INTERVAL_SECONDS, LOG.critical))
+        loops[-1].wake()
+    for loop in loops:
         loop.start()
-        loop.wake()
-    return leave(run_agent(conf, load, agent, PROGRAM, [PatientServer(server)]))
+    servers = [PatientServer(server)]
+    ends_with_terminal = is_started_by_hand(os.environ)
+    return leave(run_agent(conf, load, agent, PROGRAM, servers, ends_with_terminal))
 
 
 class OverviewPrinter:

@@ -1,6 +1,6 @@
 """nodetracker-status: check whether this host is ready for the installed version.
 
-Reads what `nodetracker.accounting.reports.readiness` evaluates. Nothing is written:
+Reads what `nodetracker.views.readiness` evaluates. Nothing is written:
 no identity, no row, no file.
 """
 
@@ -20,8 +20,6 @@ from oslo_upgradecheck import upgradecheck
 import nodetracker
 from nodetracker.accounting.placement.tree import OWNER_TRAIT
 from nodetracker.accounting.placement.warnings import explain_name_conflicts, explain_old_version
-from nodetracker.accounting.reports import readiness
-from nodetracker.accounting.reports.readiness import Barrier, Verdict
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.clients import build_placement_client
 from nodetracker.bootstrap.settings import read_settings
@@ -39,6 +37,8 @@ from nodetracker.model.settings import AgentSettings
 from nodetracker.ports import Driver, ReadingStore
 from nodetracker.process.daemon import EXIT_USAGE
 from nodetracker.process.workers import Call, Executor
+from nodetracker.views import readiness
+from nodetracker.views.readiness import Barrier, Verdict
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient

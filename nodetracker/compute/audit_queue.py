@@ -89,7 +89,7 @@ class PendingEvents:
 
 
 class DeletedGuests:
-    """Guests by node that were undefined or destroyed, until they are defined again.
+    """Guests by node that may be gone (`EventKind.GONE`), until they change again.
 
     Not safe for several threads.
     """
@@ -107,11 +107,11 @@ class DeletedGuests:
             self._nodes.get(event.nodename, {}).pop(event.workload_uuid, None)
 
     def of_node(self, nodename: str) -> dict[str, float]:
-        """Return uuid -> moment of the last deletion."""
+        """Return uuid -> moment of the last event."""
         return dict(self._nodes.get(nodename, {}))
 
     def forget(self, nodename: str, moments: Mapping[str, float]) -> None:
-        """Remove guests unless they were deleted again since."""
+        """Remove guests unless a later event reports them."""
         left = dict(self.of_node(nodename).items() - moments.items())
         self._nodes.pop(nodename, None)
         if left:
@@ -131,7 +131,7 @@ class NodeReading:
 
     Attributes:
         number: of the reading; later ones have higher numbers, those not read have 0.
-        deleted_before: guests that were undefined or destroyed before the reading
+        deleted_before: guests that events reported as gone before the reading
             started, with the moment; its listing decides on no others.
         is_urgent: whether an event requested it.
     """
@@ -255,12 +255,12 @@ class AuditQueue:
             return self._events.take(self.timer.now())
 
     def list_deleted(self, nodename: str) -> dict[str, float]:
-        """Return the guests of a node that events report as deleted: uuid -> moment."""
+        """Return the guests of a node that events report as gone: uuid -> moment."""
         with self._changed:
             return self._deleted.of_node(nodename)
 
     def forget_deleted(self, nodename: str, moments: Mapping[str, float]) -> None:
-        """Remove deleted guests, unless they were deleted again since."""
+        """Remove guests that may be gone, unless a later event reports them."""
         with self._changed:
             self._deleted.forget(nodename, moments)
 

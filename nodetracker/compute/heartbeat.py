@@ -14,8 +14,8 @@ from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, S
 from nodetracker.ports import AgentKey, AgentStore
 
 
-class AuditHistory:
-    """Keeps what heartbeats and the status report of audits; safe for several threads.
+class LastAudits:
+    """Keeps what heartbeats and the status report of the last audits; safe for several threads.
 
     Args:
         monotonic: seconds that never go back, for ages.
@@ -131,7 +131,7 @@ class Heartbeat:
         incarnation: Incarnation,
         takeover: Takeover,
         store: AgentStore,
-        audits: AuditHistory,
+        audits: LastAudits,
         state: Callable[[], AuditState],
         monotonic: Callable[[], float],
         clock: Callable[[], datetime],

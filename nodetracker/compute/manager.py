@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from nodetracker.compute.audit_queue import AuditQueue, EventBatch
-from nodetracker.compute.heartbeat import AuditHistory, Heartbeat
+from nodetracker.compute.heartbeat import Heartbeat, LastAudits
 from nodetracker.compute.identity import list_state_warnings
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
@@ -151,7 +151,7 @@ class ComputeManager:
         self.event_arrivals = self._queue.arrivals
         self.audit_progress = Progress()
         self.heartbeat_progress = Progress()
-        self._audits = AuditHistory(monotonic)
+        self._audits = LastAudits(monotonic)
         takeover = Takeover(settings, incarnation, version, store, self._wait)
         self._heartbeat = Heartbeat(
             settings.host, incarnation, takeover, store, self._audits, self._describe,
@@ -197,13 +197,13 @@ class ComputeManager:
         if self.has_events:
             self._driver.events(self._queue.put_event)
         try:
-            self._try_audit(startup=True)
+            self._database.run("audit", partial(self.update_available_resource, startup=True))
         finally:
             self._has_started = True
 
     def inventory_host(self) -> None:
         """Audit all nodes, as the periodic task; an outage is one log line."""
-        self._try_audit(startup=False)
+        self._database.run("audit", self.update_available_resource)
 
     @property
     def has_events(self) -> bool:
@@ -219,7 +219,7 @@ class ComputeManager:
                     batch = self._queue.take_events()
                     if batch:
                         audit = partial(self._audit_batch, batch)
-                        self._database.run("audit", partial(self._run_audit, audit))
+                        self._database.run("audit", partial(self._run_and_report, audit))
             finally:
                 self._reports.notify()
 
@@ -263,7 +263,7 @@ class ComputeManager:
         """
         try:
             with self._auditing:
-                return self._run_audit(
+                return self._run_and_report(
                     lambda agent: self._tracker.audit(agent, startup, self._list_known_warnings())
                 )
         finally:
@@ -275,7 +275,7 @@ class ComputeManager:
             return self._tracker.audit(agent, known_warnings=known_warnings)
         return self._tracker.audit_nodes(agent, batch.nodenames, known_warnings)
 
-    def _run_audit(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
+    def _run_and_report(self, audit: Callable[[AgentKey], AuditReport]) -> AuditReport:
         """Run one audit and keep its report; the caller holds the lock."""
         started_at = self._monotonic()
         try:
@@ -365,9 +365,6 @@ class ComputeManager:
             reports_devices=self._settings.policy.pci.report_in_placement,
             schema_revision=SCHEMA_REVISION,
         )
-
-    def _try_audit(self, startup: bool) -> None:
-        self._database.run("audit", partial(self.update_available_resource, startup))
 
     def _wait(self, seconds: float) -> bool:
         """Wait while another agent's heartbeats are watched; return True when the process ends."""

@@ -3,13 +3,13 @@
 import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.model.errors import DriverUnavailableError
-from nodetracker.model.node import failed_snapshot
+from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.ports import Driver
 from nodetracker.process.workers import Call, Executor
 
@@ -18,17 +18,29 @@ LOG = logging.getLogger(__name__)
 _DOES_NOT_ANSWER = "does not answer"
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A reading that was requested; see `NodeReading`."""
+
+    nodename: str
+    number: int
+    deleted_before: Mapping[str, float]
+    is_urgent: bool
+
+    def end(self, snapshot: HostSnapshot) -> NodeReading:
+        return NodeReading(snapshot, self.number, self.deleted_before, self.is_urgent)
+
+
 @dataclass(slots=True)
 class _Group:
     """Threads that read nodes, and the readings that were not accepted yet.
 
     Attributes:
-        readings: by their numbers, in their order; so the first one started first. Each
-            has a failed snapshot until it ends.
+        requests: by their numbers, in their order; so the first one started first.
     """
 
     executor: Executor
-    readings: dict[int, tuple[NodeReading, Call[None]]] = field(default_factory=dict)
+    requests: dict[int, tuple[_Request, Call[None]]] = field(default_factory=dict)
 
 
 class NodeReader:
@@ -78,21 +90,20 @@ class NodeReader:
         The queue gets one reading of it: a failed one immediately if the last still hangs.
         One that hangs now is returned by `accept` instead.
         """
-        unread = failed_snapshot(nodename, "driver", _DOES_NOT_ANSWER)
-        reading = NodeReading(unread, next(self._numbers), deleted_before, is_urgent)
+        request = _Request(nodename, next(self._numbers), deleted_before, is_urgent)
         group = self._groups[is_urgent]
-        call = group.executor.start(nodename, partial(self._read, reading), self._budget)
-        group.readings[reading.number] = reading, call
+        call = group.executor.start(nodename, partial(self._read, request), self._budget)
+        group.requests[request.number] = request, call
         if not is_urgent:
             self._requested[nodename] = call
-        self._fail_unmade(((reading, call),))
+        self._fail_unmade(((request, call),))
 
     def accept(self, readings: Sequence[NodeReading]) -> list[NodeReading]:
         """Return those readings that are awaited, and failed ones of nodes that hang."""
         known = [
             reading
             for reading in readings
-            if self._groups[reading.is_urgent].readings.pop(reading.number, None) is not None
+            if self._groups[reading.is_urgent].requests.pop(reading.number, None) is not None
         ]
         for group in self._groups:
             known += self._give_up_hung(group)
@@ -107,7 +118,7 @@ class NodeReader:
     def next_timeout(self) -> float:
         """Moment of the timer at which `accept` is to be called even without a reading."""
         latest = self._queue.timer.now() + self._budget
-        oldest = (next(iter(group.readings.values()), None) for group in self._groups)
+        oldest = (next(iter(group.requests.values()), None) for group in self._groups)
         started = (call for _, call in filter(None, oldest) if call.started_at is not None)
         return min((call.deadline for call in started), default=latest)
 
@@ -119,43 +130,44 @@ class NodeReader:
     def _give_up_hung(self, group: _Group) -> list[NodeReading]:
         """Leave the calls behind that exceed their budget; return failed readings of them."""
         hung = []
-        for reading, call in list(group.readings.values()):
+        for request, call in list(group.requests.values()):
             if not group.executor.expire(call):
                 break  # a later one, or it has just ended, and its reading is queued
-            del group.readings[reading.number]
-            hung.append(self._fail(reading, "driver", _DOES_NOT_ANSWER))
+            del group.requests[request.number]
+            hung.append(self._fail(request, "driver", _DOES_NOT_ANSWER))
         if hung:
-            self._fail_unmade(group.readings.values())
+            self._fail_unmade(group.requests.values())
         return hung
 
-    def _fail_unmade(self, readings: Iterable[tuple[NodeReading, Call[None]]]) -> None:
+    def _fail_unmade(self, requests: Iterable[tuple[_Request, Call[None]]]) -> None:
         """Queue failed readings of nodes that hang, and where no thread could be started."""
-        for reading, call in readings:
+        for request, call in requests:
             if call.is_done and call.started_at is None:
                 error = call.error
                 reason = _DOES_NOT_ANSWER if call.is_hung else f"{type(error).__name__}: {error}"
-                self._queue.put_reading(self._fail(reading, "driver", reason))
+                self._queue.put_reading(self._fail(request, "driver", reason))
 
-    def _read(self, reading: NodeReading) -> None:
-        self._queue.put_reading(self._read_node(reading))
+    def _read(self, request: _Request) -> None:
+        self._queue.put_reading(self._read_node(request))
 
-    def _read_node(self, reading: NodeReading) -> NodeReading:
+    def _read_node(self, request: _Request) -> NodeReading:
+        nodename = request.nodename
         try:
-            snapshot = self._driver.get_available_resource(reading.nodename)
+            snapshot = self._driver.get_available_resource(nodename)
         except DriverUnavailableError as error:
             source, reason = error.source, error.reason
         except BaseException as error:  # a fault of the driver affects only its node
-            LOG.debug("Reading node %s failed", reading.nodename, exc_info=True)
+            LOG.debug("Reading node %s failed", nodename, exc_info=True)
             source, reason = "driver", f"{type(error).__name__}: {error}"
         else:
-            self._logged_failures.pop(reading.nodename, None)
-            return replace(reading, snapshot=snapshot)
-        return self._fail(reading, source, reason)
+            self._logged_failures.pop(nodename, None)
+            return request.end(snapshot)
+        return self._fail(request, source, reason)
 
-    def _fail(self, reading: NodeReading, source: str, reason: str) -> NodeReading:
+    def _fail(self, request: _Request, source: str, reason: str) -> NodeReading:
         """Return a failed reading; log its reason once."""
-        nodename = reading.nodename
+        nodename = request.nodename
         if self._logged_failures.get(nodename) != reason:
             self._logged_failures[nodename] = reason
             LOG.warning("Node %s cannot be read: %s: %s", nodename, source, reason)
-        return replace(reading, snapshot=failed_snapshot(nodename, source, reason))
+        return request.end(failed_snapshot(nodename, source, reason))

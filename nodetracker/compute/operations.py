@@ -7,8 +7,6 @@ from typing import Any
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.fleet.reads import find_node, missing_node
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
@@ -16,6 +14,8 @@ from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.ports import Driver, HostAgent, Store
+from nodetracker.usecases.reads import find_node, missing_node
+from nodetracker.usecases.scheduler import Scheduler
 
 
 class HostOperations:

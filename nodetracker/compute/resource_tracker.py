@@ -18,7 +18,6 @@ from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.node_reader import NodeReader
 from nodetracker.compute.row_writer import AuditRun, MissingGuestTracker, RowWriter
 from nodetracker.compute.warning_registry import WarningRegistry
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.audit import AllNodes, AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
@@ -30,6 +29,7 @@ from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore
 from nodetracker.process.clock import DatabaseClock, utc_clock
 from nodetracker.process.loops import Progress
+from nodetracker.usecases.scheduler import Scheduler
 
 
 def require_online_cpus(readings: Sequence[NodeReading], policy: Policy) -> None:
@@ -272,7 +272,8 @@ class ResourceTracker:
         policy = self._settings.policy
         run = AuditRun(agent, self._monotonic())
         if not self._rows.is_loaded:
-            self._writer.load(agent)
+            self._progress.note()
+            self._rows.load(agent)
         listing = self._list_nodes()
         if isinstance(listing, DriverUnavailableError):
             self._writer.write_failed(run, self._rows, listing.source, listing.reason)
@@ -373,7 +374,7 @@ class ResourceTracker:
         orphans.log()
 
     def _report(self, run: AuditRun, read: frozenset[str] | None = None) -> AuditReport:
-        run.warnings += self._warnings.list_unseen(run, self._listing_error is None)
+        run.warnings += self._warnings.list_remaining(run, self._listing_error is None)
         self._warnings.sync(run.agent, run.warnings)
         return AuditReport(
             nodes=dict(self._rows),

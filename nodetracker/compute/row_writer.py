@@ -9,7 +9,7 @@ from nodetracker.accounting.audit.planner import is_settled, plan, plan_delete
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.audit.warnings import LISTING
 from nodetracker.accounting.ledger.migrations import list_moving
-from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences
+from nodetracker.accounting.ledger.reconcile import ListingEvidence, count_absences
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.model.change import ChangeKind, NodeChange
@@ -102,9 +102,9 @@ class MissingGuestTracker:
         if counts:
             self._counts[reading.nodename] = counts
 
-    def listing_time(
+    def evidence_of(
         self, reading: NodeReading, started_at: datetime, time_at: Callable[[float], datetime]
-    ) -> ListingTime:
+    ) -> ListingEvidence:
         """Return the times and counts by which a listing that started then is evaluated.
 
         A guest that was defined or deleted again since the reading started is
@@ -116,7 +116,7 @@ class MissingGuestTracker:
         counts = self._counts.get(reading.nodename, {})
         now = self._queue.list_deleted(reading.nodename)
         unchanged = reading.deleted_before.items() & now.items()
-        return ListingTime(started_at, counts, {uuid: time_at(at) for uuid, at in unchanged})
+        return ListingEvidence(started_at, counts, {uuid: time_at(at) for uuid, at in unchanged})
 
     def update(self, reading: NodeReading, record: NodeRecord | None) -> None:
         """Forget the deletions that an accounted reading has decided on.
@@ -127,6 +127,8 @@ class MissingGuestTracker:
         Args:
             record: the row as written.
         """
+        if not reading.deleted_before:
+            return
         guests = reading.snapshot.guests.value
         awaited: set[str] = set()
         if record is not None:
@@ -187,11 +189,6 @@ class RowWriter:
         self._unreported: list[NodeChange] = []
         self._settled: dict[str, SettledNode] = {}
 
-    @property
-    def policy(self) -> Policy:
-        """The policy by which nodes are accounted now."""
-        return self._settings.policy
-
     def reconfigure(self, settings: AgentSettings) -> None:
         """Write by other settings from now on."""
         self._settings = settings
@@ -200,10 +197,6 @@ class RowWriter:
         """Return the changes that were committed since the last call."""
         changes, self._unreported = tuple(self._unreported), []
         return changes
-
-    def load(self, agent: AgentKey) -> datetime:
-        self._progress.note()
-        return self._rows.load(agent)
 
     def write(self, run: AuditRun, readings: Sequence[NodeReading]) -> None:
         """Write what readings change; a row that others change meanwhile is accounted again.
@@ -260,7 +253,8 @@ class RowWriter:
         self, run: AuditRun, readings: Mapping[str, NodeReading], policy: Policy
     ) -> tuple[dict[str, NodeView], set[str]]:
         """Load, account, plan, apply; return the views, and the nodes with a conflict."""
-        now = self.load(run.agent)
+        self._progress.note()
+        now = self._rows.load(run.agent)
         views = {name: self._find_settled(reading, policy) for name, reading in readings.items()}
         changed = {name: reading for name, reading in readings.items() if views[name] is None}
         self._rows.load_expired_claims(
@@ -278,7 +272,7 @@ class RowWriter:
                 self._rows.get(name),
                 policy,
                 now,
-                self._missing_guests.listing_time(reading, listed_at, self._rows.time_at),
+                self._missing_guests.evidence_of(reading, listed_at, self._rows.time_at),
             )
             for name, reading in changed.items()
         }

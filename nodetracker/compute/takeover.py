@@ -7,6 +7,7 @@ two of its heartbeats.
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from nodetracker.accounting.liveness import has_ended
@@ -185,7 +186,11 @@ class Takeover:
     def _is_removed(self, held: AgentKey) -> bool:
         """Return whether the history has the deletion or renaming of the host since it was held."""
         query = HistoryQuery(host=held.host, nodename=WHOLE_HOST)
-        return is_removed(held, self._store.list_history_page(query).items)
+        while True:
+            page = self._store.list_history_page(query)
+            if page.next is None or is_removed(held, page.items):
+                return is_removed(held, page.items)
+            query = replace(query, after=page.next)
 
     def _read_own(self) -> ServiceRecord | None:
         found = self._store.list_services(self._settings.host, COMPUTE_BINARY)

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from nodetracker.accounting.audit.warnings import list_unseen
-from nodetracker.accounting.reports.health import MAX_CLOCK_SKEW_SECONDS
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.compute.row_writer import AuditRun
 from nodetracker.model.claim import SplitBrain
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore
+from nodetracker.views.health import MAX_CLOCK_SKEW_SECONDS
 
 LOG = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ class WarningRegistry:
         self._seen_generations = generations
         return self._split_brains
 
-    def list_unseen(self, run: AuditRun, is_listing_complete: bool) -> list[HostWarning]:
-        """Return the active warnings that an audit could not evaluate; see `list_unseen`.
+    def list_remaining(self, run: AuditRun, is_listing_complete: bool) -> list[HostWarning]:
+        """Return the active warnings that remain, as an audit could not read what resolves them.
 
         Raises:
             StoreError: the warnings of an earlier run of the agent could not be read.

@@ -312,6 +312,8 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "count_exclusions": None,
         "sum_fleet": None,
         "read_overview": None,
+        "read_trend": None,
+        "sample_trends": None,
         "find_service": None,
         "set_service": None,
         "delete_service": None,

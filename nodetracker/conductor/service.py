@@ -11,15 +11,15 @@ from typing import Protocol
 
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.conductor.endpoint import AgentEndpoint
-from nodetracker.fleet.membership import Membership
-from nodetracker.fleet.watch import INTERVAL_SECONDS, FleetWatch
 from nodetracker.model.errors import NodetrackerError, StoreError
 from nodetracker.model.service import AGENTS, COMPUTE_BINARY, AuditState
 from nodetracker.ports import FleetStore
 from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
 from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
+from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch
 
 
 class Calls(Protocol):

@@ -75,6 +75,10 @@ JSON_COLUMNS = frozenset(
 )  # fmt: skip
 
 
+_DECODED = frozenset({"facts", "ratio_origins"})
+"""Columns of `NodeValues` that are not stored as they are."""
+
+
 def _names_of(kind: Any, *omitted: str) -> tuple[str, ...]:
     return tuple(item.name for item in dataclasses.fields(kind) if item.name not in omitted)
 
@@ -120,6 +124,24 @@ def decode_values(row: Row, columns: Iterable[str] = NODE_COLUMNS) -> NodeValues
     return NodeValues(**fields)
 
 
+def values_decoder(columns: tuple[str, ...]) -> Callable[..., Any]:
+    """Return what builds values of some columns of a row, of which they have no others."""
+    make: Callable[..., Any] = part_of(NodeValues, columns)
+    if _DECODED.isdisjoint(columns):
+        return make
+    return lambda *stored: decode_values(dict(zip(columns, stored, strict=True)), columns)
+
+
+@cache
+def part_of(kind: Any, fields: tuple[str, ...]) -> Any:
+    """Return a class with some fields of a dataclass, for the items of lists.
+
+    A frozen dataclass of many fields, most of them with a default, takes thirty times as
+    long to make.
+    """
+    return dataclasses.make_dataclass(kind.__name__, fields, slots=True)
+
+
 def merge_values(stored: NodeValues, wanted: NodeValues, columns: Iterable[str]) -> NodeValues:
     """Return a row's values as read back once `columns` of `wanted` have been written."""
     encoded = encode_values(wanted, columns)
@@ -153,11 +175,10 @@ def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
     )
 
 
-def decode_node(row: Row, columns: Iterable[str] = NODE_COLUMNS, **children: Any) -> NodeRecord:
+def decode_node(row: Row, **children: Any) -> NodeRecord:
     """Build a record from a ``compute_nodes`` row.
 
     Args:
-        columns: those of its values that the row has.
         children: `NodeRecord`'s guests, devices, claims and moves, if they were read.
     """
     generation = row["generation"]
@@ -168,10 +189,10 @@ def decode_node(row: Row, columns: Iterable[str] = NODE_COLUMNS, **children: Any
         nodename=row["hypervisor_hostname"],
         generation=generation,
         epoch=row["epoch"],
-        values=decode_values(row, columns),
+        values=decode_values(row),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
-        has_stale_limits=row.get("limits_generation", generation) != generation,
+        has_stale_limits=row["limits_generation"] != generation,
         **children,
     )
 

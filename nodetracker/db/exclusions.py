@@ -104,12 +104,9 @@ def count_exclusions(
     nearest = list_ids(searches.nearest, NEAREST) if counts else ()
     misses = _evaluate(connection, {*own, *passing, *nearest}, request, policy)
     found = count_misses([misses[node_id] for node_id in (*own, *passing) if node_id in misses])
-    return Exclusions(
-        total,
-        Counter(counts) + Counter(found.counts),
-        open_checks,
-        count_misses(misses.values()).nearest,
-    )
+    near = count_misses(misses.values())
+    counts_of_all = Counter(counts) + Counter(found.counts)
+    return Exclusions(total, counts_of_all, open_checks, near.nearest, near.further)
 
 
 def _list_open(request: ClaimRequest, knows_aliases: bool) -> frozenset[AdmissionCheck]:

@@ -1,9 +1,8 @@
 """List nodes with their services, and sum them."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ from nodetracker.db.services import is_live
 from nodetracker.db.statements import Listing, matches, select_page
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import (
+    MEASURED_METRICS,
     OVERVIEW_COLUMNS,
     FleetNode,
     FleetQuery,
@@ -28,8 +28,9 @@ from nodetracker.model.fleet import (
 )
 from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.listing import Page
-from nodetracker.model.node import ADMISSION_COLUMNS
+from nodetracker.model.node import ADMISSION_COLUMNS, NODE_TIMES, NodeRecord
 from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
 from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WarningKind
 
@@ -40,33 +41,33 @@ _services = tables.services.c
 _guests = tables.guests.c
 _claims = tables.claims.c
 _warnings = tables.warnings.c
-_ROW = (
-    _nodes.id,
-    _nodes.uuid,
-    _nodes.host,
-    _nodes.hypervisor_hostname,
-    _nodes.generation,
-    _nodes.epoch,
-    _nodes.created_at,
-    _nodes.updated_at,
-)
+_ROW = ("uuid", "host", "hypervisor_hostname", "generation", "epoch")
+_SERVICE_ROW = (
+    "id", "uuid", "host", "created_at", "last_seen_up", "epoch", "ended_epoch", "forced_down",
+    "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
+)  # fmt: skip
+_AUDIT_ROW = ("last_audit", "report_interval")
+_NODE_FIELDS = ("id", "uuid", "host", "nodename", "generation", "epoch", "values")
+_SERVICE_FIELDS = (
+    "binary", "topic", "version", "report_count", "last_audit", "incarnation", *_SERVICE_ROW,
+)  # fmt: skip
 _SERVICE = "service_"
 _HOST_NODES = "host_nodes"
-_AUDIT = "last_audit"
+_UNKNOWN_RUN = Incarnation("", "", 0, 0, 0, 0)
 _SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name != "count")
 
 
 def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
-    service = [column for column in _services if query.reads_audits or column.name != _AUDIT]
-    labels = {_SERVICE + column.name: column.name for column in service}
+    values = tuple(name for name in query.columns if name not in NODE_TIMES)
+    times = tuple(name for name in query.columns if name in NODE_TIMES)
+    service = (*_SERVICE_ROW, *(_AUDIT_ROW if query.reads_audits else ()))
     name = "hypervisor_hostname" if query.order == "nodename" else query.order
     listing = Listing(
         table=tables.compute_nodes,
         joined=tables.WITH_SERVICE,
         columns=(
-            *_ROW,
-            *(_nodes[name] for name in query.columns),
-            *(column.label(_SERVICE + column.name) for column in service),
+            *(_nodes[name] for name in (*_ROW, *times, *values)),
+            *(_services[name].label(_SERVICE + name) for name in service),
             *([_count_siblings()] if query.counts_siblings else []),
         ),
         conditions=_list_conditions(query),
@@ -74,7 +75,38 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
         order=None if name == "id" else _nodes[name],
         is_descending=query.is_descending,
     )
-    return select_page(connection, query, listing, partial(_decode, query.columns, labels))
+    return select_page(connection, query, listing, _make_decoder(query, values, times))
+
+
+def _make_decoder(
+    query: FleetQuery, values: tuple[str, ...], times: tuple[str, ...]
+) -> Callable[["sa.Row[Any]"], FleetNode]:
+    """Return what builds a node and its service of a row of `list_fleet`, by position.
+
+    Of the service, what lists never show is blank.
+    """
+    make_values = codec.values_decoder(values)
+    make_node = codec.part_of(NodeRecord, (*_NODE_FIELDS, *times))
+    make_service = codec.part_of(ServiceRecord, _SERVICE_FIELDS)
+    first = 2  # after the page's own columns
+    its_times = first + len(_ROW)
+    its_values = its_times + len(times)
+    its_service = its_values + len(values)
+    its_audit = its_service + len(_SERVICE_ROW)
+
+    def decode(row: "sa.Row[Any]") -> FleetNode:
+        service = None
+        if row[its_service] is not None:
+            audit, interval = row[its_audit : its_audit + 2] if query.reads_audits else ({}, 0)
+            incarnation = _UNKNOWN_RUN if not interval else Incarnation("", "", 0, 0, 0, interval)
+            blank = (COMPUTE_BINARY, "", "", 0)
+            service = make_service(*blank, audit, incarnation, *row[its_service:its_audit])
+        node = make_node(
+            *row[1:its_times], make_values(*row[its_values:its_service]), *row[its_times:its_values]
+        )
+        return FleetNode(node, service, row[-1] if query.counts_siblings else None)
+
+    return decode
 
 
 def sum_fleet(connection: sa.Connection) -> FleetSums:
@@ -114,21 +146,6 @@ def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
     return found
 
 
-def _decode(
-    columns: Sequence[str], service_labels: Mapping[str, str], row: sa.RowMapping
-) -> FleetNode:
-    """Build a node and its service.
-
-    Args:
-        service_labels: label in the row -> column of ``services``.
-    """
-    service = None
-    if row[_SERVICE + "id"] is not None:
-        own = {name: row[label] for label, name in service_labels.items()}
-        service = codec.decode_service({_AUDIT: {}, **own})
-    return FleetNode(codec.decode_node(row, columns), service, row.get(_HOST_NODES))
-
-
 def read_overview(connection: sa.Connection) -> OverviewRows:
     return OverviewRows(
         now=read_time(connection),
@@ -148,7 +165,10 @@ def _list_nodes(connection: sa.Connection) -> Iterator[OverviewNode]:
         _nodes.hypervisor_hostname.label("nodename"),
         *(_nodes[name] for name in OVERVIEW_COLUMNS),
     ).order_by(_nodes.id)
-    return (OverviewNode(**row) for row in connection.execute(query).mappings())
+    for row in connection.execute(query).mappings():
+        found = row["metrics"]
+        metrics = {name: found[name] for name in MEASURED_METRICS if name in found}
+        yield OverviewNode(**{**row, "metrics": metrics})
 
 
 def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:

@@ -1,19 +1,28 @@
-"""Store ``history``: one row for each change by an agent."""
+"""Store ``history``: one row for each change of a node, claim, move, service or warning."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.db.codec import decode_row
+from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import Listing, delete_part, matches, select_page
-from nodetracker.model.change import ChangeKind, HistoryEntry
+from nodetracker.db.statements import Listing, by_name, delete_part, matches, select_page
+from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
+from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.listing import HistoryQuery, Page
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 _history = tables.history.c
+
+# Built once, as each claim inserts a row.
+_INSERT = sa.insert(tables.history)
+_INSERT_NOW = _INSERT.values(at=utc_now())
 
 
 def line(
@@ -24,25 +33,104 @@ def line(
     what: ChangeKind,
     diff: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build one row."""
-    return {
-        "at": at,
+    """Build the row of a node's change."""
+    found = _line(EventKind.NODE, node_id, host, nodename, dict(diff or {}), at)
+    return found | {"what": what.value}
+
+
+def claim_line(claim: Claim, event: str = "") -> dict[str, Any]:
+    """Build the row of a claim that is created or, without `event`, has another state."""
+    workload = claim.workload
+    diff = {
+        "event": event or claim.state.value,
+        "uuid": claim.uuid,
+        "reason": claim.reason,
+        "workload_uuid": workload.uuid,
+        "workload_kind": workload.kind.value,
+        "workload_name": workload.name,
+    }
+    kind, at = EventKind.CLAIM, claim.updated_at
+    return _line(kind, claim.node_id, claim.host, claim.nodename, diff, at)
+
+
+def move_line(migration: Migration, event: str = "") -> dict[str, Any]:
+    """Build the row of a move that starts or, without `event`, has another status.
+
+    It belongs to the source; the claims of both ends have rows of their own.
+    """
+    diff = {
+        "event": event or migration.status.value,
+        "uuid": migration.uuid,
+        "type": migration.migration_type.value,
+        "workload_uuid": migration.workload_uuid,
+        "dest_host": migration.dest_host,
+        "dest_node": migration.dest_node,
+    }
+    source = migration.source_host, migration.source_node
+    return _line(EventKind.MOVE, 0, *source, diff, migration.updated_at)
+
+
+def service_line(
+    host: str,
+    binary: str,
+    event: str,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    at: datetime | None = None,
+) -> dict[str, Any]:
+    """Build the row of what happened to a service."""
+    diff = {"event": event, "binary": binary, **more}
+    return _line(EventKind.SERVICE, 0, host, WHOLE_HOST, diff, at)
+
+
+def warning_line(
+    host: str, key: tuple[str, str, str], message: str, event: str, at: datetime | None = None
+) -> dict[str, Any]:
+    """Build the row of a warning; that a host is down is an event of its agent's service.
+
+    Args:
+        key: kind, nodename and item of the warning.
+    """
+    kind, nodename, item = key
+    if kind == WarningKind.HOST_DOWN:
+        event = "down" if event == "raised" else "up"
+        return service_line(host, COMPUTE_BINARY, event, {"reason": message}, at)
+    diff = {"event": event, "kind": kind, "item": item, "message": message}
+    return _line(EventKind.WARNING, 0, host, nodename, diff, at)
+
+
+def _line(
+    kind: EventKind,
+    node_id: int,
+    host: str,
+    nodename: str,
+    diff: dict[str, Any],
+    at: datetime | None,
+) -> dict[str, Any]:
+    found = {
         "compute_node_id": node_id,
         "host": host,
         "nodename": nodename,
-        "what": what.value,
-        "diff": dict(diff or {}),
+        "what": ChangeKind.UPDATE.value,
+        "diff": diff,
+        "kind": kind.value,
     }
+    return found if at is None else found | {"at": at}
 
 
 def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
-    """Insert rows with one statement; without rows, with none."""
+    """Insert rows with one statement; without rows, with none.
+
+    Args:
+        lines: all with a time, or all without: they get the database's.
+    """
     if lines:
-        connection.execute(sa.insert(tables.history), list(lines))
+        connection.execute(_INSERT if "at" in lines[0] else _INSERT_NOW, list(lines))
 
 
 def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[HistoryEntry]:
     conditions = matches((_history.host, query.host), (_history.nodename, query.nodename))
+    if query.kinds:
+        conditions.append(_history.kind.in_([kind.value for kind in query.kinds]))
     if query.since is not None:
         conditions.append(_history.at >= query.since)
     if query.until is not None:
@@ -51,11 +139,24 @@ def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[Hi
         table=tables.history,
         conditions=conditions,
         order=_history.at,
-        is_descending=True,
+        is_descending=not query.is_ascending,
     )
-    return select_page(connection, query, listing, partial(decode_row, HistoryEntry))
+    return select_page(connection, query, listing, by_name(partial(decode_row, HistoryEntry)))
 
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
-    """Delete at most `limit` older rows and return how many."""
-    return delete_part(connection, tables.history, _history.at < before, limit)
+    """Delete at most `limit` older rows of nodes, services and warnings; return how many."""
+    return _purge(connection, before, limit, EventKind.NODE, EventKind.SERVICE, EventKind.WARNING)
+
+
+def purge_claims(connection: sa.Connection, before: datetime, limit: int) -> int:
+    """Delete at most `limit` older rows of claims and moves; return how many."""
+    return _purge(connection, before, limit, EventKind.CLAIM, EventKind.MOVE)
+
+
+def _purge(connection: sa.Connection, before: datetime, limit: int, *kinds: EventKind) -> int:
+    for kind in kinds:
+        is_old = sa.and_(_history.kind == kind.value, _history.at < before)
+        if deleted := delete_part(connection, tables.history, is_old, _history.at, limit):
+            return deleted
+    return 0

@@ -2,15 +2,24 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db import history
 from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, select_held
-from nodetracker.db.statements import Listing, delete_part, matches, select_page, update_each
+from nodetracker.db.statements import (
+    Listing,
+    by_name,
+    delete_part,
+    matches,
+    select_page,
+    update_each,
+)
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey
@@ -37,7 +46,7 @@ def sync_warnings(
         for key, warning in wanted.items()
         if (row := known.get(key)) is None or is_counted_again(row.last_seen, row.resolved_at, now)
     }
-    _raise(connection, agent.host, known, counted)
+    begun = _raise(connection, agent.host, known, counted)
     _update_messages(
         connection,
         {
@@ -46,13 +55,16 @@ def sync_warnings(
             if key not in counted and known[key].message != warning.message
         },
     )
-    over = [
-        row.id
+    ended = {
+        key: row
         for key, row in known.items()
         if key not in wanted
         and row.resolved_at is None
         and is_warning_expired(row.kind, row.last_seen, now)
-    ]
+    }
+    over = [row.id for row in ended.values()]
+    messages = {key: row.message for key, row in ended.items()}
+    _log(connection, agent.host, begun, messages)
     stored = agent.host, tuple(active)
     if not over:
         return [], StoreEvent(active=stored)
@@ -70,7 +82,7 @@ def raise_warning(
     connection: sa.Connection, host: str, warning: HostWarning
 ) -> tuple[None, StoreEvent]:
     rows = connection.execute(_select_for_update(host))
-    _raise(connection, host, {_key(row): row for row in rows}, _by_key([warning]))
+    _log(connection, host, _raise(connection, host, {_key(r): r for r in rows}, _by_key([warning])))
     return None, StoreEvent(raised=((host, warning),))
 
 
@@ -125,9 +137,17 @@ def _raise(
     host: str,
     known: Mapping[_Key, Any],
     wanted: Mapping[_Key, HostWarning],
-) -> None:
-    """Begin warnings again that were resolved, update known ones and insert new ones."""
-    again = [known[key].id for key in wanted if key in known and known[key].resolved_at is not None]
+) -> dict[_Key, str]:
+    """Begin warnings again that were resolved, update known ones and insert new ones.
+
+    Returns the messages of those that began.
+    """
+    begun = {
+        key: warning.message
+        for key, warning in wanted.items()
+        if key not in known or known[key].resolved_at is not None
+    }
+    again = [known[key].id for key in begun if key in known]
     if again:
         connection.execute(
             sa.update(tables.warnings)
@@ -154,6 +174,19 @@ def _raise(
             ),
             raised,
         )
+    return begun
+
+
+def _log(
+    connection: sa.Connection,
+    host: str,
+    begun: Mapping[_Key, str],
+    ended: Mapping[_Key, str] = MappingProxyType({}),
+) -> None:
+    """Add to the history which warnings began and ended, by their messages."""
+    lines = [history.warning_line(host, *item, "raised") for item in begun.items()]
+    lines += [history.warning_line(host, *item, "resolved") for item in ended.items()]
+    history.insert(connection, lines)
 
 
 def _update_messages(
@@ -177,6 +210,13 @@ def resolve_warnings(
     if rows:
         over = _warnings.id.in_([row["id"] for row in rows])
         connection.execute(sa.update(tables.warnings).where(over).values(resolved_at=utc_now()))
+        lines = [
+            history.warning_line(
+                row["host"], (row["kind"], row["nodename"], row["item"]), row["message"], "resolved"
+            )
+            for row in rows
+        ]
+        history.insert(connection, lines)
     resolved = [_decode(row) for row in rows]
     return resolved, StoreEvent(resolved=tuple(resolved))
 
@@ -193,6 +233,8 @@ def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[Wa
     kinds = query.kinds or tuple(WarningKind)  # a later version may have stored others
     conditions = matches((_warnings.host, query.host), (_warnings.nodename, query.nodename))
     conditions.append(_warnings.kind.in_([kind.value for kind in kinds]))
+    if query.hosts:
+        conditions.append(_warnings.host.in_(query.hosts))
     if query.is_resolved is not None:
         is_unresolved = _warnings.resolved_at.is_(None)
         conditions.append(~is_unresolved if query.is_resolved else is_unresolved)
@@ -200,7 +242,7 @@ def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[Wa
         table=tables.warnings,
         conditions=conditions,
     )
-    return select_page(connection, query, listing, _decode)
+    return select_page(connection, query, listing, by_name(_decode))
 
 
 def _decode(row: sa.RowMapping) -> WarningRecord:
@@ -209,4 +251,5 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` warnings that were resolved earlier, and return how many."""
-    return delete_part(connection, tables.warnings, _warnings.resolved_at < before, limit)
+    is_old, order = _warnings.resolved_at < before, _warnings.resolved_at
+    return delete_part(connection, tables.warnings, is_old, order, limit)

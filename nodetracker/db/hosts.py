@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat
 from nodetracker.db import codec, history, provider_removals
-from nodetracker.db.claims import list_active_claims
+from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.nodes import check_unclaimed, delete_rows, lock_nodes
 from nodetracker.db.schema import tables
-from nodetracker.model.change import ChangeKind, StoreEvent, removed_diff
+from nodetracker.model.change import ChangeKind, EventKind, StoreEvent, removed_diff
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST
@@ -41,6 +41,7 @@ def delete_service(
     _check_deletion(service, row["now"], service_down_time)
     connection.execute(sa.delete(tables.services).where(is_service))
     if binary != COMPUTE_BINARY:
+        history.insert(connection, [history.service_line(host, binary, "retired", {}, row["now"])])
         return None, StoreEvent(services=((service, None),))  # the nodes belong to the agent
     nodes = lock_nodes(connection, host)
     ids = [node_id for node_id, _, _ in nodes]
@@ -225,7 +226,8 @@ def _renamed_diff(old: str, new: str, nodename: str) -> dict[str, Any]:
 
 def _removed_line(now: datetime, service: ServiceRecord, new: str | None = None) -> dict[str, Any]:
     diff = removed_diff(service, new)
-    return history.line(now, 0, service.host, WHOLE_HOST, ChangeKind.DELETE, diff)
+    line = history.line(now, 0, service.host, WHOLE_HOST, ChangeKind.DELETE, diff)
+    return line | {"kind": EventKind.SERVICE.value}
 
 
 def _renamed(column: "sa.ColumnElement[str]", old: str, new: str) -> "sa.ColumnElement[str]":

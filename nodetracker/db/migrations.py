@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import Listing, matches, select_page
+from nodetracker.db.statements import Listing, by_name, matches, select_page
 from nodetracker.model.claim import Migration, MigrationStatus, Move
 from nodetracker.model.listing import MigrationQuery, Page
 
@@ -55,7 +55,7 @@ def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Pag
         conditions=conditions,
         alternatives=[] if query.host is None else _is_on_host(query.host, statuses),
     )
-    return select_page(connection, query, listing, partial(codec.decode_row, Migration))
+    return select_page(connection, query, listing, by_name(partial(codec.decode_row, Migration)))
 
 
 def _is_on_host(host: str, statuses: Sequence[str]) -> "list[sa.ColumnElement[bool]]":

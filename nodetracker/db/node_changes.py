@@ -11,14 +11,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.candidates import limits_of, place_of
+from nodetracker.accounting.audit import decisions
+from nodetracker.accounting.audit.decisions import Decision, Located, LockedRow
+from nodetracker.accounting.ledger.candidates import place_of
+from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, history, node_decisions
-from nodetracker.db.claims import list_active_claims
+from nodetracker.db import codec, history, node_records
+from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
-from nodetracker.db.node_decisions import Decision, Located, LockedRow
 from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
@@ -44,9 +46,9 @@ def apply_changes(
         return ApplyResult(), StoreEvent()
     ends = _find_ends(connection, changes)
     now, rows = _lock(connection, agent, changes, ends.values())
-    foreign = node_decisions.list_foreign_hosts(agent, changes, rows)
+    foreign = decisions.list_foreign_hosts(agent, changes, rows)
     hosts_up = _find_hosts_up(connection, foreign, agent.binary, now, service_down_time)
-    decision = node_decisions.decide(agent, changes, rows, hosts_up, ends)
+    decision = decisions.decide(agent, changes, rows, hosts_up, ends)
     result = NodeWriter(connection, agent, now).apply(decision)
     uuids = {row.id: row.uuid for row in rows}  # a conductor's agents may name any
     written = (
@@ -109,7 +111,7 @@ def _lock(
 
 def _find_ends(connection: sa.Connection, changes: Sequence[NodeChange]) -> Mapping[str, int]:
     """Return claim -> node id, which never changes, of both ends of the moves that are written."""
-    uuids = node_decisions.list_move_claims(changes)
+    uuids = decisions.list_move_claims(changes)
     if not uuids:
         return {}
     found = connection.execute(
@@ -170,7 +172,7 @@ class NodeWriter:
     def apply(self, decision: Decision) -> ApplyResult:
         """Write everything and return the result."""
         self._delete(decision)
-        self._move(decision)
+        self._adopt(decision)
         self._update(decision)
         bump_generation(self._connection, decision.touched)
         self._measure(decision)
@@ -184,6 +186,11 @@ class NodeWriter:
         self._write_claims(decision)
         errors = [move.migration for change, _ in decision.updates for move in change.moves]
         migrations.write_errors(self._connection, errors, self._now)
+        self._history += [
+            history.move_line(dataclasses.replace(migration, updated_at=self._now))
+            for migration in errors
+            if not migration.is_running
+        ]
         history.insert(self._connection, self._history)
         return ApplyResult(self._records, tuple(decision.conflicts), decision.refused)
 
@@ -194,27 +201,27 @@ class NodeWriter:
         for change, row in decision.deletions:
             self._log(row.id, change, ChangeKind.DELETE, change.diff)
 
-    def _move(self, decision: Decision) -> None:
-        if not decision.moves:
+    def _adopt(self, decision: Decision) -> None:
+        if not decision.adoptions:
             return
-        ids = [row.id for _, row in decision.moves]
+        ids = [row.id for _, row in decision.adoptions]
         delete_children(self._connection, ids)
         held = list_active_claims(self._connection, ids)
         rows = []
-        for change, row in decision.moves:
+        for change, row in decision.adoptions:
             mine = [claim for claim in held if claim.node_id == row.id]
-            record = node_decisions.moved_record(change, row, self._agent, self._now, mine)
+            record = node_records.adopted_record(change, row, self._agent, self._now, mine)
             identity = {"host": record.host, "hypervisor_hostname": record.nodename}
             rows.append(identity | _encode(record, NODE_COLUMNS))
-            self._remember(record, node_decisions.moved_change(change, record))
-            self._log(row.id, change, ChangeKind.UPDATE, node_decisions.move_diff(change, row))
+            self._remember(record, node_records.adopted_change(change, record))
+            self._log(row.id, change, ChangeKind.UPDATE, node_records.adoption_diff(change, row))
         self._update_rows(rows)
 
     def _update(self, decision: Decision) -> None:
         columns = _list_columns(decision.updates)
         rows = []
         for change, row in decision.updates:
-            record = node_decisions.updated_record(change, row, self._agent, self._now)
+            record = node_records.updated_record(change, row, self._agent, self._now)
             rows.append(_encode(record, columns))
             self._remember(record, change)
             self._log(row.id, change, ChangeKind.UPDATE, change.diff)
@@ -235,7 +242,7 @@ class NodeWriter:
         columns = [name for name in _list_columns(decision.measures) if name in VOLATILE_COLUMNS]
         rows = []
         for change, row in decision.measures:
-            record = node_decisions.measured_record(change, row, self._now)
+            record = node_records.measured_record(change, row, self._now)
             rows.append(_encode(record, columns))
             self._records[change.nodename] = record
         update_each(self._connection, tables.compute_nodes, ["id"], rows, updated_at=self._now)
@@ -245,7 +252,7 @@ class NodeWriter:
             return
         rows = []
         for change in decision.creations:
-            record = node_decisions.created_record(change, 0, self._agent, self._now)
+            record = node_records.created_record(change, 0, self._agent, self._now)
             identity = {
                 "uuid": record.uuid,
                 "host": record.host,
@@ -267,19 +274,24 @@ class NodeWriter:
         ids: dict[str, int] = {row[0]: row[1] for row in found}
         for change in decision.creations:
             node_id = ids[change.nodename]
-            record = node_decisions.created_record(change, node_id, self._agent, self._now)
+            record = node_records.created_record(change, node_id, self._agent, self._now)
             self._remember(record, change)
             self._log(node_id, change, ChangeKind.CREATE, change.diff)
 
     def _write_claims(self, decision: Decision) -> None:
         """Write the claims that the audit reconciled."""
-        reconciled = [
-            {"uuid": claim.uuid, "compute_node_id": row.id} | codec.encode_claim_state(claim)
+        claims = [
+            (claim, row.id)
             for change, row in decision.updates
-            for claim in node_decisions.stamp_claims(change, self._now)
+            for claim in node_records.stamp_claims(change, self._now)
+        ]
+        reconciled = [
+            {"uuid": claim.uuid, "compute_node_id": node_id} | codec.encode_claim_state(claim)
+            for claim, node_id in claims
         ]
         # A conductor's agents may name any claim.
         update_each(self._connection, tables.claims, ["uuid", "compute_node_id"], reconciled)
+        self._history += [history.claim_line(claim) for claim, _ in claims]
 
     def _write_children(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec, history, migrations, provider_removals
-from nodetracker.db.claims import list_active_claims, select_claims
+from nodetracker.db.claim_lists import list_active_claims, select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import equals_id, matches

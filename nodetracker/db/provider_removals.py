@@ -129,7 +129,7 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     Where placement is not reported to, nobody attempts them.
     """
     is_unused = sa.and_(_removals.created_at < before, _removals.attempts == 0)
-    return delete_part(connection, tables.provider_removals, is_unused, limit)
+    return delete_part(connection, tables.provider_removals, is_unused, _removals.id, limit)
 
 
 def _attempted(provider_uuid: str, host: str | None) -> list["sa.ColumnElement[bool]"]:

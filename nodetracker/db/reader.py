@@ -1,16 +1,17 @@
 """Implement the part of the store port that only reads over SQL.
 
-It imports nothing that writes, so that commands that only read start quickly.
+It imports no ledger, changes of audits or candidates, so that lists start quickly.
 """
 
 from nodetracker.db import (
-    claims,
+    claim_lists,
     fleet,
     history,
     host_warnings,
     migrations,
     nodes,
     services,
+    trends,
     workloads,
 )
 from nodetracker.db.connection.dialect import read_time
@@ -45,14 +46,15 @@ class SqlReader:
     list_fleet = reading(fleet.list_fleet)
     sum_fleet = reading(fleet.sum_fleet)
     read_overview = reading(fleet.read_overview)
+    read_trend = reading(trends.read_trend)
     list_services = reading(services.list_services)
     list_outage_services = reading(services.list_outage_services)
     list_service_page = reading(services.list_service_page)
     find_service = reading(services.find_service)
     list_workloads = reading(workloads.list_workloads)
     sum_usage = reading(workloads.sum_usage)
-    list_claims = reading(claims.list_claims)
-    list_claim_page = reading(claims.list_claim_page)
+    list_claims = reading(claim_lists.list_claims)
+    list_claim_page = reading(claim_lists.list_claim_page)
     list_migrations = reading(migrations.list_migrations)
     list_migration_page = reading(migrations.list_migration_page)
     list_history_page = reading(history.list_history_page)

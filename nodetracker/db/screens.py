@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import AMOUNT_CHECKS, AdmissionCheck
-from nodetracker.accounting.ledger.candidates import (
+from nodetracker.accounting.ledger.node_limits import (
     FACT_FLAGS,
     MAX_EXACT,
     UNTRACKED,

@@ -9,15 +9,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec
-from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_ago, utc_now
+from nodetracker.accounting.liveness import has_ended
+from nodetracker.db import codec, history
+from nodetracker.db.connection.dialect import (
+    UtcDateTime,
+    byte_order,
+    milliseconds_ahead,
+    utc_ago,
+    utc_now,
+)
 from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import Listing, matches, select_page
+from nodetracker.db.statements import Listing, by_name, matches, select_page
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
 from nodetracker.model.fleet import LivenessFilter
-from nodetracker.model.listing import Page, ServiceQuery
+from nodetracker.model.listing import HostsDownQuery, Page, ServiceQuery
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
@@ -28,9 +35,11 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.model.text import sanitize_text
+from nodetracker.model.warning import WarningKind
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
+_warnings = tables.warnings.c
 
 
 def select_service() -> "sa.Select[Any]":
@@ -55,24 +64,55 @@ def list_services(
 
 
 def list_outage_services(
-    connection: sa.Connection, service_down_time: int, host: str | None = None
+    connection: sa.Connection,
+    service_down_time: int,
+    host: str | None = None,
+    query: HostsDownQuery | None = None,
 ) -> list[ServiceRecord]:
-    is_other = _services.binary != COMPUTE_BINARY
-    is_down = is_live(LivenessFilter(False, service_down_time))
-    wanted = sa.and_(is_down, *matches((_services.host, host)))
-    query = select_service().where(sa.or_(is_other, wanted))
-    records = [codec.decode_service(row) for row in connection.execute(query).mappings()]
+    # Two ranges, for which PostgreSQL has an index as well.
+    is_other = sa.or_(_services.binary < COMPUTE_BINARY, _services.binary > COMPUTE_BINARY)
+    own = matches((_services.host, host))
+    statement: sa.Executable
+    if query is None:
+        is_down = is_live(LivenessFilter(False, service_down_time))
+        statement = select_service().where(sa.or_(is_other, sa.and_(is_down, *own)))
+    else:
+        silent = select_service().where(
+            _services.binary == COMPUTE_BINARY, _is_silent(service_down_time), *own
+        )
+        others = silent.where(
+            byte_order(_services.host) > query.after, ~_has_stored_warning(query.counts_resolved)
+        )
+        others = others.order_by(byte_order(_services.host)).limit(query.limit)
+        statement = sa.union_all(
+            select_service().where(is_other),
+            silent.where(_services.host.in_(query.hosts)),
+            sa.select(others.subquery()),
+        )
+    records = [codec.decode_service(row) for row in connection.execute(statement).mappings()]
     return sorted(records, key=lambda record: (record.host, record.binary))
+
+
+def _has_stored_warning(counts_resolved: bool) -> "sa.ColumnElement[bool]":
+    """Return the condition that a warning is stored that a service's host is down."""
+    found = [_warnings.host == _services.host, _warnings.kind == WarningKind.HOST_DOWN.value]
+    if not counts_resolved:
+        found.append(_warnings.resolved_at.is_(None))
+    return sa.exists().where(*found)
 
 
 def is_up(service_down_time: int) -> "sa.ColumnElement[bool]":
     """Return the condition of `accounting.liveness.is_service_up`, unknown without a service."""
+    return sa.and_(_services.forced_down == sa.false(), ~_is_silent(service_down_time))
+
+
+def _is_silent(service_down_time: int) -> "sa.ColumnElement[bool]":
+    """Return the condition that a service has no recent heartbeat, unknown without a service."""
     # A subquery, so that PostgreSQL reads the time once and not for each row.
     ago = sa.select(utc_ago(service_down_time)).scalar_subquery()
-    return sa.and_(
-        _services.forced_down == sa.false(),
-        sa.or_(_services.ended_epoch.is_(None), _services.ended_epoch != _services.epoch),
-        sa.func.coalesce(_services.last_seen_up, _services.created_at) >= ago,
+    return sa.or_(
+        sa.func.coalesce(_services.ended_epoch, -1) == _services.epoch,
+        sa.func.coalesce(_services.last_seen_up, _services.created_at) < ago,
     )
 
 
@@ -94,7 +134,7 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
         table=tables.services,
         conditions=conditions,
     )
-    return select_page(connection, query, listing, codec.decode_service)
+    return select_page(connection, query, listing, by_name(codec.decode_service))
 
 
 def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord:
@@ -139,6 +179,8 @@ def register_agent(
         )
     row = connection.execute(select_service().where(is_service)).mappings().one()
     record = codec.decode_service(row)
+    event = "started" if expected is None or has_ended(expected) else "taken over"
+    history.insert(connection, [history.service_line(host, binary, event)])
     return record, StoreEvent(services=((expected, record),))
 
 
@@ -260,6 +302,13 @@ def set_service(
         sa.update(tables.services).where(is_service).ordered_values(*columns.items())
     )
     after = codec.decode_service(connection.execute(found).mappings().one())
+    names = ("disabled", "disabled_reason", "maintenance", "forced_down")
+    pairs = {name: [getattr(before, name), getattr(after, name)] for name in names}
+    changed: dict[str, Any] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if changed:
+        by = {"by": change.disabled_by} if change.disabled_by else {}
+        line = history.service_line(host, binary, "changed", changed | by)
+        history.insert(connection, [line])
     places = ((host, None),) if binary == COMPUTE_BINARY else ()
     return after, StoreEvent(services=((before, after),), places=places)
 
@@ -272,7 +321,7 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
         "disabled_reason": reason,
         "updated_at": utc_now(),
     }
-    connection.execute(
+    marked = connection.execute(
         sa.update(tables.services)
         .where(
             _is_held_by(agent),
@@ -280,6 +329,13 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
         )
         .ordered_values(*columns.items())
     )
+    if marked.rowcount:
+        pairs = {
+            "disabled": [reason is None, reason is not None],
+            "disabled_reason": [None, reason],
+        }
+        line = history.service_line(agent.host, agent.binary, "changed", pairs)
+        history.insert(connection, [line])
 
 
 def _is_marked() -> "sa.ColumnElement[bool]":
@@ -329,6 +385,8 @@ def report_state(
             "another agent took it over, or its services row was deleted or renamed; "
             f"see nodetracker-manage service show {agent.host} {agent.binary}"
         )
+    if is_last:
+        history.insert(connection, [history.service_line(agent.host, agent.binary, "stopped")])
 
 
 def _is_held_by(agent: Any) -> "sa.ColumnElement[bool]":

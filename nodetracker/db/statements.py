@@ -52,13 +52,16 @@ def select_page(
     connection: sa.Connection,
     query: PageQuery,
     listing: Listing,
-    decode: Callable[[sa.RowMapping], T],
+    decode: Callable[[sa.Row[Any]], T],
 ) -> Page[T]:
     """Read one page.
 
     The keys of the page are selected and ordered first and joined to the
     columns, so that no database sorts or copies wide rows. The database's time
     comes with them, and also when the page is empty.
+
+    Args:
+        decode: gets the page's time, the row's id and its columns.
 
     Raises:
         RequestError: `query.after` does not exist.
@@ -80,26 +83,33 @@ def select_page(
         order = _sort(_keys_of(union, listing), listing)
         found = sa.select(union).order_by(*order).limit(query.limit + 1)
     page = found.subquery("page")
-    exists = sa.literal(1) if marker is None else sa.exists(marker.select)
-    head = sa.select(utc_now().label("page_now"), exists.label("page_marker")).subquery("head")
+    now: sa.ColumnElement[Any] = utc_now()
+    if marker is not None:
+        now = sa.case((sa.exists(marker.select), now))
+    head = sa.select(now.label("page_now")).subquery("head")
     joined = table if listing.joined is None else listing.joined
     source = head.outerjoin(page, sa.true()).outerjoin(joined, table.c.id == page.c.id)
     read = tuple(table.c) if listing.columns is None else listing.columns
-    statement = (
+    statement: sa.Select[Any] = (
         sa.select(*head.c, page.c.id.label("page_id"), *read)
         .select_from(source)
         .order_by(*_sort(_keys_of(page, listing), listing))
     )
-    rows = connection.execute(statement).mappings().all()
-    if not rows[0]["page_marker"]:
+    rows = connection.execute(statement).all()
+    if rows[0].page_now is None:
         raise RequestError("marker", f"not found: {query.after}")
-    listed = [row for row in rows if row["page_id"] is not None]
+    listed = [row for row in rows if row.page_id is not None]
     has_more = len(listed) > query.limit
     return Page(
         items=tuple(decode(row) for row in listed[: query.limit]),
-        now=rows[0]["page_now"],
-        next=listed[query.limit - 1]["page_id"] if has_more else None,
+        now=rows[0].page_now,
+        next=listed[query.limit - 1].page_id if has_more else None,
     )
+
+
+def by_name(decode: Callable[[sa.RowMapping], T]) -> Callable[[sa.Row[Any]], T]:
+    """Return what decodes a row of `select_page` by the names of its columns."""
+    return lambda row: decode(row._mapping)
 
 
 def equals_id(column: "sa.ColumnElement[int]", value: int) -> "sa.ColumnElement[bool]":
@@ -180,10 +190,15 @@ def _is_beyond(
 
 
 def delete_part(
-    connection: sa.Connection, table: sa.Table, condition: "sa.ColumnElement[bool]", limit: int
+    connection: sa.Connection,
+    table: sa.Table,
+    condition: "sa.ColumnElement[bool]",
+    order: "sa.Column[Any]",
+    limit: int,
 ) -> int:
-    """Delete at most `limit` rows that meet a condition, and return how many."""
-    ids = list(connection.scalars(sa.select(table.c.id).where(condition).limit(limit)))
+    """Delete at most `limit` rows that meet a condition, the first by a column; return how many."""
+    found = sa.select(table.c.id).where(condition).order_by(order).limit(limit)
+    ids = list(connection.scalars(found))
     return connection.execute(sa.delete(table).where(table.c.id.in_(ids), condition)).rowcount
 
 

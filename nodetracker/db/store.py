@@ -5,7 +5,6 @@ written out here. Observers learn what it changed after its commit.
 """
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import (
     candidates,
+    claim_lists,
     credentials,
     exclusions,
     fleet,
@@ -25,9 +25,10 @@ from nodetracker.db import (
     node_changes,
     nodes,
     provider_removals,
+    samples,
     services,
+    trends,
 )
-from nodetracker.db import claims as listed_claims
 from nodetracker.db.connection.engine import (
     Database,
     DatabaseSettings,
@@ -42,7 +43,7 @@ from nodetracker.model.credential import Credential
 from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AuditState, HostNews
-from nodetracker.ports import AgentKey, StoreObserver
+from nodetracker.ports import AdmissionPolicy, AgentKey, StoreObserver
 from nodetracker.process.clock import utc_clock
 from nodetracker.process.outage import Watch, watch_nothing
 
@@ -57,10 +58,12 @@ PURGED_AT_ONCE = 1000
 
 _PURGES: dict[str, Callable[[sa.Connection, datetime, int], int]] = {
     "history": history.purge,
+    "claim_history": history.purge_claims,
     "warnings": host_warnings.purge,
     "migrations": migrations.purge,
     "claims": claims.purge,  # after migrations, which refer to them
     "provider_removals": provider_removals.purge,
+    "trends": trends.purge,
 }
 """Table -> what deletes at most as many rows as its last argument says; returns how many."""
 
@@ -101,23 +104,31 @@ def observed(
 
 
 def granted(
-    create: "Callable[Concatenate[sa.Connection, P], tuple[T, StoreEvent]]",
+    create: Callable[
+        [sa.Connection, ClaimRequest, str, str, AdmissionPolicy, bool], tuple[T, StoreEvent]
+    ],
     find: Callable[[sa.Connection, ClaimRequest], tuple[T, StoreEvent] | None],
-) -> "Callable[Concatenate[SqlStore, P], T]":
+) -> "Callable[..., T]":
     """Return a method that grants a request, or returns what the same one was granted before.
 
     A duplicate key means that it was granted at the same time. A refusal may be caused by
     that earlier grant.
     """
 
-    signature = inspect.signature(create)
-
     @functools.wraps(create)
-    def method(self: "SqlStore", /, *positional: P.args, **named: P.kwargs) -> T:
+    def method(
+        self: "SqlStore",
+        request: ClaimRequest,
+        host: str,
+        nodename: str,
+        policy: AdmissionPolicy,
+        skip_locked: bool = False,
+    ) -> T:
         try:
-            answer, event = self._database.write(lambda c: create(c, *positional, **named))
+            answer, event = self._database.write(
+                lambda c: create(c, request, host, nodename, policy, skip_locked)
+            )
         except (ClaimRefusedError, ConflictError) as error:
-            _, request, host, nodename = signature.bind(None, *positional, **named).args[:4]
             existing = self._database.read(lambda c: find(c, request))
             if existing is None:
                 if isinstance(error, ClaimRefusedError):
@@ -148,7 +159,7 @@ class SqlStore(SqlReader):
 
     @property
     def engine(self) -> sa.Engine:
-        """The SQLAlchemy engine, for migrations and tests."""
+        """The SQLAlchemy engine, for schema revisions and tests."""
         return self._database.engine
 
     load_versions = reading(nodes.load_versions)
@@ -172,7 +183,7 @@ class SqlStore(SqlReader):
     renew_claim = observed(claims.renew_claim)
     abort_claim = observed(claims.abort_claim)
     list_expired_claims = reading(nodes.list_expired_claims)
-    list_split_brains = reading(listed_claims.list_split_brains)
+    list_split_brains = reading(claim_lists.list_split_brains)
     create_migration = granted(migrations.create_migration, migrations.find_existing_grant)
     confirm_migration = observed(migrations.confirm_migration)
     revert_migration = observed(migrations.revert_migration)
@@ -237,6 +248,13 @@ class SqlStore(SqlReader):
         if not self._database.read(lambda c: provider_removals.has_due(c, query)):
             return []
         return self._database.write(lambda c: provider_removals.take_removals(c, query))
+
+    def sample_trends(self) -> None:
+        rows = self._database.read(samples.list_missing_rows)
+        if rows:
+            self._database.write(lambda c: samples.insert_rows(c, rows), retry_on_duplicate=True)
+        while self._database.write(lambda c: samples.purge_aged(c, PURGED_AT_ONCE)):
+            pass
 
     def report_state(
         self,

@@ -3,12 +3,12 @@
 They are active claims with their guests, and guests without a claim.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.reports.workloads import charge_larger_guests
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
@@ -16,6 +16,7 @@ from nodetracker.db.statements import matches
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, UsageSum, WorkloadQuery, WorkloadRow
+from nodetracker.views.workloads import charge_larger_guests
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -37,6 +38,8 @@ class _Branch:
         uuid: the column that is the workload's uuid.
         narrow: the tables that `conditions` need.
         joined: those that `columns` need.
+        alternatives: of which each row fulfils one. Each is searched by itself, as no index
+            that starts with its column serves several.
     """
 
     uuid: "sa.ColumnElement[str]"
@@ -44,24 +47,27 @@ class _Branch:
     joined: sa.FromClause
     columns: "tuple[sa.ColumnElement[Any], ...]"
     conditions: "tuple[sa.ColumnElement[bool], ...]"
+    alternatives: "tuple[sa.ColumnElement[bool], ...]"
 
-    def select_uuids(self, count: int) -> "sa.Select[Any]":
+    def select_uuids(self, count: int) -> "Iterator[sa.Select[Any]]":
         """Select the first uuids, by an index alone unless nodes or projects are filtered."""
-        first = (
-            sa.select(self.uuid.label("uuid"))
-            .select_from(self.narrow)
-            .where(*self.conditions)
-            .distinct()
-            .order_by(self.uuid)
-            .limit(count)
-        )
-        # SQLite has no LIMIT in a part of a union.
-        return sa.select(first.subquery().c.uuid)
+        for condition in self.alternatives:
+            first = (
+                sa.select(self.uuid.label("uuid"))
+                .select_from(self.narrow)
+                .where(condition, *self.conditions)
+                .distinct()
+                .order_by(self.uuid)
+                .limit(count)
+            )
+            # SQLite has no LIMIT in a part of a union.
+            yield sa.select(first.subquery().c.uuid)
 
-    def select_rows(self, page: sa.FromClause) -> "sa.Select[Any]":
+    def select_rows(self, page: sa.FromClause) -> "Iterator[sa.Select[Any]]":
         """Select the rows of the workloads of a page."""
         joined = page.join(self.joined, page.c.uuid == self.uuid)
-        return sa.select(*self.columns).select_from(joined).where(*self.conditions)
+        for condition in self.alternatives:
+            yield sa.select(*self.columns).select_from(joined).where(condition, *self.conditions)
 
 
 def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[WorkloadRow]:
@@ -70,9 +76,11 @@ def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[Work
         branches.append(_select_claimed(query))
     if query.is_claimed is not True:
         branches.append(_select_unclaimed(query))
-    found = sa.union(*(branch.select_uuids(query.limit + 1) for branch in branches)).subquery()
+    parts = (part for branch in branches for part in branch.select_uuids(query.limit + 1))
+    found = sa.union(*parts).subquery()
     page = sa.select(found.c.uuid).order_by(found.c.uuid).limit(query.limit + 1).cte("page")
-    listed = sa.union_all(*(branch.select_rows(page) for branch in branches)).subquery()
+    rows_of_page = (part for branch in branches for part in branch.select_rows(page))
+    listed = sa.union_all(*rows_of_page).subquery()
     # One row to join to, so that an empty page has the time as well.
     head = sa.select(utc_now().label("now")).subquery()
     rows = (
@@ -114,10 +122,7 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
     project_id = sa.func.coalesce(
         sa.func.nullif(_claims.project_id, ""), _claimed.c.project_id, sa.literal("")
     )
-    conditions = [
-        tables.IS_ACTIVE,
-        *_select_places(query, _claims.compute_node_id, _claims.workload_uuid),
-    ]
+    conditions = _select_places(query, _claims.compute_node_id, _claims.workload_uuid)
     with_node = tables.claims.join(tables.compute_nodes, on_node)
     narrow: sa.FromClause = with_node if _has_place(query) else tables.claims
     if query.project_id is not None or query.name_part is not None:
@@ -155,16 +160,14 @@ def _select_claimed(query: WorkloadQuery) -> _Branch:
             *_select_optional(query, _claimed.c.details, _claims.numa),
         ),
         tuple(conditions),
+        tuple(_claims.state == state for state in tables.ACTIVE),
     )
 
 
 def _select_unclaimed(query: WorkloadQuery) -> _Branch:
     on_node = _nodes.id == _guests.compute_node_id
     joined = tables.guests.join(tables.compute_nodes, on_node)
-    conditions = [
-        _guests.claim_uuid.is_(None),
-        *_select_places(query, _guests.compute_node_id, _guests.uuid),
-    ]
+    conditions = _select_places(query, _guests.compute_node_id, _guests.uuid)
     if query.name_part is not None:
         conditions.append(_guests.name.icontains(query.name_part, autoescape=True))
     if query.project_id is not None:
@@ -194,6 +197,7 @@ def _select_unclaimed(query: WorkloadQuery) -> _Branch:
             *_select_optional(query, _guests.details, _guests.pins),
         ),
         tuple(conditions),
+        (_guests.claim_uuid.is_(None),),
     )
 
 

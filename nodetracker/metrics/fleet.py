@@ -9,14 +9,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nodetracker.accounting.reports.overview import (
-    NodeLine,
-    Overview,
-    ResourceUse,
-    ServiceLine,
-    Uses,
-)
-from nodetracker.accounting.reports.services import STATES, STATUSES
 from nodetracker.metrics.families import (
     Row,
     families,
@@ -30,6 +22,14 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.units import MILLI, bytes_from_mib
 from nodetracker.model.warning import WarningKind
+from nodetracker.views.overview import (
+    NodeLine,
+    Overview,
+    ResourceUse,
+    ServiceLine,
+    Uses,
+)
+from nodetracker.views.services import STATES, STATUSES
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

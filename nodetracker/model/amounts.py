@@ -4,10 +4,11 @@ Amounts are whole parts of a resource class's unit, so adding and removing them 
 leads back to the same values.
 """
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 
@@ -23,6 +24,15 @@ Amounts of any other class are in its unit.
 """
 
 _FIELDS = dict(zip(PARTS, ("vcpu_milli", "pcpus", "memory_mb", "disk_mb"), strict=True))
+
+
+def limit_of(total: int, reserved: int, ratio: float) -> int:
+    """Return what may be allocated of a node's resource, reserved amounts included.
+
+    Multiplied as placement does: 0.7 of 10 is 7, though the nearest float to 0.7 is
+    slightly below it.
+    """
+    return math.floor((total - reserved) * ratio) + reserved
 
 
 class Sized(Protocol):
@@ -123,3 +133,11 @@ class Amounts:
             combine(self.disk_mb, other.disk_mb),
             {name: combine(self[name], other[name]) for name in further},
         )
+
+
+def reserved_amounts(reserved: Mapping[str, Any]) -> Amounts:
+    """Return the amounts in a row's column ``reserved``: the operator's and the driver's."""
+    vcpus, memory_mb, disk_mb = (
+        int(reserved.get(name, 0)) for name in ("vcpus", "memory_mb", "disk_mb")
+    )
+    return Amounts(vcpus * MILLI, 0, memory_mb, disk_mb)

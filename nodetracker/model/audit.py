@@ -13,7 +13,7 @@ from nodetracker.model.warning import HostWarning
 
 
 class EventKind(enum.StrEnum):
-    """The kind of event. Each triggers a reading of its node, which determines the result."""
+    """The kind of event. Each triggers a reading of its node, which decides; `GONE` adds to it."""
 
     CHANGED = "changed"
     """A guest was created, started or changed, or a device was added or removed."""
@@ -22,7 +22,7 @@ class EventKind(enum.StrEnum):
     """A guest stopped; during a reboot it starts again in a moment."""
 
     GONE = "gone"
-    """A guest was undefined or destroyed permanently."""
+    """A guest may be gone: only a complete listing without it decides, see `reconcile_claims`."""
 
     SOURCE = "source"
     """The connection to the source was lost or restored."""

@@ -76,3 +76,18 @@ class CandidatePage:
 
     nodes: tuple[CandidateNode, ...]
     next: CandidateCursor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePosition:
+    """The end of a list of candidates; the next list starts after it.
+
+    Attributes:
+        request_uuid: of the claim request, which decides where its candidates begin.
+        after: where the part begins that the list ended in, None = the first.
+        taken: candidates of this part that were listed.
+    """
+
+    request_uuid: str
+    after: CandidateCursor | None
+    taken: int

@@ -30,6 +30,16 @@ class ChangeKind(enum.StrEnum):
     DELETE = "delete"
 
 
+class EventKind(enum.StrEnum):
+    """What a line of the history is about."""
+
+    NODE = "node"
+    CLAIM = "claim"
+    MOVE = "move"
+    SERVICE = "service"
+    WARNING = "warning"
+
+
 @dataclass(frozen=True, slots=True)
 class ItemDiff(Generic[T]):
     """Changes of the guests or devices of a node."""
@@ -121,10 +131,16 @@ def _diff_fields(before: Any, after: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A row of a node's history.
+    """A row of the history.
 
     Attributes:
+        nodename: "" for what concerns a whole host.
+        what: of a node's row; ``update`` in all other lines, which releases that
+            know only nodes can read.
+        diff: what changed of a node's row, see `NodeChange`. Of anything else what it is and
+            what happened to it, ``event``, as plain JSON.
         id: of the row, 0 in answers of conductors that do not return it.
+        kind: an `EventKind`, or one of a later version.
     """
 
     at: datetime
@@ -133,6 +149,12 @@ class HistoryEntry:
     what: ChangeKind
     diff: Mapping[str, Any]
     id: int = 0
+    kind: str = EventKind.NODE
+
+    @property
+    def event(self) -> str:
+        """What happened, in one word."""
+        return str(self.diff.get("event", self.what))
 
 
 def removed_diff(service: ServiceRecord, new: str | None = None) -> dict[str, Any]:

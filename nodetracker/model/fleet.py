@@ -10,10 +10,10 @@ from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.listing import PageQuery
-from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability, ServiceRecord
-from nodetracker.model.warning import WarningKind
+from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 FLEET_ORDERS: Final = (
     "id", "uuid", "host", "nodename", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used",
@@ -43,8 +43,8 @@ class FleetQuery(PageQuery):
     """Selects nodes with their agents' services; None = do not filter.
 
     Attributes:
-        columns: of `NodeValues` to read. JSON columns cost most of a listing:
-            name those that are used.
+        columns: of `NodeValues` to read, and the `NODE_TIMES`. Each costs time, and those
+            with JSON most: name those that are used.
         reads_audits: read `ServiceRecord.last_audit`, which is {} otherwise.
         counts_siblings: read `FleetNode.host_nodes`.
         id, uuid, host, nodename: exact.
@@ -78,7 +78,7 @@ class FleetQuery(PageQuery):
         """Check the columns and the order."""
         PageQuery.__post_init__(self)
         for name in self.columns:
-            if name not in NODE_COLUMNS:
+            if name not in NODE_COLUMNS and name not in NODE_TIMES:
                 raise RequestError("columns", f"unknown column {name!r}")
         if self.order not in FLEET_ORDERS:
             raise RequestError("order", f"nodes cannot be ordered by {self.order!r}")
@@ -89,9 +89,10 @@ class FleetNode:
     """A node with the service of its host's agent.
 
     Attributes:
-        node: without guests, devices, claims and moves. Its `values` are known
-            in the columns that the query named; the others are a new row's.
-        service: None when the host has no agent. See `FleetQuery.reads_audits`.
+        node: its identity, generation and epoch. It and its `values` have the columns
+            that the query named, and no others.
+        service: its identity, what operators set and what its liveness follows from; None
+            when the host has no agent. See `FleetQuery.reads_audits`.
         host_nodes: number of nodes of its host, whether the query selects them
             or not; None if the query does not ask for it.
     """
@@ -162,6 +163,9 @@ class OverviewNode:
     """The columns of a ``compute_nodes`` row that the overview needs; see `NodeValues`.
 
     Whole rows are too long to be read, and sent by conductors, for a whole fleet.
+
+    Attributes:
+        metrics: only `MEASURED_METRICS`.
     """
 
     id: int
@@ -183,6 +187,11 @@ class OverviewNode:
     overhead: Mapping[str, Any]
     running_vms: int
     total_containers: int
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+MEASURED_METRICS = ("cpu_percent", "memory_used_mb", "disk_used_mb")
+"""Metrics of the machine as a whole, of which each is the measured use of a resource."""
 
 
 AmountColumns = NodeValues | OverviewNode
@@ -192,6 +201,12 @@ _IDENTITY = ("id", "uuid", "host", "nodename")
 OVERVIEW_COLUMNS = tuple(
     item.name for item in dataclasses.fields(OverviewNode) if item.name not in _IDENTITY
 )
+
+
+def blank_node(host: str) -> OverviewNode:
+    """Return the line of a host without nodes: its nodename is empty, its amounts are 0."""
+    blank: dict[str, Any] = dict.fromkeys(OVERVIEW_COLUMNS, 0) | {"reserved": {}, "overhead": {}}
+    return OverviewNode(id=0, uuid="", host=host, nodename=WHOLE_HOST, **blank)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
+from nodetracker.model.change import EventKind
 from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState, WorkloadKind
@@ -72,9 +73,10 @@ class ServiceQuery(PageQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimQuery(PageQuery):
-    """Selects claims, oldest first.
+    """Selects claims, oldest first; those of `uuid_part` in order of uuid.
 
     Attributes:
+        uuid_part: the uuid begins with it.
         host, nodename, node_id: the claim's node.
         states: any of these.
         workload_uuid, project_id: of the claim's workload.
@@ -82,6 +84,7 @@ class ClaimQuery(PageQuery):
     """
 
     uuid: str | None = None
+    uuid_part: str | None = None
     host: str | None = None
     nodename: str | None = None
     node_id: int | None = None
@@ -108,16 +111,20 @@ class MigrationQuery(PageQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery(PageQuery):
-    """Selects changes of nodes' rows, newest first, of all hosts or one.
+    """Selects lines of the history, newest first, of all hosts or one.
 
     Attributes:
+        kinds: any of these.
+        is_ascending: oldest first.
         since, until: earliest and latest time, both included.
     """
 
     host: str | None = None
     nodename: str | None = None
+    kinds: tuple[EventKind, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    is_ascending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +132,34 @@ class WarningQuery(PageQuery):
     """Selects stored warnings, in order of when they were first seen.
 
     Attributes:
+        hosts: any of these.
         kinds: any of these.
         is_resolved: False selects unresolved ones.
     """
 
     host: str | None = None
+    hosts: tuple[str, ...] = ()
     nodename: str | None = None
     kinds: tuple[WarningKind, ...] = ()
     is_resolved: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsDownQuery:
+    """Selects agents without heartbeats for a page of warnings.
+
+    Attributes:
+        hosts: those of these hosts.
+        limit: at most so many others, in order of host, of hosts without a stored warning
+            that they are down.
+        after: the others' hosts follow this one.
+        counts_resolved: a warning that is resolved is stored, too.
+    """
+
+    hosts: tuple[str, ...] = ()
+    limit: int = 0
+    after: str = ""
+    counts_resolved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,6 +184,10 @@ NODE_COLUMNS = tuple(item.name for item in dataclasses.fields(NodeValues))
 VOLATILE_COLUMNS = frozenset(
     item.name for item in dataclasses.fields(NodeValues) if item.metadata.get("volatile")
 )
+MEASURE_INTERVAL_SECONDS = 300
+"""Minimum interval between writes of only volatile columns."""
+NODE_TIMES = ("created_at", "updated_at")
+"""The times of a row."""
 ADMISSION_COLUMNS = (
     "vcpus", "vcpus_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used", "local_gb",
     "local_gb_used", "cpu_used", "disk_used", "cpu_allocation_ratio", "ram_allocation_ratio",

@@ -114,10 +114,10 @@ def pick(item: object, *fields: str) -> dict[str, Any]:
     names, get = _make_getter(fields)
     if item is None:
         return dict.fromkeys(names)
-    return {
-        name: value if type(value) in _PLAIN else encode(value)
-        for name, value in zip(names, get(item), strict=False)
-    }
+    values = get(item)
+    if not _PLAIN.issuperset(map(type, values)):
+        values = tuple(v if type(v) in _PLAIN else encode(v) for v in values)
+    return dict(zip(names, values, strict=False))
 
 
 @cache

@@ -225,6 +225,7 @@ class ApiSettings(ServerSettings):
     Attributes:
         host: name in its services row.
         public_url: what clients use, if it is another URL than they request.
+        grafana_url: of a dashboard to which the page links.
         insecure_power_actions: accept Nova's GETs of power actions without TLS.
         max_limit: the longest page of a list, also the default.
         metrics_per_node: the metrics have series for each node.
@@ -238,6 +239,7 @@ class ApiSettings(ServerSettings):
 
     host: str
     public_url: str | None
+    grafana_url: str | None
     insecure_power_actions: bool
     max_limit: int
     metrics_per_node: bool

@@ -18,6 +18,7 @@ PCI_ID_LENGTH = 16
 """Length of the columns for PCI ids and addresses, in characters."""
 
 
+_NUMBER = re.compile("([0-9]+)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -139,6 +140,16 @@ def is_host_name(text: str) -> bool:
     (True, False, False)
     """
     return 0 < len(text) <= TEXT_LENGTH and text.isprintable() and " " not in text
+
+
+def natural_key(name: str) -> list[str | int]:
+    """Return the key by which people sort names: numbers in them by their value.
+
+    >>> sorted(["h10", "h2", "h2-10", "h2-9"], key=natural_key)
+    ['h2', 'h2-9', 'h2-10', 'h10']
+    """
+    parts = _NUMBER.split(name)  # of which each second one is a number
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
 
 
 def parse_uuid(value: object) -> str:

@@ -1,6 +1,7 @@
 """Convert units: capacity is rounded down, usage is rounded up. No other module converts."""
 
 import math
+import re
 from decimal import Decimal
 
 from nodetracker.model.text import render_value
@@ -92,26 +93,49 @@ def render_amount(amount: float) -> str:
     >>> render_amount(10_000_000.0), render_amount(1.49902), render_amount(0.0001)
     ('10000000', '1.499', '0.0001')
     """
-    text = f"{Decimal(repr(round(amount, 3) or amount)):f}"
+    text = repr(round(amount, 3) or amount)
+    if "e" in text:
+        text = f"{Decimal(text):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 _MAX_DIGITS = 20
-_PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024 * 1024}
+_PAGE_SUFFIXES = {"": 1, "KB": 1, "MB": 1024, "GB": 1024**2, "KIB": 1, "MIB": 1024, "GIB": 1024**2}
 
 
 def parse_page_size_kb(text: str) -> int:
-    """Parse a page size with an optional suffix (KB, MB, GB) and return it in KiB.
+    """Parse a page size with an optional suffix (KB, MB, GB, KiB …) and return it in KiB.
 
     Raises:
         ValueError: the text is not a page size.
 
-    >>> parse_page_size_kb("2048"), parse_page_size_kb("1GB")
-    (2048, 1048576)
+    >>> parse_page_size_kb("2048"), parse_page_size_kb("1GB"), parse_page_size_kb("2MiB")
+    (2048, 1048576, 2048)
     """
-    digits = text.strip().rstrip("KMGBkmgb")
+    digits = text.strip().rstrip("KMGIBkmgib")
     suffix = text.strip()[len(digits) :].upper()
     is_number = digits.isdecimal() and len(digits) <= _MAX_DIGITS
     if not is_number or suffix not in _PAGE_SUFFIXES:
         raise ValueError(f"{render_value(text)} is not a page size")
     return int(digits) * _PAGE_SUFFIXES[suffix]
+
+
+_SIZE = re.compile(
+    rf"([0-9]{{1,{_MAX_DIGITS}}}(?:\.[0-9]{{1,9}})?) ?([MGT])(?:i?B)?", re.IGNORECASE
+)
+_MIB_PER_UNIT = {"M": 1, "G": MIB_PER_GIB, "T": MIB_PER_GIB**2}
+
+
+def parse_size_mib(text: str) -> int:
+    """Parse a size as people write it, all units binary as in Nova, and return it in MiB.
+
+    Raises:
+        ValueError: the text is not a size with a unit.
+
+    >>> [parse_size_mib(text) for text in ("32GiB", "1.5 TiB", "512m", "0.1GB")]
+    [32768, 1572864, 512, 103]
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{render_value(text)} is not a size")
+    return math.ceil(Decimal(found[1]) * _MIB_PER_UNIT[found[2].upper()])

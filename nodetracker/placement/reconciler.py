@@ -203,19 +203,19 @@ class Reconciler:
         """
         try:
             try:
-                self._reconcile(state, self._names.prepare(wanted), summaries)
+                self._send_steps(state, self._names.prepare(wanted), summaries)
             except PlacementRefusedError:
                 # Placement lacks custom traits and classes that it had once its database was
                 # restored: look them up again.
                 state.forget()
                 self._names.forget()
-                self._reconcile(state, self._names.prepare(wanted), None)
+                self._send_steps(state, self._names.prepare(wanted), None)
         except BaseException:  # a request may have been executed
             state.forget()
             raise
         state.wanted_before |= wanted.consumers.keys()
 
-    def _reconcile(
+    def _send_steps(
         self,
         state: NodeState,
         wanted: ProviderTree,
@@ -226,8 +226,8 @@ class Reconciler:
         if state.placed is None:
             state.placed = self._read(wanted.root.uuid, summaries)
         while True:
-            progress = attempt.progress(state, wanted)
-            steps = plan(state.placed, wanted, progress)
+            findings = attempt.findings(state)
+            steps = plan(state.placed, wanted, findings)
             if not steps and not self._classify_unexplained(state, wanted):
                 attempt.record_end(state)
                 return

@@ -82,7 +82,7 @@ class PlacementReporter:
         self._monotonic = monotonic
         self._stopping = threading.Event()
         self._slots = Slots(settings.refresh_interval, splay(), monotonic)
-        self._listing = Listing(client, self._slots, monotonic)
+        self._lists = ProviderLists(client, self._slots, monotonic)
         self._reconciler = Reconciler(client, is_in_ledger, self._stopping.wait)
         self._outages = OutageLog("Placement", PlacementUnavailableError, LOG, monotonic)
 
@@ -197,7 +197,7 @@ class PlacementReporter:
         record, is_disabled = slot.record, slot.is_disabled
         retry_at: float | None = self._monotonic() + LAST_RETRY_SECONDS
         try:
-            if self._call(partial(self._reconcile, slot, record, is_disabled)):
+            if self._call(partial(self._report_node, slot, record, is_disabled)):
                 retry_at = None
             else:
                 retry_at = self._monotonic()  # as soon as placement answers
@@ -208,12 +208,12 @@ class PlacementReporter:
             slot.state.forget()
         self._slots.end(slot, record, is_disabled, retry_at)
 
-    def _reconcile(self, slot: Slot, record: NodeRecord, is_disabled: bool) -> None:
+    def _report_node(self, slot: Slot, record: NodeRecord, is_disabled: bool) -> None:
         wanted = self._describe(record, is_disabled)
         state = slot.state
         state.healed = self._find_leaked(slot) if self._settings.heals_leaks else frozenset()
         try:
-            summaries = self._listing.take(record.uuid) if slot.is_unread else None
+            summaries = self._lists.take(record.uuid) if slot.is_unread else None
             self._reconciler.reconcile(state, wanted, summaries)
         except PlacementNameError as error:
             slot.warnings = (self._explain_conflict(record, error),)
@@ -254,7 +254,7 @@ class PlacementReporter:
     def _refresh(self) -> None:
         """Let those nodes be reported again whose providers somebody else has changed."""
         try:
-            self._call(self._listing.refresh)
+            self._call(self._lists.refresh)
             if self._settings.heals_leaks:
                 self._slots.review(lambda slot: bool(self._find_leaked(slot)))
         except PlacementError as error:
@@ -282,7 +282,7 @@ class PlacementReporter:
         return frozenset(uuid for uuid, since in slot.leaks.items() if since <= limit)
 
 
-class Listing:
+class ProviderLists:
     """Lists of providers; safe for several threads."""
 
     def __init__(

@@ -4,9 +4,9 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nodetracker.accounting.placement.consumers import BATCH_SIZE, Progress
+from nodetracker.accounting.placement.consumers import BATCH_SIZE, Findings
 from nodetracker.accounting.placement.steps import ReadConsumer, Step, WriteConsumers
-from nodetracker.accounting.placement.tree import PlacedTree, ProviderTree
+from nodetracker.accounting.placement.tree import PlacedTree
 from nodetracker.model.errors import PlacementRefusedError
 
 MAX_CONFLICTS = 4
@@ -59,9 +59,9 @@ class Attempt:
         """How long to wait before the next try; longer after each conflict."""
         return random.uniform(0, _JITTER_SECONDS * 2 ** self._conflicts[_PROVIDERS])  # noqa: S311
 
-    def progress(self, state: NodeState, wanted: ProviderTree) -> Progress:
-        return Progress(
-            gone=frozenset(state.wanted_before) | state.healed,
+    def findings(self, state: NodeState) -> Findings:
+        return Findings(
+            removable=frozenset(state.wanted_before) | state.healed,
             refused=frozenset(state.refused),
             alone=frozenset(self._alone),
             unread=frozenset(self._unread),

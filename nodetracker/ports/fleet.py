@@ -11,6 +11,7 @@ from nodetracker.model.listing import (
     ClaimQuery,
     DeviceQuery,
     HistoryQuery,
+    HostsDownQuery,
     MigrationQuery,
     Page,
     ServiceQuery,
@@ -22,6 +23,7 @@ from nodetracker.model.listing import (
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.trend import TrendQuery, TrendSample
 from nodetracker.model.warning import WarningRecord
 from nodetracker.ports.methods import repeatable
 
@@ -47,7 +49,10 @@ class FleetStore(Protocol):
 
     @repeatable
     def list_outage_services(
-        self, service_down_time: int, host: str | None = None
+        self,
+        service_down_time: int,
+        host: str | None = None,
+        query: HostsDownQuery | None = None,
     ) -> list[ServiceRecord]:
         """Return the services by which hosts that are down are found, in order of host and binary.
 
@@ -57,6 +62,7 @@ class FleetStore(Protocol):
         Args:
             service_down_time: seconds without a heartbeat after which a service is down.
             host: the only one whose agent is returned; None = all.
+            query: only those agents that it selects, none of which has a recent heartbeat.
         """
 
     @repeatable
@@ -101,6 +107,13 @@ class FleetReader(Protocol):
     @repeatable
     def read_overview(self) -> OverviewRows:
         """Return the rows of the overview, by at most six statements."""
+
+    @repeatable
+    def read_trend(self, query: TrendQuery) -> list[TrendSample]:
+        """Return samples of the fleet or of a node, oldest first, by one statement.
+
+        Hours and days that were not sampled are missing.
+        """
 
     @repeatable
     def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:

@@ -281,7 +281,7 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
         """Delete what ended before `before`; return table -> rows deleted.
 
         History, resolved warnings, migrations, released claims to which no
-        migration refers any more, and removals of providers that nobody attempted.
+        migration refers any more, trends, and removals of providers that nobody attempted.
         A request whose claim was purged is a new one.
 
         Args:
@@ -291,7 +291,14 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
 
 
 class WatchStore(AgentStore, FleetReader, Protocol):
-    """The services row and warnings of one process, and lists of whole fleets."""
+    """The services row and warnings of one process, and all nodes, listed and sampled."""
+
+    @repeatable
+    def sample_trends(self) -> None:
+        """Store the trends of this hour and of the days that are over, unless they are stored.
+
+        Deletes those that are past the time for which they are kept.
+        """
 
 
 class HostStore(WatchStore, SchedulerStore, RemovalStore, Protocol):

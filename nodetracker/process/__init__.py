@@ -1,1 +1,1 @@
-"""The shell of a process: signals, systemd, loops, threads with deadlines, outages, the clock."""
+"""The shell of a process: signals, systemd, loops, deadlines, outages, clock, its services row."""

@@ -1,7 +1,8 @@
 """Run a service as a daemon: the main thread handles signals and systemd.
 
 SIGTERM and SIGINT stop the service; a second one ends the process immediately.
-SIGHUP reloads the configuration. SIGUSR2 writes a Guru Meditation report.
+SIGHUP reloads the configuration, or ends a service that a person runs in the terminal
+that was closed. SIGUSR2 writes a Guru Meditation report.
 SIGUSR1 prints the stacks of all threads; SIGABRT does so even when no Python
 code can run, and ends the process.
 """
@@ -12,9 +13,10 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Protocol
 
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
@@ -130,12 +132,25 @@ class Service(Protocol):
         """Return the service's status in one line."""
 
 
+def is_started_by_hand(environ: Mapping[str, str]) -> bool:
+    """Return whether a person runs this process in a terminal, and wants it to end with that.
+
+    ``nohup`` ignores SIGHUP; systemd names the process that it started.
+    """
+    return (
+        sys.stdin.isatty()
+        and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+        and environ.get("SYSTEMD_EXEC_PID") != str(os.getpid())
+    )
+
+
 class Daemon:
     """Runs one service until a signal or a fatal error ends it.
 
     Args:
         reload: reloads the configuration and applies it.
         report: writes a report of the process's state.
+        ends_with_terminal: SIGHUP ends it, as its terminal was closed.
     """
 
     def __init__(
@@ -143,8 +158,10 @@ class Daemon:
         service: Service,
         reload: Callable[[], None],
         report: Callable[[], None],
+        ends_with_terminal: bool = False,
     ) -> None:
         self._service = service
+        self._ends = (*_STOP_SIGNALS, signal.SIGHUP) if ends_with_terminal else _STOP_SIGNALS
         self._reload = reload
         self._report = report
         self._notifier = SystemdNotifier(os.environ)
@@ -194,7 +211,7 @@ class Daemon:
             self._notify_systemd()
             select.select([self._read_end], [], [], self._poll_interval())
             arrived = self._read_signals()
-            if any(number in arrived for number in _STOP_SIGNALS):
+            if any(number in arrived for number in self._ends):
                 return
             if signal.SIGHUP in arrived:
                 self._read_configuration()

@@ -10,8 +10,19 @@ from nodetracker.model.errors import StoppingError
 
 LOG = logging.getLogger(__name__)
 
-SPLAY_FRACTION = 0.1
-"""Fraction of the interval over which first ticks are spread, so that hosts do not synchronize."""
+
+def spread_first(splay: float) -> float:
+    """Return the length of a loop's first interval, in intervals.
+
+    They are spread over a whole one, as hosts that start together would tick together for ever.
+
+    Args:
+        splay: at random, from 0 to 1.
+
+    >>> spread_first(0.0), spread_first(1.0)
+    (0.5, 1.5)
+    """
+    return 0.5 + splay
 
 
 class Wakeup:
@@ -73,7 +84,9 @@ class PeriodicLoop:
         name: of the thread.
         tick: the function; it runs in this loop's thread, never concurrently.
         interval_seconds: from start to start; a tick that takes longer is
-            followed by the next immediately. None = on request only.
+            followed by the next immediately. None = on request only. The first one
+            is as long as `spread_first` says, and so are those before it that a request ends.
+        splay: from 0 to 1, for `spread_first`.
         on_fatal: called with an error of a type in `fatal`; the loop then ends.
         fatal: errors that end the loop instead of being logged.
         wakeup: requests ticks; None = only `wake` does.
@@ -106,7 +119,7 @@ class PeriodicLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the first tick comes after one interval."""
+        """Start the thread; without a request, the first tick comes after the first interval."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -143,12 +156,13 @@ class PeriodicLoop:
 
     def _run(self) -> None:
         started_at = self._monotonic()
-        fraction = 1 - SPLAY_FRACTION * self._splay()
+        fraction = spread_first(self._splay())
         while True:
-            self._wait_for_tick(started_at, fraction)
+            if not self._wait_for_tick(started_at, fraction):
+                fraction = 1.0
             if self._stopping.is_set():
                 return
-            started_at, fraction = self._monotonic(), 1.0
+            started_at = self._monotonic()
             self._tick_started_at = started_at
             try:
                 if not self._run_tick():
@@ -156,8 +170,12 @@ class PeriodicLoop:
             finally:
                 self._tick_started_at = None
 
-    def _wait_for_tick(self, started_at: float, fraction: float) -> None:
-        """Wait for the end of the interval, which may change meanwhile, or for a request."""
+    def _wait_for_tick(self, started_at: float, fraction: float) -> bool:
+        """Wait for the end of the interval, which may change meanwhile, or for a request.
+
+        Returns:
+            Whether a tick was requested.
+        """
         while not (self._wakeup.has_request or self._stopping.is_set()):
             interval = self._interval
             left = (
@@ -166,7 +184,9 @@ class PeriodicLoop:
             if left is not None and left <= 0:
                 break
             self._wakeup.wait(left)
+        is_requested = self._wakeup.has_request
         self._wakeup.clear()
+        return is_requested
 
     def _run_tick(self) -> bool:
         """Call the function; return False if the loop is to end. Log a lasting failure once."""

@@ -13,7 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nodetracker.accounting.reports.notifications import (
+from nodetracker.model.change import VERSION, Notification, StoreEvent
+from nodetracker.model.errors import NodetrackerError
+from nodetracker.model.warning import HostWarning
+from nodetracker.ports import AgentDirectory, Notifier
+from nodetracker.process.workers import start_thread
+from nodetracker.views.notifications import (
     build_change_notifications,
     build_claim_notification,
     build_migration_notification,
@@ -24,11 +29,6 @@ from nodetracker.accounting.reports.notifications import (
     build_warning_notification,
     merge_waiting,
 )
-from nodetracker.model.change import VERSION, Notification, StoreEvent
-from nodetracker.model.errors import NodetrackerError
-from nodetracker.model.warning import HostWarning
-from nodetracker.ports import AgentDirectory, Notifier
-from nodetracker.process.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 

@@ -7,19 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.host.cpu import read_cpu_info
-from nodetracker.host.disk import read_storage
-from nodetracker.host.gpu import read_gpus
-from nodetracker.host.memory import read_memory_info
-from nodetracker.host.numa import read_numa_topology
-from nodetracker.host.pci import read_mdev_types, read_netdevs, read_pci_devices
-from nodetracker.host.roots import Roots
-from nodetracker.host.system import CacheReader, read_system_info
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.host import Gpu, StorageInfo
 from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.ports import DriverCapability
+from nodetracker.virt.host.cpu import read_cpu_info
+from nodetracker.virt.host.disk import read_storage
+from nodetracker.virt.host.gpu import read_gpus
+from nodetracker.virt.host.memory import read_memory_info
+from nodetracker.virt.host.numa import read_numa_topology
+from nodetracker.virt.host.pci import read_mdev_types, read_netdevs, read_pci_devices
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.host.system import CacheReader, read_system_info
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
@@ -54,7 +54,7 @@ class MachineProbes:
     def start_storage(self, path: Path) -> Pending[StorageInfo]:
         return self._start(path, "storage", partial(read_storage, path, self._roots))
 
-    def facts(self) -> HostSnapshot:
+    def snapshot(self) -> HostSnapshot:
         """Start the probes that depend on other facts, and wait for all probes.
 
         Returns:

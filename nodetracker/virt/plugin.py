@@ -10,9 +10,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nodetracker.host.power import PowerSwitch
-from nodetracker.host.roots import Roots
 from nodetracker.ports import Driver
+from nodetracker.virt.host.power import PowerSwitch
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.probes import ProbeRunner
 
 

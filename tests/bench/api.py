@@ -1,222 +1,208 @@
-"""Measure the REST service on large fleets, and print a table for each size.
+"""The REST service beside its lists: claims, the overview of fleets, and its viewers.
 
-`python -m tests.bench.api [--nodes 1000 10000] [--workloads 10]`: MariaDB
-has 128 MiB of buffers, its default. Statements are counted at the application in this
-process. Seconds, bytes and resident memory are those of `nodetracker-api` as a
-process: the fastest of three requests over HTTP without compression, reading
-a list to its end, 1,000 rows a page.
+Claims and overviews are requests over HTTP, the statements of claims those of the application
+in this process. `--viewers` poll the largest overview for `--seconds` as the page does, every 5 s
+with gzip and If-None-Match, while another client asks for a node four times a second.
 """
 
 import argparse
-import contextlib
+import gzip
 import http.client
-import json
-import os
-import tempfile
+import statistics
+import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import falcon.testing
 import psutil
 
-from nodetracker.api.application import build_application
-from nodetracker.api.context import IDENTITY, Identity
 from nodetracker.api.fleet_cache import FleetCache
-from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.schema import revisions
-from nodetracker.db.store import SqlStore, open_store
-from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet, request_claim
-from tests.bench.placing import build_scheduler
-from tests.functional.servers.mariadb import MariaDB
-from tests.functional.servers.process import find_free_port
-from tests.programs import Programs
+from tests.bench.databases import Database, Row, cpu_seconds, rss_mib
+from tests.bench.large_fleet import ADMISSION_POLICY, LARGE, LargeFleet, request_claim
+from tests.bench.lists import make_counter, request, serve
 from tests.settings import make_api_settings
 from tests.statements import count_statements
-from tests.unit.api.conftest import make_backend
 
-BUFFERS_MB = 128
+DATABASES = ("mariadb",)
+OPTIONS = {
+    "nodes": [1, 1000, 10_000], "workloads": 10, "bulk": 100, "repeats": 50, "viewers": 50,
+    "seconds": 60.0,
+}  # fmt: skip
+
+PATH = "/v1/overview"
 REPEATS = 3
-MIB = 1024 * 1024
-ADMIN = Identity("bench", "p1", frozenset({"admin"}))
+POLL_SECONDS = 5.0
+GZIP = {"Accept-Encoding": "gzip"}
+DOWN_AFTER = ADMISSION_POLICY.service_down_time
 
-LATEST = {"OpenStack-API-Version": "compute 2.87"}
 
-LISTS: dict[str, tuple[str, dict[str, str]]] = {
-    "hypervisors": ("/v2.1/os-hypervisors", LATEST),
-    "hypervisors in detail": ("/v2.1/os-hypervisors/detail", LATEST),
-    "with servers": ("/v2.1/os-hypervisors/detail?with_servers=true", LATEST),
-    "the same, 2.1, whole": ("/v2.1/os-hypervisors/detail", {}),
-    "statistics": ("/v2.1/os-hypervisors/statistics", LATEST),
-    "services of Nova": ("/v2.1/os-services", LATEST),
-    "hosts of Zun": ("/container/v1/hosts", {}),
-    "/v1/services": ("/v1/services", {}),
-    "/v1/nodes": ("/v1/nodes", {}),
-    "/v1/hosts": ("/v1/hosts", {}),
-    "/v1/workloads": ("/v1/workloads", {}),
-    "/v1/claims": ("/v1/claims", {}),
-    "/v1/usages": ("/v1/usages", {}),
-    "/v1/history": ("/v1/history", {}),
-    "/v1/warnings": ("/v1/warnings", {}),
-    "/v1/migrations": ("/v1/migrations", {}),
-    "/v1/candidates": ("/v1/candidates?resources=VCPU:1,MEMORY_MB:1024", {}),
-}
-"""Name -> path and headers."""
+def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[str, Row]]:
+    """Measure fleets of each size, the smallest first, and the viewers of the largest."""
+    fleet = LargeFleet(database.store, database.directory, options.workloads, LARGE)
+    for nodes in sorted(options.nodes):
+        fleet.grow(nodes)
+        with serve(database.url, database.directory / f"api-{nodes}", DOWN_AFTER) as served:
+            size = {"nodes": nodes}
+            yield "The overview", size | _measure_overview(database, *served)
+            for name, costs in _measure_claims(database, options, *served):
+                yield "Claims by REST", size | {"request": name} | costs
+    for viewers in (0, 1, options.viewers):
+        with serve(database.url, database.directory / f"viewed-{viewers}", DOWN_AFTER) as served:
+            yield "Viewers of the overview", _watch(database, *served, viewers, options.seconds)
 
-COLUMNS = (
-    "request", "statements of a page", "pages", "seconds", "seconds for 1,000 rows", "bytes",
-    "RSS after it, MiB",
-)  # fmt: skip
+
+def _measure_claims(
+    database: Database,
+    options: argparse.Namespace,
+    connection: http.client.HTTPConnection,
+    process: psutil.Process,
+) -> Iterator[tuple[str, Row]]:
+    count = make_counter(database.store)
+    node = database.store.list_nodes()[0]
+    named = {"host": node.host, "nodename": node.nodename}
+    bodies: Mapping[str, Callable[[], Any]] = {
+        "on a named node": lambda: request_claim() | named,
+        "on any node": request_claim,
+        f"{options.bulk} on any node": lambda: {
+            "claims": [request_claim() for _ in range(options.bulk)]
+        },
+    }
+    for name, make_body in bodies.items():
+        own, server = cpu_seconds(process), database.cpu_seconds()
+        sent = [make_body() for _ in range(options.repeats)]
+        send = partial(request, connection, "POST", "/v1/claims", {})
+        seconds = [_time(partial(send, body)) for body in sent]
+        yield (
+            name,
+            {
+                "ms, median": statistics.median(seconds) * 1000,
+                "ms, least": min(seconds) * 1000,
+                "service, ms of CPU": (cpu_seconds(process) - own) * 1000 / len(seconds),
+                "server, ms of CPU": (database.cpu_seconds() - server) * 1000 / len(seconds),
+                "statements": count("POST", "/v1/claims", {}, make_body),
+            },
+        )
+
+
+def _measure_overview(
+    database: Database, connection: http.client.HTTPConnection, process: psutil.Process
+) -> Row:
+    # Copied services send no heartbeats.
+    settings = make_api_settings("bench", service_down_time=DOWN_AFTER, overview_max_age=3600)
+    cache = FleetCache(database.store, settings)
+    cache.get()
+    seconds = []
+    for _ in range(REPEATS):
+        cache.invalidate("bench")
+        with count_statements(database.store) as seen:
+            seconds.append(_time(partial(cache.get, "bench")))
+    with count_statements(database.store) as unchanged:
+        cache.get()
+    before = rss_mib(process)
+    plain = _get(connection, {})
+    gzipped = _get(connection, GZIP)
+    known = GZIP | {"If-None-Match": gzipped.tag}
+    kept = min(_time(lambda: _get(connection, GZIP)) for _ in range(REPEATS))
+    known_seconds = min(_time(lambda: _get(connection, known)) for _ in range(REPEATS))
+    assert gzip.decompress(gzipped.body)[:1] == plain.body[:1] == b"{"
+    return {
+        "statements": len(seen),
+        "ms to make": min(seconds) * 1000,
+        "ms, kept": kept * 1000,
+        "bytes": len(plain.body),
+        "gzipped": len(gzipped.body),
+        "statements of a 304": len(unchanged),
+        "ms of a 304": known_seconds * 1000,
+        "RSS before, MiB": before,
+        "RSS after it, MiB": rss_mib(process),
+    }
+
+
+def _watch(
+    database: Database,
+    connection: http.client.HTTPConnection,
+    process: psutil.Process,
+    viewers: int,
+    seconds: float,
+) -> Row:
+    """Measure the service for some time while viewers poll and another client asks for a node."""
+    _get(connection, GZIP)
+    statements, cpu = database.count_served(), cpu_seconds(process)
+    until = time.monotonic() + seconds
+    watching = [_Viewer(connection.port, until, number / viewers) for number in range(viewers)]
+    for viewer in watching:
+        viewer.start()
+    times, threads = _ask_others(connection, process, until)
+    for viewer in watching:
+        viewer.join()
+    return {
+        "viewers": viewers,
+        "seconds": seconds,
+        "requests": sum(viewer.requests for viewer in watching),
+        "of these 304": sum(viewer.unchanged for viewer in watching),
+        "statements of the service": database.count_served() - statements,
+        "CPU seconds of the service": cpu_seconds(process) - cpu,
+        "threads": threads,
+        "another request, ms, median": statistics.median(times) * 1000,
+        "slowest": max(times) * 1000,
+    }
+
+
+class _Viewer(threading.Thread):
+    """Polls the overview until a time, over a connection of its own, as a browser does."""
+
+    def __init__(self, port: int, until: float, phase: float) -> None:
+        super().__init__(daemon=True)
+        self._port = port
+        self._until = until
+        self._phase = phase
+        self.requests = self.unchanged = 0
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        headers = dict(GZIP)
+        time.sleep(self._phase * POLL_SECONDS)
+        while time.monotonic() < self._until:
+            found = _get(connection, headers)
+            headers["If-None-Match"] = found.tag
+            self.requests += 1
+            self.unchanged += found.status == 304
+            time.sleep(POLL_SECONDS)
+        connection.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """One line of the table; see `COLUMNS`."""
-
-    name: str
-    statements: int
-    pages: int
-    seconds: float
-    seconds_per_thousand: float
-    size: int
-    rss_mib: float
+class _Found:
+    status: int
+    tag: str
+    body: bytes
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.api", description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 10_000])
-    parser.add_argument("--workloads", type=int, default=10)
-    arguments = parser.parse_args()
-    server = MariaDB(buffers_mb=BUFFERS_MB)
-    try:
-        with tempfile.TemporaryDirectory() as place:
-            url = server.create_database("nt")
-            store = open_store(DatabaseSettings(url))
-            revisions.sync(store.engine)
-            fleet = LargeFleet(store, Path(place), arguments.workloads)
-            for nodes in sorted(arguments.nodes):
-                fleet.grow(nodes)
-                print(f"\n{nodes} nodes; load before: {os.getloadavg()[0]:.1f}", flush=True)
-                _print_table(store, url, Path(place) / f"api-{nodes}")
-            store.close()
-    finally:
-        server.remove()
-
-
-def _print_table(store: SqlStore, url: str, directory: Path) -> None:
-    count = make_counter(store)
-    with serve(url, directory) as (connection, process):
-        print(f"RSS at rest: {read_rss_mib(process):.1f} MiB")
-        print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS), flush=True)
-        for name, (path, headers) in LISTS.items():
-            statements = count("GET", path, headers)
-            seconds, pages, rows, size = min(
-                _read_list(connection, path, headers) for _ in range(REPEATS)
-            )
-            costs = Costs(
-                name, statements, pages, seconds, seconds * 1000 / max(1, rows), size,
-                read_rss_mib(process),
-            )  # fmt: skip
-            cells = (f"{cell:.2f}" if isinstance(cell, float) else cell for cell in astuple(costs))
-            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-        node = json.loads(_request(connection, "GET", "/v1/nodes?limit=1", {}))["nodes"][0]
-        named = {"host": node["host"], "nodename": node["hypervisor_hostname"]}
-        print(f"claim on a named node: {count('POST', '/v1/claims', {}, named)} statements")
-        print(f"claim without a host: {count('POST', '/v1/claims', {}, {})} statements")
-
-
-def make_counter(store: SqlStore) -> Callable[..., int]:
-    """Return a function that returns the statements of a request, after one that warms up."""
-    # Copied services send no heartbeats.
-    settings = make_api_settings("bench", service_down_time=ADMISSION_POLICY.service_down_time)
-    backend = replace(
-        make_backend(store),
-        settings=settings,
-        fleet=FleetCache(store, settings),
-        policy=ADMISSION_POLICY,
-        scheduler=build_scheduler(store),
-    )
-    application = build_application(backend)
-    client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
-
-    def count(
-        method: str, path: str, headers: dict[str, str], claim: dict[str, str] | None = None
-    ) -> int:
-        for _ in range(2):
-            body = None if claim is None else request_claim() | claim
-            with count_statements(store) as seen:
-                found = client.simulate_request(
-                    method, path, headers=headers, json=body, extras={IDENTITY: ADMIN}
-                )
-            assert found.status_code in (200, 201), found.text
-        return len(seen)
-
-    return count
-
-
-@contextlib.contextmanager
-def serve(url: str, directory: Path) -> Iterator[tuple[http.client.HTTPConnection, psutil.Process]]:
-    """Run the service; yield a connection to it, and its process."""
-    port = find_free_port()
-    extra = f"[api]\nport = {port}\nauth_strategy = noauth\n"
-    programs = Programs(directory, url, "api", extra=extra)
-    with programs.start("nodetracker-api", is_forked=False) as running:
-        running.wait_for("Serving on")
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-        _request(connection, "GET", "/v1/about", {})
-        yield connection, psutil.Process(running.process.pid)
-        connection.close()
-        running.stop()
-
-
-def _read_list(
-    connection: http.client.HTTPConnection, path: str, headers: dict[str, str]
-) -> tuple[float, int, int, int]:
-    """Return seconds, pages, rows and bytes of a whole list."""
-    pages = rows = size = 0
-    seconds = 0.0
-    following: str | None = path
-    while following is not None:
-        started_at = time.perf_counter()
-        body = _request(connection, "GET", following, headers)
-        seconds += time.perf_counter() - started_at
-        document = json.loads(body)
-        pages, size = pages + 1, size + len(body)
-        rows += sum(
-            len(value)
-            for name, value in document.items()
-            if isinstance(value, list) and not name.endswith("links")
-        )
-        following = _find_next(document)
-    return seconds, pages, rows, size
-
-
-def _find_next(document: dict[str, Any]) -> str | None:
-    url = document.get("next")
-    for name, links in document.items():
-        if name.endswith("links") and links:
-            url = links[0]["href"]
-    return None if url is None else "/" + url.split("/", 3)[3]
-
-
-def _request(
-    connection: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str]
-) -> bytes:
-    connection.close()  # the server closes connections that are idle for 30 s
-    connection.request(method, path, headers=headers)
+def _get(
+    connection: http.client.HTTPConnection, headers: dict[str, str], path: str = PATH
+) -> _Found:
+    connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
-    assert answer.status == 200, (path, body[:500])
-    return body
+    assert answer.status in (200, 304), body[:500]
+    return _Found(answer.status, answer.headers.get("ETag", ""), body)
 
 
-def read_rss_mib(process: psutil.Process) -> float:
-    """Return the resident memory of a process in MiB."""
-    return process.memory_info().rss / MIB
+def _ask_others(
+    connection: http.client.HTTPConnection, process: psutil.Process, until: float
+) -> tuple[list[float], int]:
+    """Return the seconds of other requests, four a second, and the most threads seen."""
+    times, threads = [], 0
+    while time.monotonic() < until:
+        times.append(_time(lambda: _get(connection, {}, "/v1/nodes?limit=1")))
+        threads = max(threads, process.num_threads())
+        time.sleep(0.25)
+    return times, threads
 
 
-if __name__ == "__main__":
-    main()
+def _time(call: Callable[[], object]) -> float:
+    started_at = time.perf_counter()
+    call()
+    return time.perf_counter() - started_at

@@ -1,10 +1,14 @@
-"""Measure the costs of an audit: the number of its statements, and its CPU time."""
+"""Audits of one host: statements of each kind, and CPU time of this process for a steady one.
 
+`--sizes`: nodes x guests of each. A heartbeat is sent between audits.
+"""
+
+import argparse
 import json
+import statistics
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +20,37 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey
 from nodetracker.virt.fake.plugin import FakeDriver
 from nodetracker.virt.probes import ProbeRunner
+from tests.bench.databases import Database, Row
 from tests.builders import make_incarnation, take_service
 from tests.statements import count_statements
+
+DATABASES = ("mariadb", "postgresql", "sqlite")
+OPTIONS = {
+    "sizes": ["1x0", "1x1", "1x100", "1x1000", "100x0", "100x1", "1000x0", "1000x1"],
+    "repeats": 10,
+}
 
 PROBE_TIMEOUT = 20.0
 
 Statements = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditCosts:
-    """The statements that each kind of audit of one host sends, in their order.
-
-    Attributes:
-        first: of an empty database.
-        steady: nothing has changed.
-        reread: nothing has changed, and all rows are read again.
-        one_guest_more: one node has a new guest.
-        every_node_changed: each node has a new guest.
-        heartbeat: not an audit; sent between audits.
-        steady_cpu_seconds: of this process during a steady audit, the minimum of three.
-    """
-
-    nodes: int
-    guests_per_node: int
-    first: Statements
-    steady: Statements
-    reread: Statements
-    one_guest_more: Statements
-    every_node_changed: Statements
-    heartbeat: Statements
-    steady_cpu_seconds: float
-
-    def as_row(self) -> dict[str, int | float]:
-        """Return the figures by name, statements as their number."""
-        return {
-            name: len(value) if isinstance(value, tuple) else round(value, 6)
-            for name in self.__slots__
-            for value in (getattr(self, name),)
-        }
+def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[str, Row]]:
+    """Audit new hosts."""
+    for size in options.sizes:
+        nodes, guests = map(int, size.split("x"))
+        host = BenchHost(database.store, database.directory, nodes, guests)
+        counts = {kind: len(found) for kind, found in host.audit_each().items()}
+        cpu = host.measure_cpu(options.repeats)
+        yield (
+            "Statements of audits",
+            {"nodes": nodes, "guests of each": guests}
+            | counts
+            | {
+                "steady, ms of CPU, median": statistics.median(cpu) * 1000,
+                "least": min(cpu) * 1000,
+            },
+        )
 
 
 class BenchHost:
@@ -124,14 +120,24 @@ class BenchHost:
             self._store.report_state(self.agent, self._reports, AuditState(1.0))
         return tuple(seen.statements)
 
-    def measure_cpu(self) -> float:
-        """Return the CPU seconds of a steady audit, the minimum of three."""
+    def measure_cpu(self, repeats: int) -> list[float]:
+        """Return the CPU seconds of steady audits."""
+        self.audit()
         durations = []
-        for _ in range(3):
+        for _ in range(repeats):
             started_at = time.process_time()
             self._tracker.audit(self.agent)
             durations.append(time.process_time() - started_at)
-        return min(durations)
+        return durations
+
+    def audit_each(self) -> dict[str, Statements]:
+        """Audit the new host once in each situation; return the statements, in their order."""
+        found = {"first": self.audit(), "steady": self.audit(), "all rows read": self.reread()}
+        self.add_guests(self.nodes[:1])
+        found["one guest more"] = self.audit()
+        self.add_guests(self.nodes)
+        found["a guest more on each node"] = self.audit()
+        return found | {"heartbeat": self.report_state()}
 
     def _make_guest(self) -> dict[str, Any]:
         self._guests += 1
@@ -141,34 +147,3 @@ class BenchHost:
             "memory_mb": 64,
             "disk_gb": 1,
         }
-
-
-def measure_audits(
-    store: SqlStore, directory: Path, nodes: int, guests_per_node: int
-) -> AuditCosts:
-    """Run each kind of audit once, for a new host with that many nodes and guests.
-
-    Args:
-        store: with its schema; other hosts' rows in it do not matter.
-        directory: gets the file with the nodes.
-    """
-    host = BenchHost(store, directory, nodes, guests_per_node)
-    first = host.audit()
-    steady = host.audit()
-    cpu_seconds = host.measure_cpu()
-    reread = host.reread()
-    host.add_guests(host.nodes[:1])
-    one_guest_more = host.audit()
-    host.add_guests(host.nodes)
-    every_node_changed = host.audit()
-    return AuditCosts(
-        nodes,
-        guests_per_node,
-        first,
-        steady,
-        reread,
-        one_guest_more,
-        every_node_changed,
-        host.report_state(),
-        cpu_seconds,
-    )

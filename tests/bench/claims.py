@@ -1,81 +1,91 @@
-"""Measure the costs of a claim and its abort on a node with guests: statements and speed."""
+"""Claims: singly and in one request, on any node of a fleet and on a named node with guests.
 
-import time
+Claims on any node are made by processes for `--seconds` each: one client, `--clients` at the
+same time, and one that makes `--bulk` claims in each request. The nodes of the fleet have room
+for 900 more. A pair is a claim on a named node and its abort.
+"""
+
+import argparse
 import uuid
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
-from nodetracker.model.claim import Claim
-from nodetracker.ports import AdmissionPolicy
-from tests.bench.audits import BenchHost, Statements
+from nodetracker.model.settings import AdmissionPolicy
+from tests.bench.audits import BenchHost
+from tests.bench.databases import Database, Row
+from tests.bench.large_fleet import ADMISSION_POLICY, LARGE, LargeFleet
+from tests.bench.placing import Placing, build_scheduler, make_request
 from tests.statements import count_statements
 
-PAIRS = 200
-"""Pairs that are timed, after a tenth as many that warm up."""
-
-ADMISSION_POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=600)
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimCosts:
-    """The statements that a plain claim and its abort send, and how many pairs a second run.
-
-    Attributes:
-        pairs_per_second: by one client, one after another; for information.
-    """
-
-    guests_per_node: int
-    claim: Statements
-    abort: Statements
-    pairs_per_second: float
-
-    def as_row(self) -> dict[str, int | float]:
-        """Return the figures by name, statements as their number."""
-        return {
-            name: len(value) if isinstance(value, tuple) else round(value, 1)
-            for name in self.__slots__
-            for value in (getattr(self, name),)
-        }
+DATABASES = ("mariadb", "postgresql", "sqlite")
+OPTIONS = {
+    "nodes": [100, 1000, 10_000],
+    "workloads": 10,
+    "clients": 8,
+    "bulk": 100,
+    "seconds": 5.0,
+    "guests": [0, 100, 1000],
+    "repeats": 200,
+}
 
 
-def measure_claims(store: SqlStore, directory: Path, guests: int) -> ClaimCosts:
-    """Claim and abort on a new host's one node with that many guests.
+def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[str, Row]]:
+    """Claim in fleets of each size, the smallest first, then on nodes with guests."""
+    fleet = LargeFleet(database.store, database.directory, options.workloads, LARGE)
+    for nodes in sorted(options.nodes):
+        fleet.grow(nodes)
+        for clients, size in ((1, 1), (options.clients, 1), (1, options.bulk)):
+            statements = _count_statements(database.store, size)
+            with Placing(database.url, clients, options.seconds, size) as placing:
+                server = database.cpu_seconds()
+                placing.start()
+                found = placing.wait()
+                server = database.cpu_seconds() - server
+            yield (
+                "Claims on any node",
+                {
+                    "nodes": nodes,
+                    "clients": clients,
+                    "claims of a request": size,
+                    "claims a second": found.per_second,
+                    "statements of a request": statements,
+                    "slowest request, ms": found.slowest_seconds * 1000,
+                    "process, ms of CPU a claim": found.cpu_seconds * 1000 / found.claims,
+                    "server, ms of CPU a claim": server * 1000 / found.claims,
+                    "nodes used": found.nodes,
+                    "most on one": found.most_on_one,
+                    "RSS, MiB": found.rss_mib,
+                },
+            )
+    for guests in options.guests:
+        host = BenchHost(database.store, database.directory, 1, 0)
+        host.nodes[0] |= LARGE | {"vcpus": 4096}
+        host.add_guests(host.nodes, guests)
+        host.audit()
+        host.report_state()
+        pair = partial(_make_pair, database.store, host.agent.host)
+        costs = database.measure(pair, options.repeats)
+        yield "Pairs of a claim on a named node and its abort", {"guests": guests} | costs
 
-    Args:
-        store: with its schema; other hosts' rows in it do not matter.
-        directory: gets the file with the node.
-    """
-    host = BenchHost(store, directory, 1, 0)
-    # Large enough for the guests and one more claim.
-    host.nodes[0] |= {"vcpus": 4096, "memory_mb": 2**20, "disk_gb": 2**20}
-    host.add_guests(host.nodes, guests)
-    host.audit()
-    host.report_state()
-    name = host.agent.host
-    with count_statements(store) as claimed:
-        claim = _claim(store, name)
-    with count_statements(store) as aborted:
-        store.abort_claim(claim.uuid)
-    _time_pairs(store, name, PAIRS // 10)
-    seconds = _time_pairs(store, name, PAIRS)
-    return ClaimCosts(guests, tuple(claimed.statements), tuple(aborted.statements), PAIRS / seconds)
+
+def _count_statements(store: SqlStore, size: int) -> int:
+    scheduler = build_scheduler(store)
+    scheduler.create_claim(make_request())
+    with count_statements(store) as seen:
+        if size == 1:
+            scheduler.create_claim(make_request())
+        else:
+            scheduler.create_claims([make_request() for _ in range(size)])
+    return len(seen)
 
 
-def _claim(store: SqlStore, host: str) -> Claim:
+def _make_pair(store: SqlStore, host: str, policy: AdmissionPolicy = ADMISSION_POLICY) -> None:
     request = parse_claim_request(
         {
             "workload": {"uuid": str(uuid.uuid4())},
             "resources": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1},
         }
     )
-    return store.create_claim(request, host, "node-0", ADMISSION_POLICY)
-
-
-def _time_pairs(store: SqlStore, host: str, pairs: int) -> float:
-    """Return the seconds that this number of pairs takes."""
-    started_at = time.perf_counter()
-    for _ in range(pairs):
-        store.abort_claim(_claim(store, host).uuid)
-    return time.perf_counter() - started_at
+    store.abort_claim(store.create_claim(request, host, "node-0", policy).uuid)

@@ -1,48 +1,43 @@
-"""Measure the costs of an audit of a container host: requests to a real dockerd, and seconds."""
+"""Readings of a container host: requests to a real dockerd, and seconds.
 
-import dataclasses
+First nothing is cached, then nothing has changed, then one container was renamed, as an event
+reported.
+"""
+
+import argparse
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from nodetracker.host.roots import Roots
 from nodetracker.model.audit import NodeEvent
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.driver import DockerDriver
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
+from tests.bench.databases import Row
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd
 
 NEEDED = ("dockerd", "containerd", "runc", "busybox", "tini", "unshare")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ContainerCosts:
-    """Requests and seconds of one reading each.
-
-    Attributes:
-        first: nothing is cached.
-        steady: nothing has changed, events are received.
-        one_changed: one container was renamed, as an event reported.
-    """
-
-    containers: int
-    first_requests: int
-    first_seconds: float
-    steady_requests: int
-    steady_seconds: float
-    one_changed_requests: int
-    one_changed_seconds: float
+DATABASES = ()
+OPTIONS = {"containers": [1, 200]}
 
 
-def can_measure() -> bool:
-    """Return whether the machine has what a dockerd needs."""
-    return all(shutil.which(name) for name in NEEDED)
+def measure(options: argparse.Namespace, directory: Path) -> Iterator[tuple[str, Row]]:
+    """Read hosts with these numbers of created containers; none on a machine without a dockerd."""
+    if not all(shutil.which(name) for name in NEEDED):
+        return
+    for containers in options.containers:
+        for reading, (requests, seconds) in _measure(directory, containers).items():
+            row: Row = {"containers": containers, "reading": reading, "requests": requests}
+            yield "Readings of a dockerd", row | {"seconds": seconds}
 
 
-def measure_containers(directory: Path, containers: int) -> ContainerCosts:
-    """Measure readings of a host with this number of created containers."""
+def _measure(directory: Path, containers: int) -> dict[str, tuple[int, float]]:
     engine = Dockerd()
     client = engine.client()
     requests = EngineClient(engine.url, 10)
@@ -74,7 +69,7 @@ def measure_containers(directory: Path, containers: int) -> ContainerCosts:
         has_event.clear()
         client.rename(names[0], "renamed")
         has_event.wait(10)
-        return ContainerCosts(containers, *first, *steady, *read())
+        return {"first": first, "steady": steady, "one changed": read()}
     finally:
         driver.close()
         client.close()

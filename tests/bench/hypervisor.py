@@ -1,25 +1,27 @@
-"""Measure the costs of an audit of a real libvirtd: round trips, statements and time."""
+"""Audits of a real libvirtd whose domains do not run: round trips, statements and time."""
 
+import argparse
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.store import SqlStore
-from nodetracker.host.roots import Roots
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings, parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
+from tests.bench.databases import Database, Row
 from tests.builders import make_incarnation, take_service
-from tests.functional.servers.libvirtd import Libvirtd, domain_xml
+from tests.functional.servers.libvirtd import Libvirtd, domain_xml, find_missing
 from tests.statements import count_statements
 
 T = TypeVar("T")
@@ -42,9 +44,21 @@ class HypervisorCosts:
     statements: int
     writes: int
 
-    def as_row(self) -> dict[str, int | float]:
-        """Return the figures by name."""
-        return {name: round(getattr(self, name), 6) for name in self.__slots__}
+
+DATABASES = ("sqlite",)
+OPTIONS = {"domains": [0, 200, 1000]}
+
+
+def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[str, Row]]:
+    """Audit libvirtds with these numbers of domains; none where it is not installed."""
+    for domains in [] if find_missing() else options.domains:
+        libvirtd = Libvirtd()
+        try:
+            define_domains(libvirtd, domains)
+            costs = measure_hypervisor(libvirtd, database.store, database.directory)
+            yield "Audits of a libvirtd", asdict(costs)
+        finally:
+            libvirtd.remove()
 
 
 def define_domains(libvirtd: Libvirtd, count: int) -> None:

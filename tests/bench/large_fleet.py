@@ -23,6 +23,9 @@ from tests.statements import select_written
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=24 * 3600, claim_timeout=24 * 3600)
 
 NODE = {"vcpus": 64, "memory_mb": 262144, "disk_gb": 4096}
+LARGE = {"vcpus": 1024, "memory_mb": 2**20, "disk_gb": 2**20}
+"""For as many claims as a measurement makes."""
+
 WORKLOAD = {"VCPU": 1, "MEMORY_MB": 1024, "DISK_GB": 10}
 """What each workload of the fleet has, and what is claimed."""
 

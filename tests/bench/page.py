@@ -1,21 +1,21 @@
-"""Measure the overview page in Chromium with large fleets, and print a table.
+"""The overview page in Chromium, with fleets in memory and the server beside it.
 
-`python -m tests.bench.page [--nodes 1000 10000]`: milliseconds until the table of nodes is
-shown, and CPU time of script, and of style and layout, for an answer in which a tenth of the
-nodes changed and for a keystroke in the filter. The fleet is in memory; the time
-to the table includes making the answer.
+The time to the table includes making the answer. CPU time of the browser is that of script, and
+of style and layout, for an answer in which a tenth of the nodes changed, and for a keystroke in
+the filter.
 """
 
 import argparse
 import contextlib
 import json
-import os
 import statistics
 from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page
 
+from tests.bench.databases import Row
 from tests.functional.browser import open_browser, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
 
@@ -35,21 +35,14 @@ new MutationObserver((_, observer) => {
 SCRIPT = frozenset(("EvaluateScript", "FunctionCall", "RunMicrotasks"))
 LAYOUT = frozenset(("Layout", "UpdateLayoutTree"))
 CATEGORIES = ["devtools.timeline", "v8", "v8.execute"]
-COLUMNS = (
-    "nodes", "ms to the table", "script, ms for a changed answer", "style and layout, ms",
-    "script, ms for a keystroke", "slowest", "style and layout, ms",
-)  # fmt: skip
+DATABASES = ()
+OPTIONS = {"nodes": [1000, 10_000]}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.page", description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 10_000])
-    arguments = parser.parse_args()
-    print(f"load before: {os.getloadavg()[0]:.1f}")
-    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS), flush=True)
+def measure(options: argparse.Namespace, _directory: Path) -> Iterator[tuple[str, Row]]:
+    """Open the page with fleets of each size."""
     with open_browser() as browser:
-        for nodes in arguments.nodes:
+        for nodes in options.nodes:
             store = PageStore(PageFleet(nodes))
             with (
                 serve_page(store, max_age=0) as url,
@@ -57,24 +50,25 @@ def main() -> None:
             ):
                 tab.page.add_init_script(TABLE_SHOWN)
                 tab.page.goto(url)
-                print(f"| {nodes} | " + " | ".join(_measure(tab.page, store)) + " |", flush=True)
+                yield "The overview in Chromium", {"nodes": nodes} | _measure(tab.page, store)
                 assert tab.problems == []
 
 
-def _measure(page: Page, store: PageStore) -> list[str]:
+def _measure(page: Page, store: PageStore) -> Row:
     page.wait_for_function("() => window.tableShownAt", timeout=60_000)
     shown = page.evaluate("window.tableShownAt")
     page.wait_for_timeout(SETTLE_MS)
     answers = [_measure_answer(page, store) for _ in range(ANSWERS)]
     page.get_by_role("searchbox").focus()
     keys = [_measure_key(page, key) for key in TEXT]
-    return [
-        f"{shown:.0f}",
-        *(f"{statistics.median(times):.0f}" for times in zip(*answers, strict=True)),
-        f"{statistics.median(script for script, _ in keys):.0f}",
-        f"{max(script for script, _ in keys):.0f}",
-        f"{statistics.median(layout for _, layout in keys):.0f}",
-    ]
+    return {
+        "ms to the table": float(shown),
+        "ms of script for a changed answer": statistics.median(script for script, _ in answers),
+        "of its style and layout": statistics.median(layout for _, layout in answers),
+        "ms of script for a keystroke": statistics.median(script for script, _ in keys),
+        "slowest": max(script for script, _ in keys),
+        "of its style and layout, median": statistics.median(layout for _, layout in keys),
+    }
 
 
 def _measure_answer(page: Page, store: PageStore) -> tuple[float, float]:
@@ -118,7 +112,3 @@ def _sum_times(events: Iterable[dict[str, Any]], names: Container[str]) -> float
             ends[thread] = event["ts"] + event["dur"]
             total += event.get("tdur", event["dur"])
     return total / 1000
-
-
-if __name__ == "__main__":
-    main()

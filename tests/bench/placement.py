@@ -1,21 +1,18 @@
-"""Measure what reports to placement cost, and print it as a table.
+"""Reports to placement: requests and seconds of each kind, and the memory that an agent needs more.
 
-`python -m tests.bench.placement [--nodes N] [--claims N]`: requests and
-seconds of a first report, a restart, steady audits and many claims at once
-against a placement on SQLite that answers one request at a time, and the
-memory that an agent needs in addition.
+Placement is on SQLite and answers one request at a time.
 """
 
 import argparse
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.ports import AdmissionPolicy
+from tests.bench.databases import Row, rss_mib
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.placement import Placement
 from tests.functional.servers.process import find_free_port
@@ -23,41 +20,37 @@ from tests.programs import Programs, wait_until
 from tests.stores import SqliteStore
 from tests.unit.compute.test_resource_tracker import Clock
 
+DATABASES = ()
+OPTIONS = {"nodes": 1000, "claims": 1000}
+
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
 LIMIT_SECONDS = 1800
 SIZE = {"vcpus": 64, "memory_mb": 10**6, "disk_gb": 1000}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.placement")
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--claims", type=int, default=1000)
-    arguments = parser.parse_args()
+def measure(options: argparse.Namespace, directory: Path) -> Iterator[tuple[str, Row]]:
+    """Report nodes, then claims."""
     placement = Placement()
     try:
-        with tempfile.TemporaryDirectory() as name:
-            measure(Path(name), placement, arguments.nodes, arguments.claims)
-            measure_memory(Path(name), placement)
+        for report, costs in _report(directory, placement, options.nodes, options.claims):
+            yield "Reports to placement", {"report": report} | costs
+        yield "Resident memory of an agent", _measure_memory(directory, placement)
     finally:
         placement.remove()
 
 
-def measure(directory: Path, placement: Placement, nodes: int, claims: int) -> None:
-    """Print requests and seconds of each kind of report."""
+def _report(
+    directory: Path, placement: Placement, nodes: int, claims: int
+) -> Iterator[tuple[str, Row]]:
     host = make_host(directory / "nodes", placement)
     inventory = [{"nodename": f"bench-{n}"} | SIZE for n in range(nodes)]
-    run(host, f"first report of {nodes} nodes", lambda: host.audit(*inventory))
-    run(host, "a steady audit", host.audit)
+    yield f"first, of {nodes} nodes", run(host, lambda: host.audit(*inventory))
+    yield "a steady audit", run(host, host.audit)
     host.restart()
-    run(host, f"restart with {nodes} nodes", host.audit)
-    run(host, "a refresh", host.reporter._listing.refresh)
+    yield f"restart with {nodes} nodes", run(host, host.audit)
+    yield "a refresh", run(host, host.reporter._lists.refresh)
     host.stop()
-    measure_claims(make_host(directory / "claims", placement), claims)
-
-
-def measure_claims(host: ReportedHost, claims: int) -> None:
-    """Print requests and seconds of many claims on one node."""
+    host = make_host(directory / "claims", placement)
     host.settle({"nodename": "bench-of-claims"} | SIZE)
     for number in range(claims):
         body = {
@@ -65,8 +58,8 @@ def measure_claims(host: ReportedHost, claims: int) -> None:
             "resources": {"VCPU": 0 if number % 2 else 0.25, "MEMORY_MB": 64},
         }
         host.store.create_claim(parse_claim_request(body), "host-1", "bench-of-claims", POLICY)
-    run(host, f"{claims} claims on one node, one audit", host.audit)
-    run(host, "a steady audit", host.audit)
+    yield f"{claims} claims on one node, one audit", run(host, host.audit)
+    yield "a steady audit of these", run(host, host.audit)
     host.stop()
 
 
@@ -78,17 +71,15 @@ def make_host(directory: Path, placement: Placement) -> ReportedHost:
     return ReportedHost(directory, placement.configuration(), store, clock, "host-1")
 
 
-def run(host: ReportedHost, label: str, change: Callable[[], object]) -> None:
-    """Make a change, and print how long placement takes to have it."""
+def run(host: ReportedHost, change: Callable[[], object]) -> Row:
+    """Make a change; return what it takes until placement has it."""
     before, started = host.count(), time.monotonic()
     change()
     host.wait(LIMIT_SECONDS)
-    seconds, requests = time.monotonic() - started, host.count() - before
-    print(f"{label:40} {requests:6} requests {seconds:8.2f} s", flush=True)
+    return {"requests": host.count() - before, "seconds": time.monotonic() - started}
 
 
-def measure_memory(directory: Path, placement: Placement) -> None:
-    """Print the resident memory of an agent with and without placement."""
+def _measure_memory(directory: Path, placement: Placement) -> Row:
     sizes = {}
     for label, extra in (("without", ""), ("with", placement.configuration())):
         programs = Programs(directory / label, extra=extra)
@@ -103,11 +94,6 @@ def measure_memory(directory: Path, placement: Placement) -> None:
                 path = f"/resource_providers?name=memory-{label}"
                 wait_until(lambda path=path: placement.get(path)["resource_providers"], 60)
             time.sleep(6)
-            sizes[label] = psutil.Process(agent.process.pid).memory_info().rss / 2**20
+            sizes[label] = rss_mib(psutil.Process(agent.process.pid))
             agent.stop()
-    more = sizes["with"] - sizes["without"]
-    print(f"RSS of an agent: {sizes['without']:.1f} MiB, with placement {more:.1f} MiB more")
-
-
-if __name__ == "__main__":
-    main()
+    return {f"{label} placement, MiB": size for label, size in sizes.items()}

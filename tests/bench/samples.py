@@ -1,8 +1,7 @@
-"""Simulate what weighing a sample costs in balance and in packing, and print a table.
+"""A simulation of what weighing a sample costs in balance and in packing.
 
-`python -m tests.bench.samples [--nodes 10000]` fills fleets of nodes and claims of mixed sizes,
-without a database. Each claim takes the best of a sample, which are the next nodes with
-room in the order of their places, or of all nodes.
+Fleets of nodes and claims of mixed sizes are filled, without a database. Each claim takes the best
+of a sample, which are the next nodes with room in the order of their places, or of all nodes.
 """
 
 import argparse
@@ -12,10 +11,16 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 from nodetracker.accounting.ledger.candidates import WEIGHED, Weigher, scale_between
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.settings import Multipliers
+from tests.bench.databases import Row
+
+DATABASES = ()
+OPTIONS = {"nodes": 10_000, "samples": [20, 100, 500, 0]}
+"""A sample of 0 is all nodes."""
 
 SIZES = ((32, 4), (64, 4), (128, 8))
 """CPUs of a node, each of which has room for four, and GiB for each."""
@@ -153,36 +158,31 @@ def fill(nodes: list[Node], choose: Choose, chance: random.Random) -> Iterator[i
                 return
 
 
-def main() -> None:
-    """Simulate and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.samples", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=10_000)
-    arguments = parser.parse_args()
-    print(
-        "| multipliers | weighed | full, % | free GiB of a node, standard deviation"
-        " | least | most | empty nodes | nodes with room for the largest claim |"
-    )
-    print("|" + "---|" * 8, flush=True)
+def measure(options: argparse.Namespace, _directory: Path) -> Iterator[tuple[str, Row]]:
+    """Fill a fleet for each sample."""
     for name, multipliers in (("spread", SPREAD), ("pack", PACK)):
-        for size in (20, 100, 500, None):
-            nodes, chance = make_nodes(arguments.nodes), random.Random(1)
+        for size in options.samples:
+            nodes, chance = make_nodes(options.nodes), random.Random(1)
             random.Random(2).shuffle(nodes)
             choose = (
-                choose_of_all(nodes, multipliers, chance)
-                if size is None
-                else choose_of_sample(nodes, size, multipliers, chance)
+                choose_of_sample(nodes, size, multipliers, chance)
+                if size
+                else choose_of_all(nodes, multipliers, chance)
             )
             largest = Amounts(32_000, memory_mb=128 * 1024, disk_mb=DISK_GB * 1024)
             for share in fill(nodes, choose, random.Random(3)):
                 free = [node.memory_mb / 1024 for node in nodes]
-                cells = (
-                    name, size or "all", share, f"{statistics.pstdev(free):.1f}",
-                    f"{min(free):.0f}", f"{max(free):.0f}",
-                    sum(node.memory_mb == node.total_mb for node in nodes),
-                    sum(node.fits(largest) for node in nodes),
-                )  # fmt: skip
-                print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+                yield (
+                    "Fleets filled by samples",
+                    {
+                        "multipliers": name,
+                        "nodes weighed": size or "all",
+                        "memory taken, %": share,
+                        "GiB free on a node: standard deviation": statistics.pstdev(free),
+                        "most": max(free),
+                        "empty nodes": sum(node.memory_mb == node.total_mb for node in nodes),
+                        "nodes with room for the largest claim": sum(
+                            node.fits(largest) for node in nodes
+                        ),
+                    },
+                )

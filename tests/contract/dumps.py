@@ -1,6 +1,7 @@
 """Dump all rows of a database, compare dumps, and restore them."""
 
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -107,10 +108,17 @@ def _label(saved: Saved, names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
     for row in sorted(tables["history"], key=lambda row: row["at"]):
         if "service" in row["diff"]:  # whose uuid varies
             row = {**row, "diff": row["diff"] | {"service": None}}
-        label = f"history {row['host']} {row['nodename']} {row['what']}"
+        what = row["what"]
+        if "event" in row["diff"]:
+            what = f"{row['kind']} {row['diff']['event']}"
+        label = f"history {row['host']} {row['nodename']} {what}"
         seen[label] += 1
         yield f"{label} {seen[label]}", row
     yield from ((names[row["uuid"]], row) for row in tables["migrations"])
     yield from ((f"call {row['host']}", row) for row in tables["host_calls"])
+    for row in tables["trends"]:
+        samples = sorted(json.loads(zlib.decompress(row["samples"])).values())
+        name = "fleet" if row["part"] < 0 else "nodes"
+        yield f"trend {row['seconds']} {name}", {**row, "part": None, "samples": samples}
     for row in tables["provider_removals"]:
         yield f"removal {names[row['provider_uuid']]}", {**row, "workloads": [*row["workloads"]]}

@@ -12,11 +12,11 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.api.call import Backend
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.db.store import SqlStore
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.settings import AdmissionPolicy
-from tests.bench.api import LISTS, make_counter
+from nodetracker.usecases.scheduler import Scheduler
 from tests.bench.large_fleet import LargeFleet
+from tests.bench.lists import LISTS, make_counter
 from tests.builders import make_device, make_node
 from tests.contract.stores import SQL_BACKENDS
 from tests.statements import SeenStatements, count_statements
@@ -31,6 +31,8 @@ REQUESTS = LISTS | {
     "claims of a host": ("/v1/claims?host=host-00003&state=held&limit=5", {}),
     "ten candidates": ("/v1/candidates?resources=MEMORY_MB:1&limit=10", {}),
     "all candidates": ("/v1/candidates?resources=MEMORY_MB:1&all=true", {}),
+    "search": ("/v1/search?text=host-0", {}),
+    "search by uuid": ("/v1/search?text=abcd", {}),
     "no candidates": ("/v1/candidates?resources=VCPU:100000", {}),
     "no candidates, unexplained": ("/v1/candidates?resources=VCPU:100000&explain=false", {}),
 }
@@ -41,6 +43,8 @@ MOST = {
     "/v1/candidates": 3,
     "ten candidates": 3,
     "all candidates": 4,
+    "search": 6 + 2,  # the overview, if none is kept
+    "search by uuid": 6 + 4,
     "no candidates": 11,
     "no candidates, unexplained": 3,
 }

@@ -11,12 +11,22 @@ import sqlalchemy as sa
 from nodetracker.db.connection.dialect import can_skip_locked
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.fleet.scheduler import Scheduler
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import Claim, ClaimRequest, PlacedRequest
 from nodetracker.model.errors import ClaimConflictError, ClaimRefusedError, RefusedError
+from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.ports import Store
-from tests.builders import ADMISSION_POLICY, ask, claim, make_node, node
+from nodetracker.usecases.scheduler import Scheduler
+from tests.builders import (
+    ADMISSION_POLICY,
+    ask,
+    claim,
+    make_device,
+    make_guest,
+    make_node,
+    node,
+)
 from tests.contract.stores import SQL_BACKENDS
 from tests.oracle import check_usage
 from tests.statements import count_statements
@@ -86,22 +96,41 @@ def test_a_node_that_is_locked_is_left_out(store: SqlStore) -> None:
         assert (busy is None) == can_skip_locked(other), "SQLite locks no rows"
 
 
-def test_claims_on_one_node_have_four_statements_each_as_single_ones(store: SqlStore) -> None:
+def test_claims_on_one_node_have_five_statements_each_as_single_ones(store: SqlStore) -> None:
     make_node(store)
     grant(store, place(ask(VCPU=1, MEMORY_MB=64)))
     with count_statements(store.engine) as seen:
         grant(store, *(place(ask(VCPU=1, MEMORY_MB=64)) for _ in range(3)))
-    assert len(seen.statements) == 1 + 3 * 4
+    assert len(seen.statements) == 1 + 3 * 5
 
 
-def test_claims_on_nodes_of_their_own_share_lock_and_insertion(store: SqlStore) -> None:
+def test_claims_on_nodes_of_their_own_share_their_statements(store: SqlStore) -> None:
     hosts = ("alpha", "beta", "gamma")
     for host in hosts:
         make_node(store, host=host)
     grant(store, *(place(ask(VCPU=1, MEMORY_MB=64), host) for host in hosts))
     with count_statements(store.engine) as seen:
         grant(store, *(place(ask(VCPU=1, MEMORY_MB=64), host) for host in hosts))
-    assert len(seen.statements) == 1 + 2 + 3 * 2
+    assert len(seen.statements) == 1 + 5
+
+
+def test_each_node_is_read_for_its_own_workload_and_with_its_devices(store: SqlStore) -> None:
+    alias = Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)
+    policy = dataclasses.replace(ADMISSION_POLICY, aliases={"nic": alias})
+    guest = make_guest("web", vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+    charge = Amounts(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+    devices = (make_device("10000:81:00.1"), make_device("10000:81:00.2"))
+    make_node(store, (guest,), charge, devices)
+    make_node(store, devices=devices, host="beta")
+    of_guest = ask(guest.uuid, VCPU=1, MEMORY_MB=1024, DISK_GB=10)
+    with_device = ask(pci_requests=[{"alias": "nic"}], VCPU=1)
+    placed = (place(of_guest, "alpha"), place(with_device, "beta"))
+    taken, other = store.create_claims(placed, policy)
+    assert taken is not None
+    assert other is not None
+    assert node(store).guests[guest.uuid].claim_uuid == taken.uuid
+    assert claimed_cpus(store, "alpha", "beta") == [1, 1]
+    assert (taken.devices, list(other.devices)) == ((), ["10000:81:00.1"])
 
 
 def test_observers_learn_of_all_at_once(store: SqlStore) -> None:
@@ -150,7 +179,7 @@ class TestScheduler:
             request.uuid for request in requests
         ]
         assert claimed_cpus(store, *hosts) == [2, 2, 2]
-        assert len(seen.statements) <= 4 + 2 * (2 + 3 * 2)
+        assert len(seen.statements) <= 4 + 2 * 5
         assert scheduler.create_claims(requests) == claims
 
     def test_each_has_an_error_of_its_own(self, store: SqlStore) -> None:

@@ -3,12 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.ports import Store
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
     ADMISSION_POLICY,
     admission_values,

@@ -147,13 +147,14 @@ WRITES = [
         "register_agent",
         "agent",
         lambda scene: register(scene, COMPUTE_BINARY),
-        {**rows("service alpha compute"), "node a1": {"epoch"}, "node a2": {"epoch"}},
+        {**rows("service alpha compute"), "node a1": {"epoch"}, "node a2": {"epoch"}}
+        | rows("history alpha  service *"),
     ),
     Write(
         "register_agent",
         "conductor",
         lambda scene: register(scene, CONDUCTOR_BINARY),
-        rows("service alpha conductor"),
+        rows("service alpha conductor") | rows("history alpha  service *"),
     ),
     Write(
         "report_state",
@@ -182,7 +183,8 @@ WRITES = [
                 "disabled_reason",
                 "updated_at",
             }
-        },
+        }
+        | rows("history alpha  service changed *"),
     ),
     Write(
         "set_service",
@@ -190,7 +192,8 @@ WRITES = [
         lambda scene: scene.store.set_service(
             "alpha", CONDUCTOR_BINARY, ServiceChange(maintenance=True)
         ),
-        {"service alpha conductor": {"maintenance", "updated_at"}},
+        {"service alpha conductor": {"maintenance", "updated_at"}}
+        | rows("history alpha  service changed *"),
     ),
     Write(
         "delete_service",
@@ -204,7 +207,7 @@ WRITES = [
         "delete_service",
         "conductor",
         lambda scene: scene.store.delete_service("gamma", CONDUCTOR_BINARY, ALWAYS_DOWN),
-        rows("service gamma conductor"),
+        rows("service gamma conductor") | rows("history gamma  service retired *"),
     ),
     Write(
         "rename_host",
@@ -243,7 +246,8 @@ WRITES = [
         "apply_changes",
         "expired claim",
         expire_claim,
-        rows("node a1", "claim new a1", "history alpha n1 update *"),
+        rows("node a1", "claim new a1", "history alpha n1 update *")
+        | rows("history alpha n1 claim released *"),
         is_audit=True,
     ),
     Write(
@@ -251,7 +255,8 @@ WRITES = [
         "move in error",
         fail_move,
         {"move of web": {"status", "updated_at"}, "node b1": GENERATION}
-        | rows("node a1", "history alpha n1 update *"),
+        | rows("node a1", "history alpha n1 update *")
+        | rows("history alpha n1 move error *"),
     ),
     Write(
         "apply_changes",
@@ -283,7 +288,8 @@ WRITES = [
         {
             "warning alpha clock_skew": {"resolved_at"},
             "warning alpha fact_held n2 cpu": {"earlier", "first_seen", "last_seen", "resolved_at"},
-        },
+        }
+        | rows("history alpha  warning resolved *", "history alpha n2 warning raised *"),
     ),
     Write(
         "raise_warning",
@@ -301,19 +307,20 @@ WRITES = [
         "resolve_warnings",
         "of one kind",
         lambda scene: scene.store.resolve_warnings(WarningKind.AGENT_UNREACHABLE),
-        {"warning * agent_unreachable": {"resolved_at"}},
+        {"warning * agent_unreachable": {"resolved_at"}} | rows("history *  warning resolved *"),
     ),
     Write(
         "create_claim",
         "of a guest",
         claim("queue a2", "a2"),
-        rows("claim queue a2", "node a2", "guest a2 queue", "device a2 *"),
+        rows("claim queue a2", "node a2", "guest a2 queue", "device a2 *")
+        | rows("history alpha n2 claim created *"),
     ),
     Write(
         "create_claim",
         "without a guest",
         claim("fresh b2", "b2"),
-        rows("claim fresh b2", "node b2", "device b2 *"),
+        rows("claim fresh b2", "node b2", "device b2 *") | rows("history beta n2 claim created *"),
     ),
     Write(
         "create_claims",
@@ -321,7 +328,7 @@ WRITES = [
         lambda scene: scene.store.create_claims(
             [PlacedRequest(ask("fresh b2"), "beta", "n2")], POLICY
         ),
-        rows("claim fresh b2", "node b2", "device b2 *"),
+        rows("claim fresh b2", "node b2", "device b2 *") | rows("history beta n2 claim created *"),
     ),
     Write(
         "try_claim",
@@ -333,7 +340,7 @@ WRITES = [
         "confirm_claim",
         "held",
         of_claim("confirm_claim", "new a1"),
-        rows("claim new a1", "node a1", "device a1 *"),
+        rows("claim new a1", "node a1", "device a1 *") | rows("history alpha n1 claim confirmed *"),
     ),
     Write(
         "renew_claim",
@@ -345,27 +352,31 @@ WRITES = [
         "abort_claim",
         "of a guest with claims elsewhere",
         of_claim("abort_claim", "web b2"),
-        rows("claim web b2", "node b2", "guest b2 web", "device b2 *"),
+        rows("claim web b2", "node b2", "guest b2 web", "device b2 *")
+        | rows("history beta n2 claim released *"),
     ),
     Write(
         "abort_claim",
         "of a guest and a device that are missing",
         of_claim("abort_claim", "lost a1"),
-        rows("claim lost a1", "node a1", "guest a1 lost", "device a1 *"),
+        rows("claim lost a1", "node a1", "guest a1 lost", "device a1 *")
+        | rows("history alpha n1 claim released *"),
     ),
     Write(
         "abort_claim",
         "destination of a move",
         of_claim("abort_claim", "web b1"),
         {"node a1": GENERATION}
-        | rows("claim web b1", "node b1", "guest b1 web", "device b1 *", "move of web"),
+        | rows("claim web b1", "node b1", "guest b1 web", "device b1 *", "move of web")
+        | rows("history beta n1 claim released *", "history alpha n1 move cancelled *"),
     ),
     Write(
         "create_migration",
         "to another host",
         lambda scene: scene.claim(ask_move("queue a2", "queue b1"), "a2"),
         {"node b1": GENERATION}
-        | rows("claim queue a2", "move of queue", "node a2", "guest a2 queue", "device a2 *"),
+        | rows("claim queue a2", "move of queue", "node a2", "guest a2 queue", "device a2 *")
+        | rows("history alpha n2 claim created *", "history beta n1 move started *"),
     ),
     Write(
         "confirm_migration",
@@ -374,14 +385,16 @@ WRITES = [
         rows(
             *("move of web", "claim web a1", "claim web b1", "node a1", "node b1"),
             *("guest a1 web", "device a1 *"),
-        ),
+        )
+        | rows("history * claim *", "history alpha n1 move confirmed *"),
     ),
     Write(
         "revert_migration",
         "between two hosts",
         of_claim("revert_migration", "move of web"),
         {"node a1": GENERATION}
-        | rows("move of web", "claim web b1", "node b1", "guest b1 web", "device b1 *"),
+        | rows("move of web", "claim web b1", "node b1", "guest b1 web", "device b1 *")
+        | rows("history beta n1 claim released *", "history alpha n1 move reverted *"),
     ),
     Write(
         "set_migration_status",
@@ -393,15 +406,14 @@ WRITES = [
             "move of web": {"status", "updated_at"},
             "node a1": GENERATION,
             "node b1": GENERATION,
-        },
+        }
+        | rows("history alpha n1 move migrating *"),
     ),
     Write(
         "purge",
         "of the past",
         lambda scene: scene.store.purge(scene.cut),
-        {"node *": GENERATION}
-        | PAST_CLAIMS
-        | rows("history * create 1", "warning * fact_held n2 cpu"),
+        {"node *": GENERATION} | PAST_CLAIMS | rows("history *", "warning * fact_held n2 cpu"),
     ),
     Write(
         "purge",
@@ -410,6 +422,12 @@ WRITES = [
         {"node *": GENERATION}
         | PAST_CLAIMS
         | rows("claim passed *", "history *", "warning * fact_held n2 *", "removal gone alpha"),
+    ),
+    Write(
+        "sample_trends",
+        "of all nodes",
+        lambda scene: scene.store.sample_trends(),
+        rows("trend 3600 fleet", "trend 3600 nodes"),
     ),
     Write(
         "adopt_uuid",

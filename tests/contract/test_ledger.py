@@ -12,7 +12,6 @@ from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.db.store import SqlStore
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import (
@@ -29,6 +28,7 @@ from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import AdmissionPolicy, Store
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
     ADMISSION_POLICY,
     SINCE,
@@ -410,7 +410,7 @@ class TestPci:
         make_node(store, tuple(make_guest(f"guest-{n}") for n in range(50)), devices=self.VFS)
         with count_statements(store) as statements:
             store.abort_claim(self.claim(store).uuid)
-        assert len(statements) == 10
+        assert len(statements) == 12
 
     def test_no_device_is_assigned_twice(self, store: Store) -> None:
         make_node(store, devices=self.VFS)

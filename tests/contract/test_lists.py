@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.fleet.reads import read_pages
-from nodetracker.model.change import ItemDiff
+from nodetracker.model.change import EventKind, ItemDiff
 from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatus
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
@@ -27,6 +26,7 @@ from nodetracker.model.numa import CellAssignment, NumaAssignment
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey, Store
+from nodetracker.usecases.reads import read_pages
 from tests.builders import (
     ADMISSION_POLICY,
     ask,
@@ -137,7 +137,8 @@ class TestEveryList:
             found = read_all(store.list_claim_page, ClaimQuery(limit=limit))
             assert found[:4] == list(claims.values())
             assert read_all(store.list_migration_page, MigrationQuery(limit=limit)) == migrations
-            assert read_all(store.list_history_page, HistoryQuery(limit=limit)) == newest_first
+            query = HistoryQuery(kinds=(EventKind.NODE,), limit=limit)
+            assert read_all(store.list_history_page, query) == newest_first
             assert read_all(store.list_warning_page, WarningQuery(limit=limit)) == by_id
 
 
@@ -159,6 +160,9 @@ class TestClaims:
             (ClaimQuery(workload_uuid=make_guest("b").uuid, host="alpha"), ""),
             (ClaimQuery(uuid=uuid_of("none")), ""),
             (ClaimQuery(uuid=claims["c"].uuid), "c"),
+            (ClaimQuery(uuid_part=claims["c"].uuid[:13]), "c"),
+            (ClaimQuery(uuid_part=claims["c"].uuid), "c"),
+            (ClaimQuery(uuid_part="none"), ""),
             (ClaimQuery(node_id=claims["c"].node_id), "bc"),
             (ClaimQuery(node_id=-1), ""),
             (ClaimQuery(node_id=2**70), ""),
@@ -246,20 +250,23 @@ class TestHistory:
         for host in ("alpha", "beta", "alpha"):
             (record,) = store.load_nodes(host)
             store.apply_changes(agents[host], [update(record, vcpus=record.generation)], 60)
-        found = store.list_history_page(HistoryQuery()).items
+        found = store.list_history_page(HistoryQuery(kinds=(EventKind.NODE,))).items
         assert [entry.host for entry in found] == ["alpha", "beta", "alpha", "beta", "alpha"]
         assert len({entry.id for entry in found}) == 5
-        (beta,) = store.list_history_page(HistoryQuery(host="beta", limit=1)).items
+        (beta,) = store.list_history_page(
+            HistoryQuery(host="beta", nodename="node-1", limit=1)
+        ).items
         assert beta == found[1]
 
     def test_it_is_filtered_by_node_and_time(
         self, store: Store, agents: Mapping[str, AgentKey]
     ) -> None:
         store.apply_changes(agents["alpha"], [create(agents["alpha"], "node-2")], 60)
-        second, beta, first = store.list_history_page(HistoryQuery()).items
+        nodes = (EventKind.NODE,)
+        second, beta, first = store.list_history_page(HistoryQuery(kinds=nodes)).items
 
         def names(**filters: Any) -> list[tuple[str, str]]:
-            page = store.list_history_page(HistoryQuery(**filters))
+            page = store.list_history_page(HistoryQuery(kinds=nodes, **filters))
             return [(entry.host, entry.nodename) for entry in page.items]
 
         assert names(nodename="node-1") == [("beta", "node-1"), ("alpha", "node-1")]

@@ -128,7 +128,7 @@ class TestLocks:
         with count_statements(store) as cancelled:
             store.abort_claim(migration.dest_claim)
         # The migration, its status, and the source's generation.
-        assert (len(plain), len(cancelled)) == (4, 7)
+        assert (len(plain), len(cancelled)) == (5, 8)
 
     @pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
     def test_an_abort_waits_for_no_node_but_its_own_two(

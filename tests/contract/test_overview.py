@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.reports.overview import Overview, build_overview, render_overview
 from nodetracker.accounting.usage import charge_of_guest
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
@@ -19,6 +18,7 @@ from nodetracker.model.numa import CellAssignment
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
+from nodetracker.views.overview import Overview, build_overview, render_overview
 from tests.builders import (
     ask,
     claim,
@@ -26,6 +26,7 @@ from tests.builders import (
     make_guest,
     make_incarnation,
     make_node,
+    make_values,
     register,
     take_service,
 )
@@ -54,7 +55,9 @@ def test_an_empty_fleet_has_the_time(store: Store) -> None:
 
 def test_nodes_have_the_columns_of_their_rows(store: Store) -> None:
     agent = register(store)
-    store.apply_changes(agent, [create(agent, name) for name in ("n1", "n2")], 60)
+    metrics = {"cpu.user.time": 1, "cpu_percent": 7, "disk_used_mb": 1}
+    values = make_values(metrics=metrics)
+    store.apply_changes(agent, [create(agent, name, values) for name in ("n1", "n2")], 60)
     for found, stored in zip(store.read_overview().nodes, store.list_nodes(), strict=True):
         assert (found.id, found.uuid, found.host, found.nodename) == (
             stored.id,
@@ -62,7 +65,9 @@ def test_nodes_have_the_columns_of_their_rows(store: Store) -> None:
             stored.host,
             stored.nodename,
         )
-        for name in OVERVIEW_COLUMNS:
+        metrics = {"cpu_percent": 7, "disk_used_mb": 1}
+        assert (found.metrics, stored.values.metrics["cpu.user.time"]) == (metrics, 1)
+        for name in set(OVERVIEW_COLUMNS) - {"metrics"}:
             assert getattr(found, name) == getattr(stored.values, name)
 
 

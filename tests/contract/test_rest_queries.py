@@ -30,7 +30,7 @@ NAMES = (
     ("/v1/workloads?name_part=", "workloads"),
     ("/v1/usages?project=", "usages"),
     ("/v1/usages?marker=~~", "usages"),
-    ("/v1/history?node=", "history"),
+    ("/v1/history?kind=node&node=", "history"),
     ("/v1/warnings?host=", "warnings"),
     ("/v1/claims?project=", "claims"),
 )
@@ -64,6 +64,6 @@ def test_odd_names_and_times_and_the_largest_marker_can_be_compared(
         else:
             assert api.get(path + quote(text))[noun] == []
     for query, count in TIMES.items():
-        assert len(api.get(f"/v1/history?{query}")["history"]) == count
+        assert len(api.get(f"/v1/history?kind=node&{query}")["history"]) == count
     assert api.get(f"/v1/warnings?marker={10**18 - 1}")["warnings"] == []
     assert api.request("GET", f"/v1/history?marker={10**18 - 1}").status_code == 400

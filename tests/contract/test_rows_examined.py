@@ -1,11 +1,11 @@
 """The rows that a database examines follow what is asked for, not a node's past or the fleet."""
 
 import dataclasses
-import functools
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +14,32 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.candidates import place_of
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db import codec, nodes
-from nodetracker.db.candidates import find_candidates
-from nodetracker.db.claims import list_claim_page
-from nodetracker.db.migrations import list_migration_page
+from nodetracker.db import codec
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Migration, MigrationStatus
-from nodetracker.model.listing import ClaimQuery, MigrationQuery
+from nodetracker.model.claim import (
+    ACTIVE_STATES,
+    Claim,
+    ClaimRequest,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+)
+from nodetracker.model.listing import ClaimQuery, MigrationQuery, WorkloadQuery
+from nodetracker.model.settings import SchedulerSettings
+from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import CandidatePolicy
+from nodetracker.usecases.scheduler import Scheduler
+from tests.bench.audits import BenchHost
 from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet, request_claim
-from tests.builders import SINCE, ask, claim, make_guest, make_node, move, node
+from tests.bench.lists import LATEST
+from tests.builders import SINCE, ask, claim, make_guest, make_node, move, node, register
+from tests.rows_examined import analyze, count_each, count_examined
+from tests.unit.api.conftest import Api, make_backend
+
+PAGES = ("/v1/nodes?limit=50", "/v1/claims?limit=50", "/v2.1/os-hypervisors/detail?limit=50")
 
 pytestmark = pytest.mark.parametrize("stores", ["mariadb", "postgresql"], indirect=True)
-
-_EXAMINED = {
-    "mysql": sa.text(
-        "SELECT SUM(IF(variable_name = 'Handler_icp_match', -1, 1) * variable_value)"
-        " FROM information_schema.session_status WHERE variable_name LIKE 'Handler_read%'"
-        " OR variable_name IN ('Handler_icp_attempts', 'Handler_icp_match')"
-    ),
-    "postgresql": sa.text(
-        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
-    ),
-}
 
 
 def add_released(store: SqlStore, template: Claim, guests: tuple[str, ...], count: int) -> None:
@@ -62,9 +64,10 @@ def add_released(store: SqlStore, template: Claim, guests: tuple[str, ...], coun
 
 
 def add_claims(store: SqlStore, template: Claim, count: int) -> None:
-    """Add claims like another one."""
+    """Add claims like another one, each of its own workload."""
     row = codec.encode_claim(template) | {"compute_node_id": template.node_id}
-    rows = [row | {"uuid": str(uuid.uuid4())} for _ in range(count)]
+    own = ("uuid", "workload_uuid")
+    rows = [row | {name: str(uuid.uuid4()) for name in own} for _ in range(count)]
     with store.engine.begin() as connection:
         connection.execute(sa.insert(tables.claims), rows)
 
@@ -77,23 +80,6 @@ def add_migrations(store: SqlStore, template: Migration, count: int) -> None:
         connection.execute(sa.insert(tables.migrations), rows)
 
 
-def count_examined(store: SqlStore, read: Callable[[sa.Connection], Any]) -> int:
-    """Return how many rows a read examines when the database knows the sizes of its tables."""
-    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        analyze = "ANALYZE TABLE {}" if connection.dialect.name == "mysql" else "ANALYZE {}"
-        for table in tables.metadata.sorted_tables:
-            connection.execute(sa.text(analyze.format(table.name)))
-    examined = _EXAMINED[store.engine.dialect.name]
-    with store.engine.connect() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(sa.text("SET LOCAL enable_seqscan = off"))  # small tables
-        read(connection)  # the first one reads the sizes of the tables too
-        before = connection.scalar(examined)
-        own = connection.scalar(examined) - before
-        read(connection)
-        return int(connection.scalar(examined) - before - 2 * own)
-
-
 @pytest.mark.parametrize("place", [{}, {"host": "alpha"}])
 def test_a_list_of_active_claims_examines_as_many_rows_whatever_was_released(
     store: SqlStore, place: dict[str, str]
@@ -104,7 +90,7 @@ def test_a_list_of_active_claims_examines_as_many_rows_whatever_was_released(
     (other,) = store.load_nodes("beta")
     add_claims(store, dataclasses.replace(claims[0], node_id=other.id), 3000)
     query = ClaimQuery(states=ACTIVE_STATES, limit=5, **place)
-    read: Callable[[sa.Connection], Any] = lambda c: list_claim_page(c, query)  # noqa: E731
+    read = partial(store.list_claim_page, query)
     few = count_examined(store, read)
     add_released(store, claims[0], (), 2000)
     assert count_examined(store, read) < few + 50  # pages of an index, not the 2,000 claims
@@ -136,9 +122,28 @@ def test_a_list_of_all_claims_of_a_host_examines_as_many_rows_whatever_was_relea
         far = store.list_claim_page(dataclasses.replace(query, limit=2900)).items[-1].uuid
         for after in (None, store.list_claim_page(query).next, far):
             page = dataclasses.replace(query, after=after)
-            examined = count_examined(store, functools.partial(list_claim_page, query=page))
+            examined = count_examined(store, partial(store.list_claim_page, page))
             assert examined < 200, page
             assert len(store.list_claim_page(page).items) == 5
+
+
+def test_the_search_for_workloads_on_two_nodes_examines_as_many_rows_whatever_was_released(
+    store: SqlStore,
+) -> None:
+    make_node(store)
+    make_node(store, host="beta")
+    claims = [claim(store, ask(MEMORY_MB=1)) for _ in range(10)]
+    (other,) = store.load_nodes("beta")
+    add_claims(store, dataclasses.replace(claims[0], node_id=other.id), 1000)
+    add_released(store, dataclasses.replace(claims[0], node_id=other.id), (), 3000)
+    add_released(store, claims[0], (), 100)
+    read = partial(store.list_split_brains, "alpha")
+    analyze(store)
+    few = count_examined(store, read)
+    add_released(store, claims[0], (), 5000)
+    analyze(store)
+    # PostgreSQL may read the 1,000 active claims once more, whatever was released.
+    assert count_examined(store, read) < few + 1500
 
 
 @pytest.mark.parametrize("statuses", [(), (MigrationStatus.ACCEPTED, MigrationStatus.DONE)])
@@ -157,9 +162,25 @@ def test_a_list_of_the_migrations_of_a_host_examines_as_many_rows_whatever_has_e
         far = store.list_migration_page(dataclasses.replace(query, limit=1900)).items[-1].uuid
         for after in (None, far):
             page = dataclasses.replace(query, after=after)
-            examined = count_examined(store, functools.partial(list_migration_page, query=page))
+            examined = count_examined(store, partial(store.list_migration_page, page))
             assert examined < 200, page
             assert len(store.list_migration_page(page).items) == 3
+
+
+@pytest.mark.parametrize("place", [{}, {"host": "alpha"}])
+def test_a_list_of_workloads_examines_as_many_rows_whatever_was_released(
+    store: SqlStore, place: dict[str, str]
+) -> None:
+    make_node(store, guests=tuple(make_guest(f"guest-{number}") for number in range(6)))
+    claims = [claim(store, ask(MEMORY_MB=1)) for _ in range(10)]
+    make_node(store, host="beta")
+    (other,) = store.load_nodes("beta")
+    add_claims(store, dataclasses.replace(claims[0], node_id=other.id), 500)
+    read = partial(store.list_workloads, WorkloadQuery(limit=5, **place))
+    few = count_examined(store, read)
+    add_released(store, claims[0], (), 4000)
+    assert count_examined(store, read) < few + 100
+    assert len(read().items) == 5
 
 
 def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> None:
@@ -168,7 +189,7 @@ def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> 
     claims = [claim(store, ask(MEMORY_MB=1)) for _ in range(10)]
     guests = tuple(guest.uuid for guest in listed)
     add_released(store, claims[0], guests, 2000)
-    load: Callable[[sa.Connection], Any] = lambda c: nodes.load_nodes(c, "alpha", None)  # noqa: E731
+    load = partial(store.load_nodes, "alpha")
     few = count_examined(store, load)
     add_released(store, claims[0], (), 6000)
     many = count_examined(store, load)
@@ -178,29 +199,98 @@ def test_a_load_examines_as_many_rows_whatever_was_released(store: SqlStore) -> 
     assert {c.workload.uuid for c in held if not c.is_active} == set(guests[::2])
 
 
-def test_a_search_for_candidates_examines_as_many_rows_whatever_the_fleet(
+def test_no_action_examines_more_rows_or_sends_more_statements_in_a_larger_fleet(
     store: SqlStore, tmp_path: Path
 ) -> None:
     fleet = LargeFleet(store, tmp_path, workloads=1)
-    table = tables.compute_nodes
-    order = sa.select(table.c.id, table.c.place).order_by(table.c.place, table.c.id)
+    own = BenchHost(store, tmp_path, nodes=1, guests_per_node=4)
+    own.nodes[0]["memory_mb"] = 512  # too small for the claims
+    own.write()
+    for _ in range(3):
+        own.audit()  # the last one is steady
+    numbers = itertools.count()
     policy, size = CandidatePolicy(ADMISSION_POLICY.service_down_time), 20
-    examined = []
+    scheduler = Scheduler(store, ADMISSION_POLICY, SchedulerSettings(nodes_to_weigh=size))
+    service = Api(make_backend(store))
+    examined: list[dict[str, tuple[int, ...]]] = []
     for count in (200, 5000):
         fleet.grow(count)
-        with store.engine.begin() as connection:
-            rows = connection.execute(order).all()
-            is_full = table.c.id.in_([row.id for row in rows[1::2]])
-            used = sa.case((is_full, table.c.memory_mb), else_=0)
-            connection.execute(sa.update(table).values(memory_mb_used=used))
-        bodies = (request_claim(str(uuid.UUID(int=number))) for number in itertools.count())
-        request = next(
-            request
-            for request in map(parse_claim_request, bodies)
-            if place_of(request.uuid) in range(rows[0].place, rows[count // 4].place)
-        )
-        find = functools.partial(find_candidates, request=request, policy=policy, limit=size)
-        examined.append(count_examined(store, find))
-        assert len(store.find_candidates(request, policy, size).nodes) == size
-    assert abs(examined[1] - examined[0]) <= 2
-    assert max(examined) <= 5 * size
+        requests = _list_requests(_fill_every_second(store)[: count // 4], numbers)
+        hosts = iter(_list_hosts_with_room(store))
+        actions: dict[str, Callable[[], Any]] = {
+            "search": lambda r=requests: store.find_candidates(next(r), policy, size),
+            "claim": lambda r=requests: scheduler.create_claim(next(r)),
+            "claim on a node": lambda r=requests, h=hosts: store.create_claim(
+                next(r), next(h), "node-0", ADMISSION_POLICY
+            ),
+            "steady audit": own.audit,
+            "heartbeat": own.report_state,
+        }
+        actions |= {path: partial(service.request, "GET", path, headers=LATEST) for path in PAGES}
+        analyze(store)
+        counted = {name: tuple(count_each(store, act)) for name, act in actions.items()}
+        examined.append(counted)
+        assert len(store.find_candidates(next(requests), policy, size).nodes) == size
+    few, many = examined
+    for name, rows in few.items():
+        assert len(many[name]) == len(rows), name
+        assert sum(many[name]) <= sum(rows) + 2, name
+    assert sum(many["search"]) <= 5 * size
+    assert {name: len(rows) for name, rows in many.items()} == {
+        "search": 2, "claim": 7, "claim on a node": 5, "steady audit": 1, "heartbeat": 1,
+        **dict.fromkeys(PAGES, 2), "/v1/claims?limit=50": 1,
+    }  # fmt: skip
+
+
+def _fill_every_second(store: SqlStore) -> Sequence[int]:
+    """Fill every second node, and return the places of all in order."""
+    table = tables.compute_nodes
+    order = sa.select(table.c.id, table.c.place).order_by(table.c.place, table.c.id)
+    with store.engine.begin() as connection:
+        rows = connection.execute(order).all()
+        is_full = table.c.id.in_([row.id for row in rows[1::2]])
+        used = sa.case((is_full, table.c.memory_mb), else_=0)
+        connection.execute(sa.update(table).values(memory_mb_used=used))
+    return [row.place for row in rows]
+
+
+def _list_hosts_with_room(store: SqlStore) -> Sequence[str]:
+    """Return the hosts without claims by this test, the nodes of which are not full."""
+    table = tables.compute_nodes
+    is_wanted = table.c.memory_mb_used == 0, table.c.host.like("host-%")
+    has_room = sa.select(table.c.host).where(*is_wanted).order_by(table.c.host)
+    with store.engine.connect() as connection:
+        return connection.scalars(has_room).all()
+
+
+def _list_requests(places: Sequence[int], numbers: Iterator[int]) -> Iterator[ClaimRequest]:
+    """Yield requests whose search begins between the first of these places and the last."""
+    for number in numbers:
+        request = parse_claim_request(request_claim(str(uuid.UUID(int=number))))
+        if place_of(request.uuid) in range(places[0], places[-1]):
+            yield request
+
+
+def add_services(store: SqlStore, name: str, count: int, **changes: Any) -> None:
+    """Add agents of further hosts, like the only one that there is first."""
+    table = tables.services
+    with store.engine.begin() as connection:
+        first = connection.execute(sa.select(table).order_by(table.c.id).limit(1)).mappings().one()
+        row = {key: value for key, value in first.items() if key != "id"} | changes
+        rows = [
+            row | {"host": f"{name}-{number:04d}", "uuid": str(uuid.uuid4())}
+            for number in range(count)
+        ]
+        connection.execute(sa.insert(table), rows)
+
+
+def test_a_page_of_warnings_examines_as_many_rows_whatever_hosts_are_up(store: SqlStore) -> None:
+    register(store)
+    add_services(store, "down", 40, last_seen_up=SINCE)
+    for number in range(40):
+        warning = HostWarning(WarningKind.HOST_DOWN, WHOLE_HOST, "", "stored")
+        store.raise_warning(f"down-{number:04d}", warning)
+    add_services(store, "up", 3000, last_seen_up=store.now() + timedelta(days=1))
+    get = partial(Api(make_backend(store)).get, "/v1/warnings?limit=10")
+    assert len(get()["warnings"]) == 10
+    assert count_examined(store, get) < 150

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.ledger import claims
 from nodetracker.db.store import SqlStore
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.errors import ClaimRefusedError, NodeBusyError
 from nodetracker.ports import Store
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, make_node
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.contract.test_ledger_interleaving import assert_waits

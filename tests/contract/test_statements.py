@@ -6,8 +6,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
-from nodetracker.fleet.scheduler import Scheduler
-from nodetracker.model.change import ItemDiff
+from nodetracker.model.change import EventKind, ItemDiff
 from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.fleet import FleetQuery, LivenessFilter
 from nodetracker.model.listing import (
@@ -24,6 +23,7 @@ from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
     create,
     delete,
@@ -142,7 +142,7 @@ def test_unchanged_warnings_are_one_as_none_and_two_when_they_are_counted(
 
 
 @pytest.mark.parametrize("guests", [0, 100])
-def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
+def test_a_claim_and_its_abort_are_ten_however_many_guests_there_are(
     store: SqlStore, guests: int
 ) -> None:
     agent = register(store)
@@ -160,7 +160,7 @@ def test_a_claim_and_its_abort_are_eight_however_many_guests_there_are(
         claim = store.create_claim(request, "alpha", "node-1", policy)
     with count_statements(store) as aborted:
         store.abort_claim(claim.uuid)
-    assert (len(claimed), len(aborted)) == (4, 4)
+    assert (len(claimed), len(aborted)) == (5, 5)
 
 
 def test_a_scheduler_reads_many_nodes_with_as_many_statements_as_one(store: SqlStore) -> None:
@@ -241,7 +241,7 @@ def test_a_page_of_a_list_is_one_statement(store: SqlStore, count: int) -> None:
         (store.list_claim_page, ClaimQuery(host="alpha", states=ACTIVE_STATES), count),
         (store.list_migration_page, MigrationQuery(host="alpha"), 0),
         (store.list_device_page, DeviceQuery(node_id=node.id), 1),
-        (store.list_history_page, HistoryQuery(host="alpha"), count),
+        (store.list_history_page, HistoryQuery(host="alpha", kinds=(EventKind.NODE,)), count),
         (store.list_warning_page, WarningQuery(is_resolved=False), count),
     ):
         with count_statements(store) as seen:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 TIMEOUT_MS = 60_000
@@ -21,7 +21,8 @@ class Tab:
     """A page of the browser.
 
     Attributes:
-        problems: messages and errors of its console, and requests that failed.
+        problems: messages and errors of its console, and requests that failed, but for
+            those that end with the page that sent them.
     """
 
     page: Page
@@ -30,7 +31,7 @@ class Tab:
     def __post_init__(self) -> None:
         self.page.on("console", lambda message: self._note(message.text, message.type))
         self.page.on("pageerror", lambda error: self._note(str(error)))
-        self.page.on("requestfailed", lambda request: self._note(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._note_failure)
 
     def look(self, theme: str, width: int) -> None:
         """Change the system's theme and the width of the window."""
@@ -56,6 +57,10 @@ class Tab:
     def _check_width(self, width: int) -> None:
         wide = self.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{self.page.url} needs {wide} px"
+
+    def _note_failure(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":
+            self._note(f"failed: {request.url}: {request.failure}")
 
     def _note(self, text: str, kind: str = "error") -> None:
         self.problems.append(f"{kind}: {text}")

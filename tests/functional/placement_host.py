@@ -7,7 +7,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 from nodetracker.bootstrap.clients import build_placement_client
-from nodetracker.conf.agent import PLACEMENT
+from nodetracker.bootstrap.options.agent import PLACEMENT
 from nodetracker.model.warning import WarningKind
 from nodetracker.placement.client import PlacementClient
 from nodetracker.placement.reconciler import is_in_ledger

@@ -19,8 +19,8 @@ from oslo_config import cfg
 
 import nodetracker.cmd  # noqa: F401 - keeps eventlet out
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.bootstrap.stores import build_store
-from nodetracker.conf.opts import register_options
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from nodetracker.model.errors import ClaimRefusedError

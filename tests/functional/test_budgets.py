@@ -1,19 +1,24 @@
 """The budgets that can be counted: statements and written rows, never the clock."""
 
+import compileall
 import dataclasses
+import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
+import nodetracker
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore
-from nodetracker.host.roots import Roots
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.fact import fresh
 from nodetracker.model.host import MemoryInfo
@@ -21,20 +26,26 @@ from nodetracker.model.node import VOLATILE_COLUMNS, HostSnapshot
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AgentKey, Driver
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.local.plugin import LocalDriver
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
-from tests.bench.audits import BenchHost, Statements, measure_audits
+from tests.bench.audits import BenchHost, Statements
+from tests.bench.databases import rss_mib
 from tests.builders import later, make_incarnation, take_service
 from tests.contract.stores import SQL_BACKENDS, make_stores
+from tests.programs import Programs
 from tests.stores import SqliteStore
 
 STEADY = 3
 REREAD = 8
-ONE_CHANGE = 8  # with a changed warning
+ONE_CHANGE = 9  # with a warning that begins or ends, and its line of the history
 PER_HUNDRED = 6
 MEASURES_PER_HOUR = 12
+CALLS_OF_A_NODE = 150
+CALLS_OF_AN_AUDIT = 2000
+RSS_MIB = 75.0
 
 Rows = dict[str, dict[int, tuple[Any, ...]]]
 
@@ -79,7 +90,7 @@ def test_a_thousand_nodes_with_a_guest_each(store: SqlStore, tmp_path: Path) -> 
     assert {name: len(before[name]) for name in ("compute_nodes", "guests", "history")} == {
         "compute_nodes": 1000,
         "guests": 1000,
-        "history": 1000,
+        "history": 1001,  # with the start of the service
     }
 
     steady, reread = host.audit(), host.reread()
@@ -108,11 +119,67 @@ def test_a_thousand_nodes_with_a_guest_each(store: SqlStore, tmp_path: Path) -> 
     "guests", [0, 64, 100, 1000], ids=["none", "its first warning", "a warning", "many"]
 )
 def test_one_node_whatever_its_guests(store: SqlStore, tmp_path: Path, guests: int) -> None:
-    costs = measure_audits(store, tmp_path, 1, guests)
-    assert len(costs.steady) <= STEADY
-    assert len(costs.reread) <= REREAD
-    assert len(costs.one_guest_more) <= ONE_CHANGE
-    assert verbs(costs.steady + costs.reread) == {"SELECT"}
+    costs = BenchHost(store, tmp_path, 1, guests).audit_each()
+    assert len(costs["steady"]) <= STEADY
+    assert len(costs["all rows read"]) <= REREAD
+    assert len(costs["one guest more"]) <= ONE_CHANGE
+    assert verbs(costs["steady"] + costs["all rows read"]) == {"SELECT"}
+
+
+class CallCounter:
+    """Counts the calls of Python functions in this thread and in those that start."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, frame: object, event: str, argument: object) -> None:
+        self.calls += event == "call"
+
+    def count(self, act: Callable[[], object]) -> int:
+        """Return the calls of an action."""
+        before = self.calls
+        sys.setprofile(self)
+        try:
+            act()
+        finally:
+            sys.setprofile(None)
+        return self.calls - before
+
+
+@pytest.fixture
+def counter() -> Iterator[CallCounter]:
+    """A counter of calls, also in the threads of readers."""
+    found = CallCounter()
+    threading.setprofile(found)
+    yield found
+    threading.setprofile(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_a_steady_audit_calls_few_functions_for_each_node(
+    store: SqlStore, tmp_path: Path, counter: CallCounter
+) -> None:
+    counts = []
+    for nodes in (100, 300):
+        host = BenchHost(store, tmp_path, nodes=nodes, guests_per_node=10)
+        for _ in range(3):
+            host.audit()
+        counts.append(min(counter.count(host.audit) for _ in range(3)))
+    assert (counts[1] - counts[0]) / 200 <= CALLS_OF_A_NODE
+    assert counts[0] - 100 * CALLS_OF_A_NODE <= CALLS_OF_AN_AUDIT
+
+
+def test_an_agent_stays_small(tmp_path: Path) -> None:
+    assert compileall.compile_dir(Path(nodetracker.__file__).parent, quiet=1)
+    programs = Programs(tmp_path / "agent", update_resources_interval=1)
+    programs.inventory.write_text("nodes: [{nodename: n, vcpus: 16, memory_mb: 65536}]")
+    programs.make_schema()
+    with programs.start(is_forked=False) as agent:
+        agent.wait_for("is ready")
+        time.sleep(20)  # an audit each second
+        memory = rss_mib(psutil.Process(agent.process.pid))
+        agent.stop()
+    assert memory < RSS_MIB
 
 
 def test_two_hundred_changed_nodes_cost_two_transactions_of_statements(

@@ -17,7 +17,7 @@ import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import usage_columns
-from nodetracker.db import claims, nodes
+from nodetracker.db import claim_lists, nodes
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.amounts import Amounts
@@ -90,7 +90,7 @@ def read_at_once(store: SqlStore) -> tuple[list[Any], list[Claim]]:
     with store.engine.connect() as connection:
         if connection.dialect.name != "sqlite":  # whose readers see one moment anyway
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
-        return nodes.load_nodes(connection, HOST, None), claims.list_claims(connection)
+        return nodes.load_nodes(connection, HOST, None), claim_lists.list_claims(connection)
 
 
 def check_now(store: SqlStore) -> None:

@@ -149,6 +149,10 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
         done = programs.manage("claim", "create", request)
         assert done.returncode == 1
         assert done.stderr.strip() == (
+            "CPU: 64 free, 99 requested; memory: 63.5 GiB free, 977 GiB requested"
+        )
+        done = programs.manage("claim", "create", request, "-f", "json")
+        assert done.stderr.strip() == (
             "Free vcpu 64.00 VCPU < requested 99 VCPU; "
             "Free memory 65024.00 MB < requested 999999 MB"
         )

@@ -14,14 +14,14 @@ import pytest
 
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.host.memory import read_memory_info
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import StoreError
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
+from nodetracker.virt.host.memory import read_memory_info
+from nodetracker.virt.host.roots import Roots
 from tests.functional.read_back import ReadBack
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd, Engine, Podman
 from tests.functional.servers.placement import Placement

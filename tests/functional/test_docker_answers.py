@@ -12,7 +12,6 @@ import docker
 import pytest
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.host.roots import Roots
 from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.model.settings import Policy
@@ -22,6 +21,7 @@ from nodetracker.virt.docker.driver import DockerDriver
 from nodetracker.virt.docker.events import EventListener
 from nodetracker.virt.docker.guests import WORKLOAD_LABEL
 from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.host.roots import Roots
 from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase

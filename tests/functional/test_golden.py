@@ -67,8 +67,11 @@ def programs(tmp_path_factory):
 
 
 def steady(text: str, programs: Programs) -> str:
-    """Replace what differs from run to run: times, ages and paths."""
+    """Replace what differs from run to run: times, ages, the machine's load and paths."""
     text = text.replace(str(programs.directory), "DIR")
+    text = re.sub(
+        r'(?<="load_average": )\[[^]]*\]|[\d.]+ [\d.]+ [\d.]+(?= on 4 CPUs)', "LOAD", text
+    )
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", "TIME", text)
     return re.sub(r"\b\d+\.\d{1,3}\b(?=( +\||\n\}|,?$))", "AGE", text)
 

@@ -154,12 +154,15 @@ class TestFiles:
         }
         assert {str(path.relative_to("share")) for path in shipped} == {
             "bash-completion/completions/nodetracker-manage",
+            "fish/vendor_completions.d/nodetracker-manage.fish",
+            "zsh/site-functions/_nodetracker-manage",
             *(f"man/man8/{name}.8" for name in project["project"]["scripts"]),
             "nodetracker/grafana/nodetracker.json",
             "nodetracker/prometheus/nodetracker.rules.yml",
             "nodetracker/systemd/nodetracker-compute.service",
             "nodetracker/systemd/nodetracker-api.service",
             "nodetracker/systemd/nodetracker-conductor.service",
+            "nodetracker/systemd/nodetracker-standalone.service",
             "nodetracker/sysusers.d/nodetracker.conf",
             "nodetracker/tmpfiles.d/nodetracker.conf",
         }

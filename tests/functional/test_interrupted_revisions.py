@@ -130,6 +130,8 @@ def make_value(column: sa.Column[Any], number: int) -> object:
         return True
     if isinstance(kind, sa.Integer):
         return number % 2
+    if isinstance(kind, sa.LargeBinary):
+        return b"samples"
     if isinstance(kind, sa.Text) or getattr(kind, "length", None) is None:
         return "{}"
     return f"{column.name[:12]}-{number}"

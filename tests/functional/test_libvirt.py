@@ -21,13 +21,13 @@ import pytest
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.host.memory import read_memory_info
-from nodetracker.host.roots import Roots
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.virt.host.memory import read_memory_info
+from nodetracker.virt.host.roots import Roots
 from tests.bench.hypervisor import define_domains, measure_hypervisor
 from tests.builders import read_history
 from tests.functional.read_back import Card, ReadBack

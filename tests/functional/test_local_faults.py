@@ -47,7 +47,8 @@ def messages_of(programs: Programs, kind: str) -> str:
 def show_node(programs: Programs) -> dict[str, Any]:
     """Return a row without its age and its agent's last heartbeat."""
     shown: dict[str, Any] = programs.ask("node", "show", "host-1", "node-1")
-    del shown["audit_age_seconds"], shown["last_seen_up"]
+    for name in ("audit_age_seconds", "last_seen_up", "load_average", "measured"):
+        del shown[name]
     return shown
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.host.cpu import read_cpu_info
-from nodetracker.host.memory import read_memory_info
-from nodetracker.host.numa import read_numa_topology
-from nodetracker.host.roots import Roots
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaTopology
+from nodetracker.virt.host.cpu import read_cpu_info
+from nodetracker.virt.host.memory import read_memory_info
+from nodetracker.virt.host.numa import read_numa_topology
+from nodetracker.virt.host.roots import Roots
 from tests.functional.servers.process import require, skip_or_fail
 from tests.hosts.test_captures import unpack
 

@@ -1,5 +1,7 @@
 """A node's page in a browser: its NUMA map, actions, search, where a workload fits, the login."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 import yaml
 
@@ -7,7 +9,8 @@ from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.context import Identity
 from nodetracker.model.errors import AuthenticationError
-from tests.functional.browser import open_tab
+from tests.builders import make_guest, make_node
+from tests.functional.browser import THEMES, open_tab
 from tests.functional.servers.process import find_free_port
 from tests.page_fleet import AllowAll, serve_page
 from tests.page_node import (
@@ -103,6 +106,14 @@ class TestNumaMap:
             page.locator(".cell p").get_by_text("CPU 0: for the host alone").wait_for()
 
 
+def test_what_is_measured_has_its_age(browser, store, url):
+    with open_tab(browser, f"{url}{find_node(store, RICH[1])}") as tab:
+        shown = tab.page.locator("dl.summary div", has_text="Measured")
+        shown.get_by_text("Load: unknown", exact=True).wait_for()
+        shown.get_by_text("Disk: 811 GiB of 2 TiB in use, 4 min ago", exact=True).wait_for()
+        assert tab.problems == []
+
+
 class TestLooks:
     def test_views_are_accessible_fit_the_window_and_show_hostile_names_as_text(
         self, browser, store, url
@@ -111,6 +122,7 @@ class TestLooks:
             find_node(store, RICH[1]): "db-1",
             "#/search?text=shop": "Project shop",
             "#/fit?cpus=4&memory=8&disk=10": "nearest",
+            f"#/fit?cpus=4&memory=8000&cells=2&pci=nope&why={RICH[0]}": "unknown PCI alias: nope",
         }
         with open_tab(browser, url) as tab:
             for view, text in views.items():
@@ -118,8 +130,8 @@ class TestLooks:
                 tab.page.get_by_text(text).first.wait_for()
                 tab.check()
                 if view.startswith("#/nodes"):
-                    names = tab.page.locator("td a").all_text_contents()
-                    assert HOSTILE in names
+                    names = tab.page.locator("td a bdi")
+                    assert HOSTILE in names.evaluate_all("all => all.map((name) => name.title)")
                     assert tab.page.locator("main img").count() == 0
             assert tab.problems == []
 
@@ -142,6 +154,86 @@ class TestSearch:
             tab.page.get_by_text("no such workload").wait_for()
 
 
+class TestPalette:
+    def test_a_key_opens_it_and_the_keyboard_leads_to_a_node(self, browser, store, url):
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            page.get_by_role("button", name="Go to").wait_for()
+            page.keyboard.press("/")
+            page.keyboard.type(RICH[1][:8].upper())
+            page.get_by_role("option", name=f"node {RICH[1]}").wait_for()
+            tab.check()
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press("Enter")
+            page.get_by_role("heading", name=RICH[1], level=1).wait_for()
+            assert page.url.endswith(find_node(store, RICH[1]))
+            assert page.get_by_role("dialog").count() == 0
+            assert tab.problems == []
+
+    def test_finds_a_guest_a_prefix_of_a_uuid_and_a_view(self, browser, store, url):
+        claim = store.list_claims()[0]
+        texts = {
+            "legacy": "workload legacy-vm",
+            claim.uuid[:8]: f"claim {claim.uuid}",
+            "would it": "view Where would it fit?",
+        }
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            page.get_by_role("button", name="Go to").wait_for()
+            for text, option in texts.items():
+                page.keyboard.press("Control+k")
+                page.keyboard.type(text)
+                page.get_by_role("option", name=option).wait_for()
+                page.keyboard.press("Escape")
+                page.get_by_role("dialog").wait_for(state="detached")
+            page.keyboard.press("Control+k")
+            page.get_by_role("combobox", name="Find a host").fill("legacy")
+            page.get_by_role("option", name="legacy-vm").click()
+            page.get_by_role("heading", name="legacy-vm").wait_for()
+
+    def test_an_action_asks_before_it_is_done(self, browser, store, url):
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            page.get_by_role("button", name="Go to").click()
+            page.keyboard.type(RICH[0])
+            page.get_by_role("option", name=f"disable or enable {RICH[0]}").click()
+            page.get_by_role("dialog").get_by_label("Reason").fill("broken fan")
+            page.get_by_role("dialog").get_by_role("button", name="Disable").click()
+            page.get_by_text("broken fan").first.wait_for()
+            assert "ask=" not in page.url
+            (service,) = store.list_services(RICH[0])
+            assert service.disabled
+
+
+class TestWorkloads:
+    def test_lists_are_filtered_by_the_address_and_accessible(self, browser, store, url):
+        with open_tab(browser, f"{url}#/workloads?name=legacy") as tab:
+            page = tab.page
+            page.get_by_role("link", name="legacy-vm").wait_for()
+            assert page.get_by_role("row").count() == 2
+            page.get_by_label("Show").select_option("Claims")
+            page.get_by_role("button", name="Show").click()
+            page.get_by_role("columnheader", name="Since").wait_for()
+            page.get_by_role("link", name="db-1").first.wait_for()
+            assert "kind=claims" in page.url
+            tab.check(THEMES[:1])
+            assert tab.problems == []
+
+    def test_a_guest_without_a_claim_is_adopted(self, browser, store, url):
+        make_node(store, (make_guest(9, name="late-guest"),), host="lone")
+        with open_tab(browser, f"{url}#/workloads?kind=unclaimed&host=lone") as tab:
+            page = tab.page
+            row = page.get_by_role("row").filter(has_text="late-guest")
+            row.get_by_role("button", name="Adopt").click()
+            page.get_by_role("dialog").get_by_role("button", name="Adopt").click()
+            row.wait_for(state="detached")
+            page.goto(f"{url}#/workloads?kind=claims&host=lone")
+            page.get_by_role("row").filter(has_text="late-guest").get_by_text(
+                "confirmed"
+            ).wait_for()
+            assert tab.problems == []
+
+
 class TestFit:
     def test_shows_what_is_left_and_what_excludes_the_others(self, browser, url):
         with open_tab(browser, f"{url}#/fit") as tab:
@@ -155,7 +247,33 @@ class TestFit:
             page.get_by_label("Memory (GiB)").fill("8000")
             page.keyboard.press("Enter")
             page.get_by_role("heading", name="0 nodes would take it").wait_for()
-            page.get_by_text("Free memory").wait_for()
+            page.get_by_text("7.8 TiB requested").first.wait_for()
+
+    def test_says_why_not_on_a_host(self, browser, url):
+        with open_tab(browser, f"{url}#/fit?memory=8000&disk=1") as tab:
+            page = tab.page
+            page.get_by_role("textbox", name="Why not on").fill(RICH[0])
+            page.keyboard.press("Enter")
+            why = page.get_by_role("region", name=f"Why not on {RICH[0]}?")
+            why.get_by_text("free, 7.8 TiB requested").wait_for()
+            why.get_by_role("row").filter(has_text="Memory").get_by_text("too little").wait_for()
+            why.get_by_role("row").filter(has_text="Disk").get_by_text("fits").wait_for()
+            assert f"why={RICH[0]}" in page.url
+            page.get_by_role("textbox", name="Why not on").fill("nobody")
+            page.keyboard.press("Enter")
+            page.get_by_text("No host or node has this name.").wait_for()
+            assert tab.problems == []
+
+    def test_asks_for_all_that_a_claim_may_request(self, browser, url):
+        with open_tab(browser, "about:blank") as tab:
+            address = "#/fit?pinned=2&gpus=1&cells=2&pages=2MB&pci=nic:2&traits=A,B&more=VGPU:1"
+            with tab.page.expect_request("**/v1/candidates?*") as request:
+                tab.page.goto(url + address)
+            asked = parse_qs(urlsplit(request.value.url).query)
+            assert asked == asked | {
+                "resources": ["PCPU:2,PGPU:1,VGPU:1"], "numa_cells": ["2"], "page_size": ["2MB"],
+                "pci": ["nic:2"], "required": ["A,B"],
+            }  # fmt: skip
 
 
 class DenyChanges(AllowAll):

@@ -1,17 +1,23 @@
 """The page in a browser as operators use it: figures that are right, and what clicks lead to."""
 
+import re
+import threading
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.warning import HostWarning, WarningKind
+from tests.builders import ask, claim, make_node, move
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.page_node import add_captured_machines
 from tests.stores import SqliteStore
 
+PATIENCE = 60
 PHONE = 360
 
 
@@ -60,6 +66,90 @@ def test_a_node_that_is_full_to_its_limit_is_not_overcommitted(browser):
         tab.page.get_by_role("link", name="Clear", exact=True).click()
         tab.page.get_by_text("1.2 of 1.2").nth(1).wait_for()
         assert tab.page.locator(".amount .mark").count() == 0
+
+
+def test_events_are_those_of_a_node_a_kind_and_a_time(browser):
+    store = SqliteStore()
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+        claim(store, ask(VCPU=1), host)
+    uuid = store.list_nodes("beta")[0].uuid
+    with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{uuid}") as tab:
+        page = tab.page
+        page.get_by_role("link", name="All events").click()
+        lines = page.locator("tbody tr")
+        expect(lines).to_have_count(2)  # of this node alone
+        page.get_by_label("Kind").select_option("claim")
+        page.get_by_label("Host").fill("")
+        page.get_by_label("Node", exact=True).fill("")
+        page.get_by_role("button", name="Show", exact=True).click()
+        expect(lines).to_have_count(2)
+        expect(lines.filter(has_text="created")).to_have_count(2)
+        expect(lines.filter(has_text="alpha")).to_have_count(1)
+        page.get_by_label("To", exact=True).fill("2020-01-01T00:00")
+        page.get_by_role("button", name="Show", exact=True).click()
+        page.get_by_text("Nothing happened.").wait_for()
+        page.get_by_role("link", name="Last night").click()
+        since = page.get_by_label("From")
+        expect(since).to_have_value(re.compile("T18:00$"))
+
+
+def test_first_nodes_are_seen_while_the_overview_of_a_large_fleet_is_made(browser):
+    store = SqliteStore()
+    make_node(store)
+    answers = threading.Event()
+    read = store.read_overview
+    store.read_overview = lambda: answers.wait(PATIENCE) and read()
+    with serve_page(store) as url, open_tab(browser, url) as tab:
+        page = tab.page
+        page.get_by_text("Loading the fleet").wait_for()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert page.locator("[aria-label=Totals]").count() == 0
+        answers.set()
+        page.locator("[aria-label=Totals]").wait_for()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert tab.problems == []
+
+
+def test_services_warnings_and_moves_are_those_of_a_host(browser):
+    store = SqliteStore()
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+        store.raise_warning(host, HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "no answer"))
+    move(store, claim(store, ask(VCPU=1), "alpha"), "beta")
+    with serve_page(store) as url, open_tab(browser, f"{url}#/moves?host=gamma") as tab:
+        page = tab.page
+        page.get_by_text("No workload is moved.").wait_for()
+        page.get_by_label("Host").fill("beta")
+        page.get_by_role("button", name="Show", exact=True).click()
+        lines = page.locator("tbody tr")
+        expect(lines).to_have_count(1)
+        page.goto(f"{url}#/services")
+        expect(lines).to_have_count(2)
+        for view in ("services", "warnings"):
+            page.goto(f"{url}#/{view}?host=beta")
+            expect(lines).to_have_count(1)
+            expect(lines).to_contain_text("beta")
+        page.get_by_role("link", name="What happened").click()
+        page.wait_for_url("**#/events?kind=warning&host=beta")
+        expect(lines).to_have_count(1)
+        assert tab.problems == []
+
+
+def test_a_host_without_nodes_has_a_line_and_a_tile(browser):
+    fleet = make_fleet(2)
+    fleet.add_empty_host("silent-1")
+    with serve_page(PageStore(fleet)) as url, open_tab(browser, url) as tab:
+        page = tab.page
+        line = page.locator("tbody tr").filter(has_text="silent-1")
+        expect(line).to_contain_text("no node yet")
+        expect(line.locator(".since")).to_have_text("3 h")
+        page.get_by_role("application", name="2 nodes by their fullest resource").press("End")
+        expect(page.locator(".tip")).to_have_text("silent-1: down, never read")
+        page.get_by_role("link", name="1 host down").click()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        tab.check(THEMES[:1])
+        assert tab.problems == []
 
 
 def test_a_problem_leads_to_its_nodes_on_a_phone(browser):

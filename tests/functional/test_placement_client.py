@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nodetracker.accounting.placement.steps import ConsumerWrite
 from nodetracker.accounting.placement.tree import Inventory
 from nodetracker.bootstrap.clients import build_placement_client
-from nodetracker.conf.agent import PLACEMENT
+from nodetracker.bootstrap.options.agent import PLACEMENT
 from nodetracker.model.errors import (
     ConfigError,
     PlacementConflictError,

@@ -212,7 +212,7 @@ def test_what_somebody_changes_between_reading_and_writing_is_put_back(
     world.host.wait()
     assert done.is_set()
     world.proxy.fault = lambda method, path: None
-    world.host.reporter._listing.refresh()  # what was changed after our last write
+    world.host.reporter._lists.refresh()  # what was changed after our last write
     world.host.wait()
     inventories, traits, allocations = world.read()
     vcpus = inventories["VCPU"]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nodetracker.db.connection.engine import Database, DatabaseSettings
 from nodetracker.db.connection.psycopg_connection import connect
 from tests.functional.servers.pgbouncer import PgBouncer
-from tests.functional.servers.postgresql import PostgreSQL
+from tests.functional.servers.postgresql import KILL_CONNECTIONS, PostgreSQL
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
 
@@ -67,13 +67,14 @@ def test_the_service_names_the_mode_that_is_needed(
         """Have statements prepared, give the clients another server connection, and ask again."""
         for _ in range(25):  # some for each of its few connections
             read_status(port)
-        postgresql.kill_connections()
+        # At once: a connection that was not used for a second is tried first, and replaced.
+        admin.execute(KILL_CONNECTIONS)
         return read_status(port) == 503
 
-    with programs.start("nodetracker-api") as api:
+    with postgresql.connect() as admin, programs.start("nodetracker-api") as api:
         api.wait_for("Serving on")
         # The log has the reason of the first failure of an outage; another may be the pooler's.
-        wait_until(lambda: fails() and ADVICE in api.output(), 120)
+        wait_until(lambda: fails() and ADVICE in api.output(), 240)
         assert "Traceback" not in api.output()
 
 

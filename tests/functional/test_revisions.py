@@ -13,7 +13,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.candidates import NodeLimits
+from nodetracker.accounting.ledger.node_limits import NodeLimits
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.schema.tables import metadata
@@ -262,8 +262,10 @@ def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
         "table host_calls, 0 rows",
         "table join_tokens, 0 rows",
         "table provider_removals, 0 rows",
+        "table trends, 0 rows",
         "of table compute_nodes, 2 rows: disk_mb_claimable, instance_memory_mb_claimable, "
         "limits_generation, memory_mb_claimable, pcpus_claimable, place, vcpu_milli_claimable",
+        "of table history, 3 rows: kind",
         "of table services, 1 row: disabled_at, disabled_by",
         "of table warnings, 0 rows: earlier",
     )

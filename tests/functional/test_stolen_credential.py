@@ -94,7 +94,10 @@ class Fleet:
         return self.post("/join", body | {"secret_hash": hash_secret(secret)})
 
     def read_rows(self) -> dict[str, list[Any]]:
-        """Return all rows but the conductor's own, without when a credential was used."""
+        """Return all rows but the conductor's own, without when a credential was used.
+
+        Those of trends are the conductor's own: it samples the fleet by its own clock.
+        """
         with self.store.engine.connect() as connection:
             return {
                 table.name: [
@@ -103,6 +106,7 @@ class Fleet:
                     if row.get("binary") != CONDUCTOR_BINARY
                 ]
                 for table in tables.metadata.sorted_tables
+                if table is not tables.trends
             }
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nodetracker.conf.default import DEFAULT
+from nodetracker.bootstrap.options.default import DEFAULT
 from tests.functional.servers.process import require, require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN
@@ -17,6 +17,9 @@ CONDUCTOR = ETC / "systemd" / "nodetracker-conductor.service"
 API = ETC / "systemd" / "nodetracker-api.service"
 SYSUSERS = ETC / "sysusers.d" / "nodetracker.conf"
 TMPFILES = ETC / "tmpfiles.d" / "nodetracker.conf"
+STANDALONE = ETC / "systemd" / "nodetracker-standalone.service"
+UNITS = (UNIT, CONDUCTOR, API, STANDALONE)
+USERS = {UNIT: "nodetracker", CONDUCTOR: "nodetracker-conductor", API: "nodetracker-api"}
 PREFIX = "/opt/nodetracker/bin/"
 
 
@@ -58,12 +61,12 @@ def test_the_user_is_in_no_group_that_controls_guests(service):
 
 
 class TestUnit:
-    @pytest.fixture(params=[UNIT, CONDUCTOR, API], ids=lambda path: path.stem)
+    @pytest.fixture(params=UNITS, ids=lambda path: path.stem)
     def unit(self, tmp_path, request):
         """A unit with the programs of this environment in place of those in /opt."""
         require("systemd-analyze")
         text = request.param.read_text()
-        assert text.count(PREFIX) == 2  # ExecStart and ExecReload
+        assert text.count(PREFIX) == (1 if request.param == STANDALONE else 2)
         unit = tmp_path / request.param.name
         unit.write_text(text.replace(PREFIX, f"{BIN}/"))
         return unit
@@ -132,13 +135,23 @@ class TestUnit:
         names = [line.split(":")[0] for line in output.splitlines()]
         assert names == ["[DEFAULT] report_interval", "[DEFAULT] service_down_time"]
 
+    def test_what_a_service_writes_is_its_own(self, service):
+        assert service["UMask"] == "0077"
+
+    def test_standalone_differs_in_its_program_and_its_files_alone(self, service):
+        own = read_service(STANDALONE)
+        differing = {name for name in {*own, *service} if own.get(name) != service.get(name)}
+        assert differing == {
+            "ExecStart", "Environment", "ConfigurationDirectory", "ConfigurationDirectoryMode",
+        }  # fmt: skip
+
     @pytest.mark.parametrize("path", [CONDUCTOR, API], ids=lambda path: path.stem)
     def test_the_others_are_supervised_as_the_agent_is(self, service, path):
         conductor = read_service(path)
         assert conductor["ExecStart"] == f"/opt/nodetracker/bin/{path.stem}"
         for name in (
             "Type", "NotifyAccess", "ExecReload", "WatchdogSec", "KillMode", "Restart",
-            "RestartPreventExitStatus", "User", "Group", "TimeoutStopSec",
+            "RestartPreventExitStatus", "TimeoutStopSec", "LimitNOFILE", "UMask",
         ):  # fmt: skip
             assert conductor[name] == service[name], name
 
@@ -166,12 +179,11 @@ class TestUser:
         if code != 0 and "not permitted" in output:
             require_root("write what systemd-sysusers makes")
         assert code == 0, output
-        (user,) = (tmp_path / "etc" / "passwd").read_text().splitlines()
-        assert re.fullmatch(r"nodetracker:x:\d+:\d+:nodetracker agent:/:/usr/sbin/nologin", user), (
-            user
-        )
-        (group,) = (tmp_path / "etc" / "group").read_text().splitlines()
-        assert group.startswith("nodetracker:x:")
+        users = (tmp_path / "etc" / "passwd").read_text()
+        pattern = r"(?m)^([\w-]+):x:\d+:\d+:nodetracker [\w ]+:/:/usr/sbin/nologin$"
+        assert sorted(re.findall(pattern, users)) == sorted(USERS.values())
+        groups = (tmp_path / "etc" / "group").read_text().splitlines()
+        assert sorted(group.split(":")[0] for group in groups) == sorted(USERS.values())
 
     def test_systemd_understands_the_file(self):
         require("systemd-sysusers")
@@ -179,10 +191,19 @@ class TestUser:
         assert code == 0, output
 
     def test_is_the_one_of_the_unit_and_of_the_directories(self, service):
-        (rule,) = rules(SYSUSERS)
-        assert rule[:2] == ["u", service["User"]]
+        assert [rule[:2] for rule in rules(SYSUSERS)] == [["u", user] for user in USERS.values()]
         owners = {(rule[3], rule[4]) for rule in rules(TMPFILES)}
-        assert owners == {("root", service["Group"]), (service["User"], service["Group"])}
+        assert owners == {
+            (service["User"], service["Group"]),
+            *(("root", user) for user in USERS.values()),
+        }
+
+    @pytest.mark.parametrize("path", [CONDUCTOR, API], ids=lambda path: path.stem)
+    def test_another_service_reads_what_is_for_all_and_its_own_files(self, path):
+        unit = read_service(path)
+        assert (unit["User"], unit["SupplementaryGroups"]) == (path.stem, "nodetracker")
+        (own,) = [rule for rule in rules(TMPFILES) if rule[1].endswith(f"/{path.stem}.conf.d")]
+        assert own[2:5] == ["0750", "root", unit["Group"]]
 
 
 class TestDirectories:
@@ -192,6 +213,21 @@ class TestDirectories:
             ["d", "/etc/nodetracker/nodetracker.conf.d", "0755", "root", "nodetracker", "-"],
             ["z", "/etc/nodetracker/nodetracker.conf", "0640", "root", "nodetracker", "-"],
             ["z", "/etc/nodetracker/nodetracker.conf.d/*.conf", "0640", "root", "nodetracker", "-"],
+            *(
+                rule
+                for service in ("nodetracker-conductor", "nodetracker-api")
+                for rule in (
+                    ["d", f"/etc/nodetracker/{service}.conf.d", "0750", "root", service, "-"],
+                    [
+                        "z",
+                        f"/etc/nodetracker/{service}.conf.d/*.conf",
+                        "0640",
+                        "root",
+                        service,
+                        "-",
+                    ],
+                )
+            ),
             ["d", "/var/lib/nodetracker", "0750", "nodetracker", "nodetracker", "-"],
         ]
 
@@ -203,7 +239,9 @@ class TestDirectories:
         secret.touch(mode=0o644)
         # Owned by whoever runs this: systemd looks names up below the root, and there is no other.
         owner = rf"{secret.stat().st_uid} {secret.stat().st_gid}"
-        text = re.sub(r"(root|nodetracker) nodetracker -", f"{owner} -", TMPFILES.read_text())
+        text = re.sub(
+            r"(root|nodetracker) nodetracker[a-z-]* -", f"{owner} -", TMPFILES.read_text()
+        )
         rules_file = tmp_path / TMPFILES.name
         rules_file.write_text(text)
         code, output = run("systemd-tmpfiles", "--create", f"--root={tmp_path}", rules_file)

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from nodetracker.host.cpu import read_cpu_info
-from nodetracker.host.disk import read_disks
-from nodetracker.host.gpu import read_gpus
-from nodetracker.host.memory import read_memory_info
-from nodetracker.host.numa import read_numa_topology
-from nodetracker.host.pci import read_pci_devices
-from nodetracker.host.roots import Roots
-from nodetracker.host.system import read_system_info
 from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.virt.host.cpu import read_cpu_info
+from nodetracker.virt.host.disk import read_disks
+from nodetracker.virt.host.gpu import read_gpus
+from nodetracker.virt.host.memory import read_memory_info
+from nodetracker.virt.host.numa import read_numa_topology
+from nodetracker.virt.host.pci import read_pci_devices
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.host.system import read_system_info
 
 HERE = Path(__file__).parent
 CAPTURES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))

@@ -7,10 +7,14 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from nodetracker.cmd.command_table import COMMANDS
+from tests.genlock import LOCK, read_versions
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 OTHER_NAMES = {"yaml": "pyyaml", "libvirt": "libvirt-python", "pynvml": "nvidia-ml-py"}
 
 
@@ -43,8 +47,7 @@ def find_imported() -> set[str]:
 
 
 def find_declared() -> set[str]:
-    extras = PROJECT["optional-dependencies"]
-    lines = [*PROJECT["dependencies"], *(line for lines in extras.values() for line in lines)]
+    lines = [*PROJECT["dependencies"], *(line for lines in EXTRAS.values() for line in lines)]
     names = {normalize(re.match(r"[\w.-]+", line)[0]) for line in lines}
     return names - {PROJECT["name"]}
 
@@ -106,3 +109,22 @@ def test_every_module_is_imported_by_what_is_started() -> None:
             found.add(name)
             waiting += [name.rpartition(".")[0], *imported_modules(modules[name].read_text())]
     assert modules.keys() - found == set()
+
+
+def test_the_lock_satisfies_what_is_declared() -> None:
+    """Without the network; "tox -e lock" compiles it again."""
+    locked = {normalize(name): version for name, version in read_versions(LOCK).items()}
+    lines = [*PROJECT["dependencies"], *(line for lines in EXTRAS.values() for line in lines)]
+    wanted = [Requirement(line) for line in lines if not line.startswith(PROJECT["name"])]
+    missing = [
+        str(line)
+        for line in wanted
+        if not line.specifier.contains(locked.get(normalize(line.name), "0"))
+    ]
+    assert missing == []
+
+
+def test_every_locked_file_has_a_hash() -> None:
+    entries = re.split(r"(?m)^(?=[\w.-]+==)", LOCK.read_text())[1:]
+    assert len(entries) == len(read_versions(LOCK))
+    assert [entry for entry in entries if "--hash=sha256:" not in entry] == []

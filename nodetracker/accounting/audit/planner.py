@@ -16,7 +16,14 @@ from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, make_diff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fact import FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestListing
-from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues, NodeView
+from nodetracker.model.node import (
+    MEASURE_INTERVAL_SECONDS,
+    NODE_COLUMNS,
+    VOLATILE_COLUMNS,
+    NodeRecord,
+    NodeValues,
+    NodeView,
+)
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.text import LONG_TEXT_LENGTH, PCI_ID_LENGTH, TEXT_LENGTH, sanitize_text
 
@@ -56,9 +63,6 @@ def sanitize_device(device: TrackedDevice) -> TrackedDevice:
     }
     return replace(device, **texts)
 
-
-MEASURE_INTERVAL_SECONDS = 300
-"""Minimum interval between writes of only volatile columns."""
 
 _SIGNIFICANT_FRACTION = 100
 

@@ -1,4 +1,4 @@
-"""Derive the stored state of facts: fresh, held or unknown, with source and start time."""
+"""Account a node: from snapshot, row and policy to the view of what its row should say."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -16,7 +16,11 @@ from nodetracker.accounting.audit.provider_config import (
 from nodetracker.accounting.audit.warnings import list_cpu_set_warnings, list_reading_warnings
 from nodetracker.accounting.ledger.migrations import evaluate_moves, list_departing, list_moving
 from nodetracker.accounting.ledger.node_claims import ledger_columns
-from nodetracker.accounting.ledger.reconcile import ListingTime, Reconciliation, reconcile_claims
+from nodetracker.accounting.ledger.reconcile import (
+    ListingEvidence,
+    Reconciliation,
+    reconcile_claims,
+)
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.accounting.numa.cells import decode_host_cells, locate_devices, restrict_pins
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
@@ -28,6 +32,70 @@ from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.pci import PciDevice, TrackedDevice
 from nodetracker.model.settings import Policy
+
+ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
+"""A row without these would show zeros, so it is created only when all were read once."""
+
+
+def account(
+    snapshot: HostSnapshot,
+    stored: NodeRecord | None,
+    policy: Policy,
+    now: datetime,
+    evidence: ListingEvidence | None = None,
+) -> NodeView:
+    """Return the view of a node: the content that its row should have.
+
+    A fresh fact determines its columns; a failed one leaves them as stored.
+    Usage is the sum of reserved amounts and each workload's claims or guest, the larger.
+
+    Args:
+        stored: the row as last read or written, None without a row.
+        now: the database's time.
+        evidence: of the guest listing; None = it started now and is the first.
+
+    Returns:
+        A view whose `missing` names the facts that prevent the creation of a
+        first row, if any.
+    """
+    cpu_set_warnings = list_cpu_set_warnings(snapshot, policy)
+    before = stored.values if stored else NodeValues()
+    snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
+    evidence = evidence or ListingEvidence(now)
+    reconciliation = _reconcile(snapshot, stored, evidence)
+    guests, claims = reconciliation.guests, reconciliation.claims
+    moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
+    devices = _assign_devices(snapshot, stored, policy, reconciliation)
+    facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
+    known = replace(before, **_known_columns(snapshot, policy, stored), facts=facts)
+    missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
+    values = _with_usage(known, claims.values(), guests, devices)
+    return NodeView(
+        nodename=snapshot.nodename,
+        uuid=snapshot.uuid,
+        values=values,
+        guests=guests,
+        devices=devices,
+        claims=claims,
+        moves=moves,
+        missing=() if stored else tuple(missing),
+        warnings=(
+            *list_reading_warnings(snapshot),
+            *cpu_set_warnings,
+            *reconciliation.warnings,
+            *move_warnings,
+            *find_unused_claims(
+                snapshot.nodename,
+                snapshot.guests.value,
+                guests,
+                claims.values(),
+                moves,
+                evidence.started_at - timedelta(seconds=policy.claim_timeout),
+            ),
+            *find_ledger_warnings(snapshot.nodename, values, guests, devices, claims, moves, now),
+        ),
+        unread=_list_unread(snapshot),
+    )
 
 
 def track_facts(
@@ -159,71 +227,6 @@ def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
     )
 
 
-ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
-"""A row without these would show zeros, so it is created only when all were read once."""
-
-
-def account(
-    snapshot: HostSnapshot,
-    stored: NodeRecord | None,
-    policy: Policy,
-    now: datetime,
-    time: ListingTime | None = None,
-) -> NodeView:
-    """Return the view of a node: the content that its row should have.
-
-    A fresh fact determines its columns; a failed one leaves them as stored.
-    Usage is the sum of reserved amounts and each workload's claims or guest, the larger.
-
-    Args:
-        stored: the row as last read or written, None without a row.
-        now: the database's time.
-        time: times of the guest listing; None = it started now and is the first.
-
-    Returns:
-        A view whose `missing` names the facts that prevent the creation of a
-        first row, if any.
-    """
-    cpu_set_warnings = list_cpu_set_warnings(snapshot, policy)
-    before = stored.values if stored else NodeValues()
-    snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
-    time = time or ListingTime(now)
-    reconciliation = _reconcile(snapshot, stored, time)
-    guests, claims = reconciliation.guests, reconciliation.claims
-    moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
-    devices = _assign_devices(snapshot, stored, policy, reconciliation)
-    facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
-    known = replace(before, **_known_columns(snapshot, policy, stored), facts=facts)
-    missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
-    values = _with_usage(known, claims.values(), guests, devices)
-    return NodeView(
-        nodename=snapshot.nodename,
-        uuid=snapshot.uuid,
-        values=values,
-        guests=guests,
-        devices=devices,
-        claims=claims,
-        moves=moves,
-        missing=() if stored else tuple(missing),
-        warnings=(
-            *list_reading_warnings(snapshot),
-            *cpu_set_warnings,
-            *reconciliation.warnings,
-            *move_warnings,
-            *find_unused_claims(
-                snapshot.nodename,
-                snapshot.guests.value,
-                guests,
-                claims.values(),
-                moves,
-                time.started_at - timedelta(seconds=policy.claim_timeout),
-            ),
-            *find_ledger_warnings(snapshot.nodename, values, guests, devices, claims, moves, now),
-        ),
-        unread=_list_unread(snapshot),
-    )
-
-
 def _list_unread(snapshot: HostSnapshot) -> frozenset[str]:
     """Return the facts without a value, and the guests if those of some kind were not listed."""
     unread = {name for name, fact in snapshot.facts().items() if fact.value is None}
@@ -245,18 +248,18 @@ def _with_usable_facts(
 
 
 def _reconcile(
-    snapshot: HostSnapshot, stored: NodeRecord | None, time: ListingTime
+    snapshot: HostSnapshot, stored: NodeRecord | None, evidence: ListingEvidence
 ) -> Reconciliation:
     if stored is None:
-        return reconcile_claims(snapshot.nodename, {}, {}, snapshot.guests, time)
+        return reconcile_claims(snapshot.nodename, {}, {}, snapshot.guests, evidence)
     moving = list_moving(stored.moves)
-    deleted = {uuid: at for uuid, at in time.deleted.items() if uuid not in moving}
+    deleted = {uuid: at for uuid, at in evidence.deleted.items() if uuid not in moving}
     return reconcile_claims(
         snapshot.nodename,
         stored.claims,
         stored.guests,
         snapshot.guests,
-        replace(time, deleted=deleted),
+        replace(evidence, deleted=deleted),
         decode_host_cells(stored.values.numa_topology),
         stored.devices,
         list_departing(stored.moves),

@@ -4,14 +4,23 @@ Amounts are whole parts of the class's unit: thousandths of a CPU, MiB.
 """
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nodetracker.accounting.pci.admission import PciVerdict
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
-from nodetracker.accounting.usage import charge_of_row, reserved_amounts
-from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU, Amounts
+from nodetracker.accounting.usage import charge_of_row
+from nodetracker.model.amounts import (
+    DISK,
+    MEMORY,
+    PARTS,
+    PCPU,
+    VCPU,
+    Amounts,
+    limit_of,
+    reserved_amounts,
+)
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.fleet import AmountColumns
@@ -25,8 +34,7 @@ FACTS: Mapping[str, str] = {
 """Resource class -> the fact that reports its total."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(NamedTuple):
     """A node's capacity and usage of one resource, in parts.
 
     Attributes:
@@ -50,12 +58,8 @@ class Capacity:
 
     @property
     def own_limit(self) -> int:
-        """The node's own limit of the total usage: placement's capacity plus the reservation.
-
-        Multiplied as placement does: 0.7 of 10 is 7, though the nearest float
-        to 0.7 is slightly below it.
-        """
-        return math.floor((self.total - self.reserved) * self.ratio) + self.reserved
+        """The node's own limit of the total usage: placement's capacity plus the reservation."""
+        return limit_of(self.total, self.reserved, self.ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,9 @@ def list_capacities(values: AmountColumns) -> dict[str, Capacity]:
         MEMORY: (values.memory_mb, values.ram_allocation_ratio),
         DISK: (values.local_gb, values.disk_allocation_ratio),
     }
-    reserved = reserved_amounts(values.reserved)
-    used = reserved + charge_of_row(values)
+    reserved, charged = reserved_amounts(values.reserved), charge_of_row(values)
     return {
-        name: Capacity(total * PARTS[name], reserved[name], used[name], ratio)
+        name: Capacity(total * PARTS[name], reserved[name], reserved[name] + charged[name], ratio)
         for name, (total, ratio) in totals.items()
     }
 

@@ -1,8 +1,9 @@
-"""Explain why nodes are not candidates: counts by check, and the nearest node."""
+"""Explain why nodes are not candidates, or refused: counts by check, and the nearest node."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 
 from nodetracker.accounting.ledger.admission import (
     AMOUNT_CHECKS,
@@ -10,12 +11,16 @@ from nodetracker.accounting.ledger.admission import (
     AdmissionCheck,
     ResourceVerdict,
 )
+from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount
 
 MAX_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
+
+FURTHER = 4
 
 _PARTS = MILLI * MIB_PER_GIB
 """Any amount is a whole number of such parts of its unit: differences of them are exact."""
@@ -58,12 +63,14 @@ class Exclusions:
         lower_bounds: the checks that were not evaluated on all nodes.
         nearest: of the excluded nodes that were evaluated, that with the fewest failed
             checks, then the least shortage; equal ones by host and nodename. None without any.
+        further: the `FURTHER` nearest ones after it, as far as they were evaluated.
     """
 
     total: int
     counts: Mapping[AdmissionCheck, int] = field(default_factory=dict)
     lower_bounds: frozenset[AdmissionCheck] = frozenset()
     nearest: NearMiss | None = None
+    further: tuple[NearMiss, ...] = field(default=(), compare=False)
 
 
 def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | None:
@@ -90,8 +97,8 @@ def count_misses(misses: Collection[NearMiss | None]) -> Exclusions:
     """Count evaluated nodes; those that would accept the claim are None."""
     refusing = [miss for miss in misses if miss is not None]
     counts = Counter(check for miss in refusing for check in miss.checks)
-    nearest = min(refusing, key=lambda miss: miss.rank, default=None)
-    return Exclusions(len(misses), counts, nearest=nearest)
+    nearest, *further = [*nsmallest(1 + FURTHER, refusing, lambda miss: miss.rank), None]
+    return Exclusions(len(misses), counts, frozenset(), nearest, tuple(filter(None, further)))
 
 
 def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:
@@ -132,6 +139,56 @@ def render_nearest(miss: NearMiss) -> str:
         return f"{place}: {', '.join(miss.reasons)}"
     amounts = [f"{render_amount(amount)} {name}" for name, amount in miss.missing.items()]
     return f"{place} lacks {', '.join(amounts)}"
+
+
+RefusedNode = tuple[CandidateNode, Sequence[str]]
+"""A candidate that was asked, and the ledger's reasons to refuse the claim."""
+
+
+def leave_out(exclusions: Exclusions, failed: Iterable[Collection[AdmissionCheck]]) -> Exclusions:
+    """Return exclusions without those of some nodes, which still count as nodes.
+
+    Args:
+        failed: the checks that each of these nodes fails.
+
+    >>> exclusions = Exclusions(3, {AdmissionCheck.CPU: 2, AdmissionCheck.UP: 1})
+    >>> dict(leave_out(exclusions, [{AdmissionCheck.CPU}]).counts)
+    {<AdmissionCheck.CPU: 'cpu'>: 1, <AdmissionCheck.UP: 'up'>: 1}
+    """
+    left_out = Counter(check for checks in failed for check in checks)
+    return replace(exclusions, counts=Counter(exclusions.counts) - left_out)
+
+
+def refuse(
+    request: ClaimRequest,
+    others: Exclusions,
+    refused: Sequence[RefusedNode] = (),
+) -> ClaimRefusedError:
+    """Return the error to raise when no node accepts a claim; its last reason is the nearest node.
+
+    Args:
+        others: why other nodes are no candidates.
+        refused: the candidates that were asked.
+    """
+    explanation = render_exclusions(others, request)
+    nearest = others.nearest
+    checks = () if nearest is None else nearest.checks
+    asked = {(candidate.host, candidate.nodename) for candidate, _ in refused}
+    last = (
+        []
+        if nearest is None or (nearest.host, nearest.nodename) in asked
+        else [render_nearest(nearest)]
+    )
+    if not refused:
+        why = explanation or "a node that accepts it has appeared since; try again"
+        return ClaimRefusedError([f"no candidate: {why}", *last], checks)
+    reasons = [
+        f"{candidate.host}/{candidate.nodename}: {reason}"
+        for candidate, of_node in refused
+        for reason in of_node
+    ]
+    reasons += [f"others: {explanation}"] if explanation else []
+    return ClaimRefusedError([*reasons, *last], checks)
 
 
 def _missing_of(verdict: ResourceVerdict) -> int:

@@ -4,8 +4,8 @@ One listing of a guest confirms its claim; only complete listings show that a
 guest is absent. A held claim expires when a complete listing that started
 after its expiry time lacks its guest, so an outage prolongs it. A confirmed
 claim whose guest vanished is flagged and remains charged, unless the driver
-reported since the claim's creation that the guest was undefined or destroyed:
-then it is released.
+reported since the claim's creation that the guest may be gone (libvirt does so at
+every stop but a save or migration): then it is released.
 
 A guest of another kind or project than a claim, such as a container with
 somebody else's uuid in its label, is not the claim's guest.
@@ -28,15 +28,15 @@ ABSENT_LISTINGS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ListingTime:
+class ListingEvidence:
     """When a listing started, and which guests had been absent or deleted by then.
 
     Attributes:
         started_at: start of the listing by the database's clock.
         absences: claim uuid -> consecutive complete listings, this one
             included, without its guest since the claim was known.
-        deleted: uuid -> when the driver reported the guest as undefined or
-            destroyed, before this listing started.
+        deleted: uuid -> when the driver reported that the guest may be gone,
+            before this listing started.
     """
 
     started_at: datetime
@@ -63,7 +63,7 @@ def reconcile_claims(
     claims: Mapping[str, Claim],
     stored: Mapping[str, Guest],
     fact: Fact[GuestListing],
-    time: ListingTime,
+    evidence: ListingEvidence,
     cells: Sequence[HostCell] = (),
     devices: Mapping[str, TrackedDevice] | None = None,
     departing: Collection[str] = (),
@@ -83,7 +83,7 @@ def reconcile_claims(
         return Reconciliation(claims, stored)
     listed, present = {guest.uuid: guest for guest in listing.guests}, _list_present(listing)
     reconciled = {
-        uuid: _reconcile_claim(claim, present, stored, listing, time)
+        uuid: _reconcile_claim(claim, present, stored, listing, evidence)
         for uuid, claim in claims.items()
     }
     active = _group_claims(claim for claim in reconciled.values() if claim.is_active)
@@ -105,7 +105,7 @@ def reconcile_claims(
         uuid: replace(guest, claim_uuid=_uuid_of(holders.get(uuid)), missing_since=None)
         for uuid, guest in listed.items()
     }
-    unlisted, vanished = _keep_unlisted(stored, listing, active, time)
+    unlisted, vanished = _keep_unlisted(stored, listing, active, evidence)
     warnings += [
         _vanished(nodename, guest, holder)
         for guest, holder in vanished
@@ -119,7 +119,7 @@ def _keep_unlisted(
     stored: Mapping[str, Guest],
     listing: GuestListing,
     active: Mapping[str, Sequence[Claim]],
-    time: ListingTime,
+    evidence: ListingEvidence,
 ) -> tuple[dict[str, Guest], list[tuple[Guest, Claim]]]:
     """Return the stored guests that are not listed and remain in the row.
 
@@ -141,8 +141,8 @@ def _keep_unlisted(
             kept[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
         elif holder is not None:
             missing = guest.missing_since
-            if missing is None and time.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
-                missing = time.started_at
+            if missing is None and evidence.absences.get(holder.uuid, 0) >= ABSENT_LISTINGS:
+                missing = evidence.started_at
             kept[uuid] = replace(guest, claim_uuid=holder.uuid, missing_since=missing)
             if missing is not None:
                 vanished.append((guest, holder))
@@ -209,21 +209,21 @@ def _reconcile_claim(
     present: Mapping[str, Guest | PartialGuest],
     stored: Mapping[str, Guest],
     listing: GuestListing,
-    time: ListingTime,
+    evidence: ListingEvidence,
 ) -> Claim:
     if not (claim.is_active and listing.is_complete_for(claim.workload.kind)):
         return claim
     is_listed = _is_present(claim, present)
     if claim.state is ClaimState.CONFIRMED:
         uuid = claim.workload.uuid
-        deleted_at = time.deleted.get(uuid)
+        deleted_at = evidence.deleted.get(uuid)
         is_deleted = deleted_at is not None and claim.created_at < deleted_at
         if is_deleted and uuid in stored and not claim.workload.may_be(stored[uuid]):
             return claim  # another guest with its uuid was deleted
         return claim if is_listed or not is_deleted else _released(claim, ReleaseReason.DELETED)
     if is_listed:
         return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
-    if claim.expires_at is not None and claim.expires_at < time.started_at:
+    if claim.expires_at is not None and claim.expires_at < evidence.started_at:
         return _released(claim, ReleaseReason.EXPIRED)
     return claim
 

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-import uuid as uuid_module
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
+from uuid import uuid4
 
 from nodetracker.accounting.schemas import CLAIM_REQUEST, CLAIM_REQUESTS, MAX_PAGE_KB
 from nodetracker.accounting.validator import check
@@ -23,7 +23,14 @@ from nodetracker.model.numa import (
 )
 from nodetracker.model.pci import PciNumaPolicy, PciRequest
 from nodetracker.model.text import parse_uuid, render_value
-from nodetracker.model.units import MIB_PER_GIB, MILLI, parse_page_size_kb, render_amount
+from nodetracker.model.units import (
+    MIB_PER_GIB,
+    MILLI,
+    parse_page_size_kb,
+    parse_size_mib,
+    render_amount,
+    usage_gib_from_mib,
+)
 
 _CELL_KEYS = ("vcpus", "pcpus", "memory_mb")
 _PAGE_SIZES = tuple(PageSize)
@@ -163,21 +170,29 @@ def _check_sums(cells: tuple[GuestCell, ...], total: GuestCell) -> None:
 _MAX_DECIMALS = 3
 
 
-def parse_claim_request(
-    value: object, make_uuid: Callable[[], str] = lambda: str(uuid_module.uuid4())
-) -> ClaimRequest:
-    """Parse a claim request.
-
-    Args:
-        value: the document, as a JSON reader returns it.
-        make_uuid: for a request without a uuid, and for a migration.
+def parse_claim_request(value: object, make_uuid: Callable[[], object] = uuid4) -> ClaimRequest:
+    """Build a claim request from a document, as a JSON reader returns it.
 
     Raises:
         RequestError: a key is unknown or missing, or its value is invalid;
             the message begins with its path.
     """
     check(value, CLAIM_REQUEST)
-    body = _rename_node(cast("Mapping[str, Any]", value))
+    return build_claim_request(cast("Mapping[str, Any]", value), make_uuid)
+
+
+def build_claim_request(
+    body: Mapping[str, Any], make_uuid: Callable[[], object] = uuid4
+) -> ClaimRequest:
+    """Build a claim request from a body that its schema accepts.
+
+    Args:
+        make_uuid: for a request without a uuid, and for a migration.
+
+    Raises:
+        RequestError: a value contradicts another, as `parse_claim_request`.
+    """
+    body = _rename_node(body)
     uuid = body.get("uuid")
     limits = dict(body.get("limits") or {})
     numa_limits = parse_numa_limits(limits.pop("numa", None))
@@ -187,7 +202,7 @@ def parse_claim_request(
     if numa is not None:  # a dedicated policy pins CPUs that were requested as shared
         amounts = replace(amounts, vcpu_milli=numa.vcpus * MILLI, pcpus=numa.pcpus)
     return ClaimRequest(
-        uuid=make_uuid() if uuid is None else _parse_uuid(uuid, "uuid"),
+        uuid=str(make_uuid()) if uuid is None else _parse_uuid(uuid, "uuid"),
         workload=_parse_workload(body["workload"]),
         amounts=amounts,
         request_hash=hash_request(body),
@@ -203,18 +218,23 @@ def parse_claim_request(
 
 
 def parse_claim_requests(value: object) -> list[ClaimRequest]:
-    """Parse a document with the key ``claims``, a list of requests.
+    """Build the requests of a document with the key ``claims``, as `parse_claim_request`.
 
     Raises:
         RequestError: as `parse_claim_request`, or two of them have one uuid.
     """
     check(value, CLAIM_REQUESTS)
+    return build_claim_requests(cast("Mapping[str, Any]", value))
+
+
+def build_claim_requests(body: Mapping[str, Any]) -> list[ClaimRequest]:
+    """Build the requests of a document that its schema accepts; see `parse_claim_requests`."""
     requests: list[ClaimRequest] = []
     known = set()
-    for number, body in enumerate(cast("Mapping[str, Any]", value)["claims"]):
+    for number, entry in enumerate(body["claims"]):
         path = f"claims[{number}]"
         try:
-            request = parse_claim_request(body)
+            request = build_claim_request(entry)
         except RequestError as error:
             raise RequestError(f"{path}.{error.path}", error.reason) from None
         if request.uuid in known:
@@ -247,13 +267,15 @@ def _parse_workload(body: Mapping[str, Any]) -> Workload:
     return Workload(_parse_uuid(body["uuid"], "workload.uuid"), kind, **texts)
 
 
-def _parse_migration(body: Mapping[str, Any], make_uuid: Callable[[], str]) -> MoveRequest | None:
+def _parse_migration(
+    body: Mapping[str, Any], make_uuid: Callable[[], object]
+) -> MoveRequest | None:
     migration, kind = body.get("migration"), body["workload"].get("kind")
     if migration is None:
         return None
     source = _parse_uuid(migration["source_claim"], "migration.source_claim")
     return MoveRequest(
-        make_uuid(), MigrationType(migration["type"]), source, kind and WorkloadKind(kind)
+        str(make_uuid()), MigrationType(migration["type"]), source, kind and WorkloadKind(kind)
     )
 
 
@@ -305,3 +327,111 @@ def _parse_uuid(value: object, path: str) -> str:
         return parse_uuid(value)
     except ValueError as error:
         raise RequestError(path, str(error)) from None
+
+
+_MAX_DIGITS = 20
+_FIELDS = {
+    "resources.PCPU": "pcpu",
+    "numa.page_size": "page_size",
+    "numa": "numa_cells",
+    "pci_requests": "pci",
+    "required_traits": "required",
+    "workload.project_id": "project",
+}
+"""Beginning of a path in a claim request -> the field of `build_candidate_request`."""
+
+
+def parse_resources(items: Iterable[str], sign: str) -> dict[str, int]:
+    """Parse resource classes and amounts; memory and disk may have a unit.
+
+    Args:
+        sign: between a class and its amount.
+
+    Raises:
+        RequestError: an item has another format, or a class is given twice.
+
+    >>> parse_resources(["VCPU:2", "MEMORY_MB:4096", "DISK_GB:1.5TiB"], ":")
+    {'VCPU': 2, 'MEMORY_MB': 4096, 'DISK_GB': 1536}
+    """
+    found: dict[str, int] = {}
+    for item in items:
+        name, _, text = item.partition(sign)
+        try:
+            amount = _parse_amount(name, text)
+        except ValueError:
+            reason = f"expected CLASS{sign}AMOUNT such as VCPU{sign}2 or {MEMORY}{sign}32GiB"
+            raise RequestError(
+                "resources", f"invalid value {render_value(item)}: {reason}"
+            ) from None
+        if name in found:
+            raise RequestError("resources", f"duplicate resource class {render_value(name)}")
+        found[name] = amount
+    return found
+
+
+def _parse_amount(resource: str, text: str) -> int:
+    if _is_number(text) and resource:
+        return int(text)
+    size_mib = parse_size_mib(text)
+    if resource not in (MEMORY, DISK):
+        raise ValueError(f"{resource} has no unit")
+    return size_mib if resource == MEMORY else usage_gib_from_mib(size_mib)
+
+
+def parse_pci(items: Iterable[str], sign: str) -> list[dict[str, Any]]:
+    """Parse PCI aliases with the number of devices, 1 where it is left out.
+
+    Raises:
+        RequestError: an item has another format.
+
+    >>> parse_pci(["gpu", "nic=2"], "=")
+    [{'alias': 'gpu', 'count': 1}, {'alias': 'nic', 'count': 2}]
+    """
+    found = []
+    for item in items:
+        alias, has_count, count = item.partition(sign)
+        if not alias or (has_count and not _is_number(count)):
+            reason = f"expected ALIAS or ALIAS{sign}N"
+            raise RequestError("pci", f"invalid value {render_value(item)}: {reason}")
+        found.append({"alias": alias, "count": int(count or 1)})
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
+def build_candidate_request(
+    resources: Mapping[str, int], pci: list[dict[str, Any]], fields: Mapping[str, Any]
+) -> ClaimRequest:
+    """Build the request of a search for nodes, which REST and the command line ask alike.
+
+    Args:
+        resources, pci: from `parse_resources` and `parse_pci`.
+        fields: ``pcpu``, ``numa_cells``, ``page_size``, ``project``, ``host`` and ``nodename``,
+            each None or absent if it is not asked for, and the list of traits ``required``.
+
+    Raises:
+        RequestError: a value is invalid; its path is the field's.
+    """
+    pcpu, cells, page_size = (fields.get(name) for name in ("pcpu", "numa_cells", "page_size"))
+    if pcpu is not None and PCPU in resources:
+        raise RequestError("pcpu", f"cannot be combined with {PCPU} in resources")
+    has_numa = cells is not None or page_size is not None
+    body = {
+        "workload": {"uuid": str(uuid4()), "project_id": fields.get("project")},
+        "resources": resources if pcpu is None else {**resources, PCPU: pcpu},
+        "numa": {"nodes": cells, "page_size": page_size} if has_numa else None,
+        "pci_requests": pci,
+        "required_traits": fields["required"],
+        **{name: fields.get(name) for name in ("host", "nodename")},
+    }
+    try:
+        return parse_claim_request(body)
+    except RequestError as error:
+        name = next((name for path, name in _FIELDS.items() if error.path.startswith(path)), None)
+        if name is None or (name == "pcpu" and pcpu is None):
+            raise
+        if error.path == "numa" and cells is None:
+            name = "page_size"
+        raise RequestError(name, error.reason) from None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nodetracker.accounting.placement.consumers import Progress
+from nodetracker.accounting.placement.consumers import Findings
 from nodetracker.accounting.placement.plan import plan
 from nodetracker.accounting.placement.steps import apply_step
 from nodetracker.accounting.placement.tree import (
@@ -60,10 +60,10 @@ def compare(placed: PlacedTree, wanted: ProviderTree) -> list[Difference]:
 
 def settle(placed: PlacedTree, wanted: ProviderTree) -> PlacedTree:
     """Return what placement has after a complete report, should it refuse nothing."""
-    progress = Progress(gone=frozenset(list_unexplained(placed, wanted)))
+    findings = Findings(removable=frozenset(list_unexplained(placed, wanted)))
     tree = placed
     for _ in range(_MAX_ROUNDS):
-        steps = plan(tree, wanted, progress)
+        steps = plan(tree, wanted, findings)
         if not steps:
             break
         for step in steps:

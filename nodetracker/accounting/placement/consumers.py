@@ -21,29 +21,29 @@ from nodetracker.model.node import NodeRecord
 BATCH_SIZE = 100
 """Limit of consumers in one request."""
 
-Amounts = Counter[tuple[str, str]]
+ResourceSums = Counter[tuple[str, str]]
 """(uuid of a provider, resource class) -> amount."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Findings:
     """What earlier attempts found out.
 
     Attributes:
-        gone: consumers whose claims the ledger has released; their part is removed.
+        removable: consumers of the ledger, or leaked ones; what is not wanted of them is removed.
         refused: consumers that placement refused; not tried again.
         alone: consumers that are written in a request of their own.
         unread: consumers that are read before they are written.
     """
 
-    gone: frozenset[str] = frozenset()
+    removable: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     alone: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     batch_size: int = BATCH_SIZE
 
 
-NO_PROGRESS = Progress()
+NO_FINDINGS = Findings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,40 +60,40 @@ class ConsumerPlan:
     reads: tuple[str, ...] = ()
     batches: tuple[tuple[ConsumerWrite, ...], ...] = ()
     doubtful: tuple[ConsumerWrite, ...] = ()
-    before: Amounts = field(default_factory=Counter)
-    after: Amounts = field(default_factory=Counter)
-    peak: Amounts = field(default_factory=Counter)
+    before: ResourceSums = field(default_factory=Counter)
+    after: ResourceSums = field(default_factory=Counter)
+    peak: ResourceSums = field(default_factory=Counter)
 
     @property
     def writes(self) -> list[ConsumerWrite]:
         return [write for batch in self.batches for write in batch]
 
 
-def plan_consumers(placed: PlacedTree, wanted: ProviderTree, progress: Progress) -> ConsumerPlan:
+def plan_consumers(placed: PlacedTree, wanted: ProviderTree, findings: Findings) -> ConsumerPlan:
     """Decide what to read and to write; only consumers of nodetracker's types are written."""
     own = wanted.uuids | placed.providers.keys()
     reads: list[str] = []
     removals: list[ConsumerWrite] = []
     changes: list[ConsumerWrite] = []
     for uuid, consumer in placed.consumers.items():
-        if uuid in wanted.consumers.keys() | progress.refused or own.isdisjoint(consumer.resources):
+        if uuid in wanted.consumers.keys() | findings.refused or own.isdisjoint(consumer.resources):
             continue
-        if not consumer.is_whole or uuid in progress.unread:
+        if not consumer.is_whole or uuid in findings.unread:
             reads.append(uuid)  # to learn its type, and what it has elsewhere
-        elif not consumer.is_foreign and uuid in progress.gone | wanted.released:
+        elif not consumer.is_foreign and uuid in findings.removable | wanted.released:
             removals.append(replace_part(consumer, own, {}))
     for uuid, target in wanted.consumers.items():
         found = placed.consumers.get(uuid)
-        if uuid in progress.refused or _has(found, own, target) or (found and found.is_foreign):
+        if uuid in findings.refused or _has(found, own, target) or (found and found.is_foreign):
             continue
-        if uuid in progress.unread or (found is not None and not found.is_whole):
+        if uuid in findings.unread or (found is not None and not found.is_whole):
             reads.append(uuid)
         else:
             changes.append(_change(found, own, target))
     before = _sum(placed.consumers.values(), own)
     if reads:
         return ConsumerPlan(reads=tuple(reads), before=before, after=before, peak=before)
-    return _arrange(placed, wanted, progress, removals, changes, before)
+    return _arrange(placed, wanted, findings, removals, changes, before)
 
 
 def _has(found: PlacedConsumer | None, own: Iterable[str], target: Consumer) -> bool:
@@ -130,10 +130,10 @@ def replace_part(
 def _arrange(
     placed: PlacedTree,
     wanted: ProviderTree,
-    progress: Progress,
+    findings: Findings,
     removals: list[ConsumerWrite],
     changes: list[ConsumerWrite],
-    before: Amounts,
+    before: ResourceSums,
 ) -> ConsumerPlan:
     """Put what is removed first; a workload and the source of its move share a request."""
     limits = _Limits(placed, wanted, before)
@@ -142,17 +142,17 @@ def _arrange(
     doubtful: list[ConsumerWrite] = []
     for write in removals:
         limits.admit([write], is_forced=True)
-        (alone if write.uuid in progress.alone else fitting).append([write])
+        (alone if write.uuid in findings.alone else fitting).append([write])
     for group in _group(wanted, changes):
         single = [[write] for write in group]
-        is_alone = any(write.uuid in progress.alone for write in group)
+        is_alone = any(write.uuid in findings.alone for write in group)
         for part in single if is_alone else [group]:
             if limits.admit(part):
                 (alone if is_alone else fitting).append(part)
             else:
                 doubtful += part
     return ConsumerPlan(
-        batches=tuple(map(tuple, (*_fill(fitting, progress.batch_size), *alone))),
+        batches=tuple(map(tuple, (*_fill(fitting, findings.batch_size), *alone))),
         doubtful=tuple(doubtful),
         before=before,
         after=limits.used,
@@ -183,7 +183,7 @@ def _fill(groups: Iterable[list[ConsumerWrite]], batch_size: int) -> Iterator[li
 class _Limits:
     """What consumers have while they are written, and what the providers' capacity admits."""
 
-    def __init__(self, placed: PlacedTree, wanted: ProviderTree, before: Amounts) -> None:
+    def __init__(self, placed: PlacedTree, wanted: ProviderTree, before: ResourceSums) -> None:
         self._placed = placed
         self._classes = {
             (provider.uuid, name): entry
@@ -210,7 +210,7 @@ class _Limits:
         self.peak |= used
         return True
 
-    def _fits(self, key: tuple[str, str], used: Amounts, writes: list[ConsumerWrite]) -> bool:
+    def _fits(self, key: tuple[str, str], used: ResourceSums, writes: list[ConsumerWrite]) -> bool:
         entry = self._classes[key]
         provider, name = key
         largest = max(write.resources.get(provider, {}).get(name, 0) for write in writes)
@@ -218,15 +218,15 @@ class _Limits:
         return is_within and largest <= entry.max_unit
 
 
-def _sum(consumers: Iterable[PlacedConsumer], own: Container[str]) -> Amounts:
-    total: Amounts = Counter()
+def _sum(consumers: Iterable[PlacedConsumer], own: Container[str]) -> ResourceSums:
+    total: ResourceSums = Counter()
     for consumer in consumers:
         amounts = _amounts(consumer.resources)
         total.update({key: amount for key, amount in amounts.items() if key[0] in own})
     return total
 
 
-def _amounts(resources: Mapping[str, Resources]) -> Amounts:
+def _amounts(resources: Mapping[str, Resources]) -> ResourceSums:
     return Counter(
         {
             (provider, name): amount

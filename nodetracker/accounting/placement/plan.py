@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nodetracker.accounting.placement.consumers import (
-    NO_PROGRESS,
+    NO_FINDINGS,
     ConsumerPlan,
-    Progress,
+    Findings,
     plan_consumers,
     replace_part,
 )
@@ -115,7 +115,7 @@ _OWN_PREFIXES = ("HW_", "COMPUTE_")
 """Of standard traits with these prefixes, a provider has those that follow from its row."""
 
 
-def plan(placed: PlacedTree, wanted: ProviderTree, progress: Progress = NO_PROGRESS) -> list[Step]:
+def plan(placed: PlacedTree, wanted: ProviderTree, findings: Findings = NO_FINDINGS) -> list[Step]:
     """Return the steps in order; after the last one, or one that reads, plan again.
 
     Providers and traits come first, then inventories that reserve more,
@@ -128,7 +128,7 @@ def plan(placed: PlacedTree, wanted: ProviderTree, progress: Progress = NO_PROGR
     [CreateProvider(uuid='u', name='n1', parent_uuid=None),
      SetTraits(uuid='u', traits=frozenset({'COMPUTE_NODE'}))]
     """
-    consumers = plan_consumers(placed, wanted, progress)
+    consumers = plan_consumers(placed, wanted, findings)
     first, last = list[Step](), list[Step]()
     for provider in wanted.providers:
         first += _plan_identity(placed, provider)

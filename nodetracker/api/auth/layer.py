@@ -1,4 +1,4 @@
-"""The layers that authenticate requests, before a thread gets them and in it."""
+"""Authenticate requests: by a gate before the body (http_basic alone), by a layer in the thread."""
 
 import threading
 import time
@@ -105,7 +105,7 @@ class LoginGate:
 
     Attributes:
         identify: as `Authenticator.identify`, which is called for requests that are not open.
-        open_paths: as `leave_open`.
+        open_paths: those of `route.list_open_paths`.
         has_proxy: whether proxies say the client's address.
     """
 

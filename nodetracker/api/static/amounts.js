@@ -1,4 +1,4 @@
-// Amounts of resources: reserved, claimed, unclaimed and free, and what may be used, the limit.
+// Amounts of resources: reserved, claimed, unclaimed and left of what may be allocated, the limit.
 import { join, number } from "./format.js";
 import { html } from "./preact.js";
 import { legend } from "./widgets.js";
@@ -39,16 +39,19 @@ export function amountOf(resource, value, whole) {
 }
 
 // Both are thousandths or 1/1024, whose difference is not always exact.
-export const usedOf = ({ total, free }) => Math.round((total - free) * 1_024_000) / 1_024_000;
+export const allocatedOf = ({ total, free }) => Math.round((total - free) * 1_024_000) / 1_024_000;
 
-// Return the used share of what may be used; above 1 it is overcommitted. Reserved of nothing: 1.
-export const fillOf = (use) => (use.limit > 0 ? usedOf(use) / use.limit : (usedOf(use) > 0) + (usedOf(use) > use.reserved));
+// Return the allocated share of what may be allocated; above 1 it is overcommitted. Reserved of nothing: 1.
+export const fillOf = (use) => (use.limit > 0 ? allocatedOf(use) / use.limit : (allocatedOf(use) > 0) + (allocatedOf(use) > use.reserved));
+
+// Shared and pinned CPUs are shown as one: most nodes have only one of them.
+export const cpuOf = ({ VCPU, PCPU }) => (PCPU.limit > 0 && (VCPU.limit === 0 || fillOf(PCPU) > fillOf(VCPU)) ? "PCPU" : "VCPU");
 
 export const fullestOf = ({ amounts }) => Math.max(0, ...Object.values(amounts).map(fillOf));
 
-// A bar, with a mark where capacity ends. Without a label, the text beside it has to say the same.
+// A bar, with a mark where the physical amount ends. Without a label, the text beside it has to say the same.
 export function bar(use, label) {
-  const whole = Math.max(use.limit, use.total, usedOf(use)) || 1;
+  const whole = Math.max(use.limit, use.total, allocatedOf(use)) || 1;
   const draw = (name, x, width) => width > 0 && html`<rect class=${`part-${name}`} x=${x} width=${width} height="10" />`;
   const { reserved, claimed = use.used, unclaimed = 0 } = use;
   let end = 0;
@@ -63,25 +66,25 @@ export function bar(use, label) {
   </svg>`;
 }
 
-function total(resource, use) {
+function total(resource, use, chart, measured) {
   const show = (value) => amount(resource, value);
-  const left = use.limit - usedOf(use);
-  const used = `${amountOf(resource, usedOf(use), use.limit)} used`;
+  const left = use.limit - allocatedOf(use);
+  const allocated = `${amountOf(resource, allocatedOf(use), use.limit)} allocated`;
   const rest = join([
-    use.limit !== use.total && `capacity ${show(use.total)}`,
-    use.unclaimed > 0 && `${show(use.unclaimed)} unclaimed`,
     left < 0 ? `${show(-left)} over` : `${show(left)} left`,
+    use.unclaimed > 0 && `${show(use.unclaimed)} unclaimed`,
+    use.limit !== use.total && `physical ${show(use.total)}`,
   ]);
   const { name } = resourceOf(resource);
-  return html`<div class="total" key=${name}><h2>${name}</h2>${bar(use, `${name}: ${used}, ${rest}`)}
-    <p>${used}<br /><span class="quiet">${rest}</span></p></div>`;
+  return html`<div class="total" key=${name}><h2>${name}</h2>${bar(use, `${name}: ${allocated}, ${rest}`)}
+    <p>${join([allocated, measured?.text])}<br /><span class="quiet">${rest}</span></p>${chart}</div>`;
 }
 
 const sample = (part) => html`<span class=${`swatch part-${part}`}></span>`;
 
-// Totals of the resources that exist or are used, with the legend of all bars.
-export function totals(amounts) {
-  const shown = Object.entries(amounts).filter(([, use]) => use.limit > 0 || usedOf(use) > 0);
-  return html`<div class="totals">${shown.map(([name, use]) => total(name, use))}</div>
-    ${legend([...[...PARTS, "free"].map((part) => [sample(part), part]), [sample("mark"), "capacity"]])}`;
+// Totals of the resources that exist or are used, each with its chart, and with the legend of all bars.
+export function totals(amounts, chartOf, measured = {}) {
+  const shown = Object.entries(amounts).filter(([, use]) => use.limit > 0 || allocatedOf(use) > 0);
+  return html`<div class="totals">${shown.map(([name, use]) => total(name, use, chartOf(name), measured[name]))}</div>
+    ${legend([...[...PARTS, "left"].map((part) => [sample(part), part]), [sample("mark"), "physical"]])}`;
 }

@@ -5,6 +5,7 @@ const TIMEOUT_MS = 30_000;
 const INTERVAL_MS = 5000;
 const LONGEST_MS = 60_000;
 const KEPT = 30; // answers of views that were left
+const OVERVIEW = "/v1/overview"; // which is large, and mostly as before
 
 const polls = new Map(); // path -> Poll
 const watchers = new Set(); // called when any poll changes
@@ -45,6 +46,11 @@ export function markerOf({ links: [next] }) {
   return next && new URL(next.href, location).searchParams.get("marker");
 }
 
+function update(nodes, changed) {
+  const found = new Map(changed.map((node) => [node.uuid, node]));
+  return nodes.map((node) => found.get(node.uuid) ?? node);
+}
+
 class Poll {
   data = null;
   error = null; // of the last request
@@ -67,7 +73,8 @@ class Poll {
     this.isAsking = true;
     while (this.isWanted) {
       this.isWanted = false;
-      this.take(await request(this.path, { tag: this.tag }));
+      const path = this.path === OVERVIEW && this.tag ? `${OVERVIEW}?${new URLSearchParams({ base: this.tag })}` : this.path;
+      this.take(await request(path, { tag: this.tag }));
     }
     this.isAsking = false;
     if (this.key !== undefined && !this.error) return;
@@ -80,8 +87,8 @@ class Poll {
     this.error = error;
     this.failures = error ? this.failures + 1 : 0;
     if (!error) Object.assign(this, { tag, answeredAt: new Date() });
-    if (data !== undefined) this.data = data;
-    if (isNews) for (const update of [...this.listeners, ...watchers]) update();
+    if (data !== undefined) this.data = data?.base ? { ...data, nodes: update(this.data.nodes, data.nodes) } : data;
+    if (isNews) for (const inform of [...this.listeners, ...watchers]) inform();
   }
 }
 

@@ -1,22 +1,26 @@
 // The page around its views: header, menu, banner, and the title and icon of the tab.
-import { request, useAbout, useOutage, usePoll } from "./api.js";
+import { refreshAll, request, useAbout, useOutage, usePoll } from "./api.js";
 import { Fit } from "./fit.js";
+import { HostPage, Hosts } from "./host.js";
 import { join, time } from "./format.js";
-import { Changes, Moves, Services, Warnings } from "./lists.js";
+import { Events, Moves, Owned, Services, Warnings } from "./lists.js";
 import { NodePage } from "./node.js";
 import { Overview } from "./overview.js";
+import { Palette } from "./palette.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { hrefOf, useLocation } from "./router.js";
-import { announce, button, link, RequestForm, select, setNow } from "./widgets.js";
+import { announce, button, link, recall, RequestForm, select, setNow } from "./widgets.js";
 import { Search } from "./workloads.js";
 
 // The views by path: name in the menu, component, and the heading if that is another.
 const VIEWS = {
   "/": ["Overview", Overview],
+  "/hosts": ["Hosts", Hosts],
   "/services": ["Services", Services],
   "/warnings": ["Warnings", Warnings],
   "/moves": ["Moves", Moves],
-  "/changes": ["Changes", Changes],
+  "/events": ["Events", Events],
+  "/workloads": ["Workloads", Owned],
   "/search": ["Search", Search],
   "/fit": ["Fit", Fit, "Where would it fit?"],
 };
@@ -27,9 +31,19 @@ const LOGIN_FIELDS = [
   { title: "Password", name: "password", type: "password", autocomplete: "current-password", required: true },
 ];
 
+const ICONS = { good: ["1a7f37", "✔"], warning: ["b26a00", "◆"], bad: ["b3261e", "▲"] }; // by level: colour and sign
+
+function iconOf(level) {
+  const [color, sign] = ICONS[level] ?? ["4a5560", "–"];
+  const square = `<rect width="16" height="16" rx="3" fill="#${color}"/>`;
+  const text = `<text x="8" y="12" text-anchor="middle" font-size="11" fill="#fff">${sign}</text>`;
+  return `data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">${square}${text}</svg>`)}`;
+}
+
 // Return the name and the view of a path, and the heading. A node that is shown has its own.
 function findView(path) {
   if (Object.hasOwn(VIEWS, path)) return VIEWS[path];
+  if (path === "/host") return ["Host", HostPage];
   return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage] : ["Not found", NotFound];
 }
 
@@ -39,12 +53,11 @@ const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the 
 function useTab(name) {
   const { data, error } = usePoll("/v1/overview");
   const { text = "", level } = data?.health ?? {};
-  const icon = (!error && level) || "unknown";
+  const icon = error ? "unknown" : level;
   useMemo(() => data && setNow(data.now), [data]);
   useEffect(() => {
     document.title = join([text, name, "nodetracker"], " – ");
-    const shown = document.querySelector("link[rel=icon]");
-    shown.href = shown.href.replace(/[^/]*$/, `icon-${icon}.svg`);
+    document.querySelector("link[rel=icon]").href = iconOf(icon);
   }, [text, name, icon]);
   useEffect(() => announce(text), [text]);
   return error?.status === 401;
@@ -52,7 +65,7 @@ function useTab(name) {
 
 function banner({ error, answeredAt }) {
   const since = answeredAt ? `No answer since ${time(answeredAt).slice(11)}` : "No answer";
-  return html`<p class="banner" role="alert">${since} (${join([error.title, error.detail], ": ")}); trying again.</p>`;
+  return html`<p class="banner" role="alert">${since} (${join([error.title, error.detail], ": ")}); trying again. ${button("Retry now", refreshAll)}</p>`;
 }
 
 // Render a view; if that fails, say so and keep the rest of the page.
@@ -77,26 +90,23 @@ async function logOut() {
   location.reload();
 }
 
-// Read or write the browser's storage, which may be switched off.
-function store(method, ...values) {
-  try {
-    return localStorage[method]("nodetracker.theme", ...values);
-  } catch {
-    return null; // a choice lasts until the page is left
-  }
-}
-
 function ThemeSwitch() {
-  const [name, setName] = useState(() => store("getItem") ?? "system");
+  const [name, setName] = useState(() => recall("getItem", "theme") ?? "system");
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = name;
-    store("setItem", name);
+    recall("setItem", "theme", name);
   }, [name]);
   return html`<span class="theme">${select("Theme", name, [["system"], ["light"], ["dark"]], setName)}</span>`;
 }
 
+function grafanaOf(url, host) {
+  const dashboard = new URL(url);
+  if (host) dashboard.searchParams.set("var-host", host);
+  return dashboard.href;
+}
+
 function App() {
-  const { path } = useLocation();
+  const { path, query: { host } } = useLocation();
   const [name, view, title = name] = findView(path);
   const outage = useOutage();
   const about = useAbout();
@@ -104,7 +114,7 @@ function App() {
   const isFirst = useRef(true);
   const isLoggedOut = useTab(name);
   useEffect(() => {
-    if (!isFirst.current) main.current.focus();
+    if (!isFirst.current) main.current.focus({ preventScroll: true });
     isFirst.current = false;
   }, [path]);
   const skip = (event) => {
@@ -117,6 +127,7 @@ function App() {
       ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, [text]]) => html`
         <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${text}</a>`)}</nav>`}
       <span class="user">
+        ${!isLoggedOut && html`<${Palette} views=${Object.entries(VIEWS).map(([each, [text, , heading = text]]) => [each, heading])} />`}
         ${about && html`<bdi>${about.user}</bdi>`}
         ${about?.has_session && button("Log out", logOut)}
         <${ThemeSwitch} />
@@ -127,7 +138,8 @@ function App() {
       <h1 class=${path === "/" && "hidden-text"}>${title}</h1>
       <${View} key=${path} view=${view} uuid=${path.split("/")[2]} />`}
     </main>
-    <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a></footer>`;
+    <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a>
+      ${about?.grafana_url && html`· <a href=${grafanaOf(about.grafana_url, host)}>Grafana${host && html` of <bdi>${host}</bdi>`}</a>`}</footer>`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

@@ -1,17 +1,25 @@
-// Where would it fit: nodes for a workload with what they have left, and what excludes the others.
-import { amount } from "./amounts.js";
-import { useList } from "./api.js";
+// Where would it fit: nodes for a workload with what they have left, what excludes the others, and why one does not take it.
+import { amount, resourceOf } from "./amounts.js";
+import { useAbout, useList } from "./api.js";
 import { plural } from "./format.js";
 import { html } from "./preact.js";
 import { useLocation } from "./router.js";
-import { HOST, NODE, numeric, Table } from "./table.js";
-import { answer, list, nodeLink, QueryForm, quiet, section } from "./widgets.js";
+import { column, HOST, NODE, numeric, Table } from "./table.js";
+import { answer, list, mark, nodeLink, QueryForm, quiet, section, sentence } from "./widgets.js";
 
-const FIELDS = [ // name in the address, title, resource, and its units in that of the field
+const NUMBERS = [ // name in the address, title, resource, and its units in that of the field
   ["cpus", "CPUs", "VCPU", 1],
+  ["pinned", "Pinned CPUs", "PCPU", 1],
   ["memory", "Memory (GiB)", "MEMORY_MB", 1024],
   ["disk", "Disk (GiB)", "DISK_GB", 1],
+  ["gpus", "GPUs", "PGPU", 1],
 ];
+const TEXTS = [ // name in the address, title, parameter, example
+  ["pages", "Page size", "page_size", "2MB"],
+  ["pci", "PCI devices", "pci", "ALIAS:1"],
+  ["traits", "Traits", "required", "HW_CPU_X86_AVX2, CUSTOM_…"],
+];
+const PAGES = ["small", "large", "any", "2MB", "1GB"];
 const LIMIT = 100;
 
 function columnsFor(wanted) {
@@ -25,27 +33,68 @@ function columnsFor(wanted) {
   ];
 }
 
-const excludedNodes = ({ total_nodes: total, checks, nearest }) => section("What excludes the others", html`
-  ${checks.length > 0 ? list(checks.map(({ text }) => text)) : quiet(total ? "Nothing: every node fits." : "The fleet has no node.")}
-  ${nearest && html`<p>The nearest is ${nodeLink(nearest)} of <bdi>${nearest.host}</bdi>:</p>${list(nearest.reasons)}`}`);
+const texts = (explanations) => list(explanations.map(({ text }) => sentence(text)));
+const place = (near) => html`${nodeLink(near)} of <bdi>${near.host}</bdi>`;
 
-function Candidates({ wanted, traits }) {
+const excludedNodes = ({ total_nodes: total, checks, nearest, further }) => section("What excludes the others", html`
+  ${checks.length > 0 ? list(checks.map(({ text }) => text)) : quiet(total ? "Nothing: every node fits." : "The fleet has no node.")}
+  ${nearest && html`<p>The nearest is ${place(nearest)}:</p>${texts(nearest.explanations)}`}
+  ${further.length > 0 && html`<p>Then come</p>${list(further.map((near) => html`${place(near)}${texts(near.explanations)}`))}`}`);
+
+const size = (id, title) => numeric(id, title, (value, { resource }) => (value === null ? "unlimited" : amount(resource, value)));
+const VERDICTS = [
+  column("resource", "Resource", (resource) => resourceOf(resource).name),
+  size("requested", "Requested"),
+  size("free", "Free"),
+  size("limit", "Limit"),
+  column("fits", "Verdict", (fits) => mark(fits ? "fits" : "too little", fits ? "good" : "warning")),
+];
+
+// Render a dry run on a node, with the numbers behind it.
+function dryRun({ host, nodename, fits, explanations, resources, numa_reasons: cells, pci }) {
+  const devices = pci.map(({ alias, count, usable }) => `${alias}: ${count} requested, ${usable} usable`);
+  return html`<h3>${place({ host, nodename })}</h3>
+    ${fits ? html`<p>${mark("It would take it.", "good")}</p>` : texts(explanations)}
+    <${Table} isFixed caption="Amounts" columns=${VERDICTS} rows=${resources.filter(({ requested }) => requested > 0)} keyOf=${({ resource }) => resource} />
+    ${list([...devices, ...cells].map(sentence))}`;
+}
+
+const whyNot = (name, nodes) => section(html`Why not on <bdi>${name}</bdi>?`, nodes.length > 0 ? nodes.map(dryRun)
+  : quiet("No host or node has this name."), "why");
+
+function Candidates({ wanted, query, why }) {
   const resources = Object.entries(wanted).map(([name, value]) => `${name}:${value}`);
-  return answer(useList("candidates", { limit: LIMIT, resources, ...(traits && { required: traits }) }, 0), ({ candidates, excluded }) => html`
+  return answer(useList("candidates", { limit: LIMIT, resources, ...query }, 0), ({ candidates, excluded, why: nodes }) => html`
+    ${why && whyNot(why, nodes)}
     ${section(`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`, candidates.length > 0
       && html`<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsFor(wanted)} />`, "fit")}
     ${excluded && excludedNodes(excluded)}`, "Looking…");
 }
 
+const words = (text = "") => text.split(/[\s,]+/).filter(Boolean);
+
 export function Fit() {
   const { query } = useLocation();
-  const amounts = FIELDS.map(([name, , resource, factor]) => [resource, Math.ceil(Number(query[name] ?? 0) * factor)]);
-  const wanted = amounts.filter(([, value]) => value > 0);
-  const traits = (query.traits ?? "").split(/[\s,]+/).filter(Boolean).join();
+  const known = { pages: PAGES, pci: useAbout()?.pci_aliases };
+  const field = (name, title, more) => html`<label class=${more.class}>${title}
+    <input name=${name} key=${name} defaultValue=${query[name]} ...${more} /></label>`;
+  const count = (name, title, step = 1) => field(name, title, { type: "number", min: 0, step });
+  const amounts = NUMBERS.map(([name, , resource, factor]) => [resource, Math.ceil(Number(query[name] ?? 0) * factor)]);
+  const more = words(query.more).map((text) => text.split(/[:=]/));
+  const wanted = [...amounts.filter(([, value]) => value > 0), ...more.map(([name, value = 1]) => [name, value])];
+  const filled = {
+    numa_cells: query.cells, why: query.why,
+    ...Object.fromEntries(TEXTS.map(([name, , parameter]) => [parameter, words(query[name]).join()])),
+  };
+  const others = Object.fromEntries(Object.entries(filled).filter(([, value]) => value));
+  const isAsked = wanted.length > 0 || Object.keys(others).length > 0;
   return html`<${QueryForm} submit="Find nodes">
-      ${FIELDS.map(([name, title]) => html`<label>${title}
-        <input type="number" name=${name} min="0" step="any" defaultValue=${query[name]} /></label>`)}
-      <label class="grow">Traits <input name="traits" placeholder="HW_CPU_X86_AVX2, CUSTOM_…" defaultValue=${query.traits} /></label>
+      ${NUMBERS.map(([name, title]) => count(name, title, "any"))}
+      ${count("cells", "NUMA cells")}
+      ${TEXTS.map(([name, title, , placeholder]) => field(name, title, { placeholder, list: known[name] && `known-${name}`, class: known[name] ? "" : "grow" }))}
+      ${field("more", "Other resources", { placeholder: "VGPU:1, CUSTOM_…:2", class: "grow" })}
+      ${field("why", "Why not on", { placeholder: "host or node" })}
+      ${Object.entries(known).map(([name, values = []]) => html`<datalist id=${`known-${name}`}>${values.map((value) => html`<option value=${value} />`)}</datalist>`)}
     <//>
-    ${wanted.length > 0 && html`<${Candidates} wanted=${Object.fromEntries(wanted)} traits=${traits} />`}`;
+    ${isAsked && html`<${Candidates} wanted=${wanted.length > 0 ? Object.fromEntries(wanted) : { VCPU: 0 }} query=${others} why=${query.why} />`}`;
 }

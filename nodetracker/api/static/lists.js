@@ -1,9 +1,11 @@
 // The views that are one list of the API.
-import { markerOf, useList } from "./api.js";
+import { useAsk } from "./actions.js";
+import { markerOf, useAbout, useList } from "./api.js";
 import { html } from "./preact.js";
-import { useLocation } from "./router.js";
+import { setQuery, useLocation } from "./router.js";
 import { column, HOST, NODE, numeric, Table } from "./table.js";
-import { ago, answer, bdi, link, list, mark, nodeLink, sentence, states } from "./widgets.js";
+import { ago, answer, bdi, link, list, mark, nodeLink, QueryForm, select, sentence, states } from "./widgets.js";
+import { AMOUNTS, EVERYWHERE, keyOf, NAME } from "./workloads.js";
 
 const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
 
@@ -35,15 +37,16 @@ const place = (id, title) => column(
 const MOVES = [
   column("status", "Status", (status) => mark(status)),
   column("migration_type", "Type"),
-  column("workload_uuid", "Workload"),
+  column("workload_uuid", "Workload", (uuid) => link("/search", bdi(uuid), { text: uuid })),
   place("source", "From"),
   place("dest", "To"),
   column("created_at", "Started", ago),
 ];
 
-const CHANGES = [
-  column("at", "When", ago), HOST, NODE, column("what", "What"), column("changes", "Differences", (texts) => list(texts, "plain")),
+const EVENTS = [
+  column("at", "When", ago), column("kind", "Kind"), HOST, NODE, column("changes", "What", (texts) => list(texts, "plain")),
 ];
+const KINDS = ["node", "claim", "move", "service", "warning"];
 
 // Render a list with filters {name: value or values}: its first page, and the following ones on demand.
 export function List({ noun, filters, next = "More", ...table }) {
@@ -56,13 +59,94 @@ export function List({ noun, filters, next = "More", ...table }) {
   });
 }
 
-const viewOf = (props) => () => html`<${List} ...${props} />`;
+const field = (query, name, title, type = "text") => html`<label>${title}
+  <input name=${name} type=${type} key=${name + query[name]} defaultValue=${query[name]} /></label>`;
 
-export const Services = viewOf({ noun: "services", columns: SERVICES, sort: "host", empty: "No service." });
-export const Warnings = viewOf({ noun: "warnings", columns: WARNINGS, empty: "No warning." });
-export const Moves = viewOf({ noun: "migrations", filters: { status: MOVING }, columns: MOVES, empty: "No workload is moved." });
+const filters = (...fields) => html`<${QueryForm} submit="Show">${fields}<//>`;
 
-export function Changes() {
-  const { host, node } = useLocation().query;
-  return html`<${List} noun="history" filters=${{ host, node }} columns=${CHANGES} isFixed next="Older" empty="No change." />`;
+const ENDS = [
+  { title: "Confirm", effect: "The move ends at its destination: the claim of the source is released." },
+  { title: "Revert", effect: "The move ends at its source: the claim of the destination is released.", is_dangerous: true },
+];
+
+// Render the moves that go on, of all hosts or of one, with what may end them.
+export function OpenMoves({ host }) {
+  const [dialog, open] = useAsk();
+  const rules = useAbout()?.rules ?? [];
+  const ends = ENDS.filter(({ title }) => rules.includes(`nodetracker:migrations:${title.toLowerCase()}`));
+  const end = (_, { uuid, workload_uuid: workload, source_host: from, dest_host: to }) => html`<span class="ends">${ends.map((each) => open(
+    { ...each, title: `${each.title} the move of ${workload}`, method: "POST", path: `/v1/migrations/${uuid}/${each.title.toLowerCase()}` },
+    { "From host": from, "to host": to }, { text: each.title }))}</span>`;
+  return html`${dialog}<${List} noun="migrations" filters=${{ host, status: MOVING }} empty="No workload is moved."
+    columns=${ends.length > 0 ? [...MOVES, column("end", "End", end)] : MOVES} />`;
+}
+
+// Return a view of all hosts or one, with a link to what happened before.
+const viewOf = (kind, View, props) => () => {
+  const { query } = useLocation();
+  const { host } = query;
+  return html`${filters(field(query, "host", "Host"))}
+    <p>${link("/events", "What happened", { kind, host })}</p>
+    <${View} host=${host} filters=${{ host }} ...${props} />`;
+};
+
+export const Services = viewOf("service", List, { noun: "services", columns: SERVICES, sort: "host", empty: "No service." });
+export const Warnings = viewOf("warning", List, { noun: "warnings", columns: WARNINGS, empty: "No warning." });
+export const Moves = viewOf("move", OpenMoves);
+
+const local = (date) => date.toLocaleString("sv", { dateStyle: "short", timeStyle: "short" }).replace(" ", "T");
+const iso = (text) => text && new Date(text).toISOString();
+
+// Return the hours from 18:00 of the day before to 8:00, as fields have them.
+function lastNight() {
+  const end = new Date();
+  if (end.getHours() < 8) end.setDate(end.getDate() - 1);
+  const since = new Date(end);
+  since.setDate(end.getDate() - 1);
+  since.setHours(18, 0, 0, 0);
+  end.setHours(8, 0, 0, 0);
+  return { since: local(since), until: local(end) };
+}
+
+export function Events() {
+  const { query } = useLocation();
+  const { host, nodename, kind, since, until } = query;
+  return html`${filters(
+      select("Kind", kind ?? "", [["", "all"], ...KINDS.map((each) => [each])], (value) => setQuery({ kind: value, marker: "" })),
+      field(query, "host", "Host"), field(query, "nodename", "Node"), field(query, "since", "From", "datetime-local"), field(query, "until", "To", "datetime-local"),
+    )}
+    <p>${link("/events", "Last night", { ...query, marker: "", ...lastNight() })}</p>
+    <${List} noun="history" filters=${{ host, nodename, kind, since: iso(since), until: iso(until) }} columns=${EVENTS} isFixed next="Older" empty="Nothing happened." />`;
+}
+
+const OWNED = { // in the address -> title, noun of the API, filters, columns
+  "": ["Workloads", "workloads", {}, [HOST, ...EVERYWHERE]],
+  unclaimed: ["Guests without a claim", "workloads", { claimed: "false" }, [HOST, ...EVERYWHERE]],
+  claims: ["Claims", "claims", { state: ["held", "confirmed"] }, [
+    column("state", "State"), column("created_at", "Since", ago), column("workload", "Workload", (_, claim) => NAME.cell(null,
+      { uuid: claim.workload_uuid, name: claim.workload_name }), ({ workload_name }) => workload_name),
+    HOST, NODE, column("project_id", "Project"), ...AMOUNTS,
+  ]],
+};
+
+const adoptionOf = ({ uuid, name }) => ({
+  title: `Adopt ${name || uuid}`, method: "POST", path: `/v1/workloads/${uuid}/adopt`,
+  effect: "A claim of what it uses is made and confirmed.",
+});
+
+// Workloads, guests without a claim and claims of all nodes, with filters; who may, adopts guests.
+export function Owned() {
+  const { query } = useLocation();
+  const [dialog, open] = useAsk();
+  const mayAdopt = useAbout()?.rules.includes("nodetracker:workloads:adopt");
+  const [title, noun, only, columns] = OWNED[query.kind] ?? OWNED[""];
+  const adopt = column("adopt", "Action", (_, row) => row.claim_uuid === null
+    && open(adoptionOf(row), { Host: row.host, Node: row.nodename }, { text: "Adopt" }), () => "");
+  const { host, project, name } = query;
+  const chosen = { ...only, host, project, ...(noun === "workloads" && { name_part: name }) };
+  return html`${filters(html`<label>Show <select name="kind">${Object.entries(OWNED).map(([kind, [text]]) => html`<option value=${kind} selected=${kind === (query.kind ?? "")}>${text}</option>`)}</select></label>`,
+    field(query, "host", "Host"), field(query, "project", "Project"), noun === "workloads" && field(query, "name", "Name"))}
+    <${List} key=${title} noun=${noun} filters=${chosen} keyOf=${noun === "workloads" ? keyOf : undefined} empty="Nothing is like that."
+      columns=${noun === "workloads" && mayAdopt ? [...columns, adopt] : columns} />
+    ${dialog}`;
 }

@@ -1,15 +1,16 @@
 // A node: its state and amounts, why they are so, what it has, what is on it, and what may be done to it.
-import { amount, resourceOf, totals } from "./amounts.js";
-import { refreshAll, request, useAbout, useList, usePoll } from "./api.js";
-import { Claims, useClaims } from "./claims.js";
+import { useAsk } from "./actions.js";
+import { amount, resourceOf } from "./amounts.js";
+import { useAbout, useList, usePoll } from "./api.js";
 import { number, time } from "./format.js";
 import { gpuList, numaMap, pciTree } from "./hardware.js";
 import { WARNINGS } from "./lists.js";
-import { html, useEffect, useRef, useState } from "./preact.js";
-import { navigate, useLocation } from "./router.js";
+import { html, useEffect } from "./preact.js";
+import { navigate, setQuery, useLocation } from "./router.js";
 import { column, numeric, Table } from "./table.js";
-import { ageOf, ago, announce, answer, button, folded, link, list, mark, quiet, RequestForm, section, sentence, states } from "./widgets.js";
-import { Workloads } from "./workloads.js";
+import { TrendTotals } from "./trends.js";
+import { ageOf, ago, answer, folded, hostLink, link, list, mark, quiet, section, sentence, states } from "./widgets.js";
+import { Claims, useClaims, Workloads } from "./workloads.js";
 
 function summary(node, machine) {
   const reason = node.disabled_reason ?? "";
@@ -18,6 +19,7 @@ function summary(node, machine) {
     ["Disabled", node.status === "disabled" && html`${node.disabled_at && ago(node.disabled_at)} by <bdi>${disabler}</bdi>: <bdi>${reason.replace("AUTO: ", "") || "no reason given"}</bdi>`],
     ["Read", html`${ago(node.read_at)}, heartbeat ${ago(node.last_seen_up)}`],
     ["Uptime", node.booted_at && `${ageOf(node.booted_at)}, since ${time(node.booted_at)}`],
+    ["Measured", list(node.measured.map(({ label, text, at }) => html`${label}: ${text}${at && html`, ${ago(at)}`}`), "plain")],
     ...machine.map(({ label, text }) => [label, text]),
   ];
   return html`<dl class="summary">${lines.map(([label, text]) => text && html`<div><dt>${label}</dt><dd>${text}</dd></div>`)}</dl>`;
@@ -52,36 +54,9 @@ const abortOf = ({ id, name }) => ({
   effect: "It is released. A guest that runs still counts, without a claim.",
 });
 
-// Ask once for an action, with its effect.
-function Ask({ action, node, onClose }) {
-  const { title, submit, effect, method, path, body, takes_reason: takesReason, is_dangerous: isDangerous } = action;
-  const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
-  const send = async (form) => {
-    const reason = form.get("reason")?.trim();
-    const answer = await request(path, { method, body: reason ? { ...body, disabled_reason: reason } : body });
-    refreshAll();
-    return answer;
-  };
-  const close = () => dialog.current.close();
-  const finish = () => {
-    announce(`${title}: done`);
-    close();
-    if (path === `/v1/nodes/${node.uuid}`) navigate("/"); // it is deleted
-  };
-  return html`<dialog ref=${dialog} aria-labelledby="ask" onClose=${onClose}>
-    <${RequestForm} submit=${submit} isDangerous=${isDangerous} send=${send} onDone=${finish} onCancel=${close}>
-      <h2 id="ask">${sentence(title)}</h2>
-      <p>Host <strong><bdi>${node.host}</bdi></strong>, node <strong><bdi>${node.hypervisor_hostname}</bdi></strong></p>
-      <p>${effect}</p>
-      ${takesReason && html`<label>Reason <input name="reason" maxlength="255" autocomplete="off" /></label>`}
-    <//>
-  </dialog>`;
-}
-
 function Node({ node, path }) {
   const about = useAbout();
-  const [asked, setAsked] = useState(null);
+  const [dialog, open, show] = useAsk();
   const { generation, host, hypervisor_hostname: nodename } = node;
   const usePart = (name) => usePoll(`${path}/${name}`, generation).data;
   const { actions = [] } = usePoll(`${path}/actions`).data ?? {};
@@ -92,10 +67,19 @@ function Node({ node, path }) {
   const workloads = usePart("workloads")?.workloads;
   const changes = usePart("history?limit=10")?.history;
   const claims = useClaims(usePart);
-  const ask = (action, text = action.title) => button(text, () => setAsked({ ...action, submit: text }), { key: action.title, "aria-label": action.title });
+  const placeOf = ({ target }) => (target === "host" ? { Host: host } : { Host: host, Node: nodename });
+  const onDone = ({ path: changed }) => changed === path && navigate("/"); // it is deleted
+  const ask = (action, text = action.title) => open(action, placeOf(action), { text, onDone });
+  const { ask: wanted } = useLocation().query;
+  const named = wanted && actions.find(({ title }) => title.includes(wanted));
+  useEffect(() => {
+    if (!named) return;
+    setQuery({ ask: "" });
+    show(named, placeOf(named));
+  }, [named]);
   const abortButton = (claim) => claim.state !== "released" && ask(abortOf(claim), "Abort");
   const sections = {
-    Resources: parts && totals(parts.amounts),
+    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} path=${`${path}/trends`} />`,
     Warnings: warnings.length > 0 && html`<${Table} isFixed caption="Warnings" columns=${WARNINGS} rows=${warnings} />`,
     Why: diff && why(diff),
     NUMA: parts && numaMap(parts.cells),
@@ -105,7 +89,7 @@ function Node({ node, path }) {
     Claims: html`<${Claims} claims=${claims} actionOf=${about?.rules.includes("nodetracker:claims:abort") && abortButton} />`,
     Facts: html`<${Table} isFixed caption="Facts" columns=${FACTS} empty="Nothing was read yet."
       rows=${Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }))} />`,
-    History: changes && html`${history(changes)}${link("/changes", "All changes", { host, nodename })}`,
+    History: changes && html`${history(changes)}${link("/events", "All events", { host, nodename })}`,
     Row: folded(`All columns, generation ${number(generation)}`, html`<pre tabindex="0">${JSON.stringify(node, null, 2)}</pre>`),
   };
   return html`
@@ -113,8 +97,8 @@ function Node({ node, path }) {
       <p>${states(node)}</p>
       <p class="actions">${actions.map((action) => ask(action))}</p>
     </div>
-    <p class="quiet">Host <bdi>${host}</bdi>, <code>${node.uuid}</code></p>
-    ${asked && html`<${Ask} action=${asked} node=${node} onClose=${() => setAsked(null)} />`}
+    <p class="quiet">Host ${hostLink(host)}, <code>${node.uuid}</code></p>
+    ${dialog}
     ${summary(node, parts?.machine ?? [])}
     ${Object.entries(sections).map(([title, content]) => content && section(title, content))}`;
 }

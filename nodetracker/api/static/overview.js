@@ -1,52 +1,63 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
-import { amountOf, bar, fillOf, fullestOf, totals, usedOf } from "./amounts.js";
+import { amountOf, bar, cpuOf, fillOf, fullestOf, allocatedOf } from "./amounts.js";
 import { usePoll } from "./api.js";
 import { number, plural } from "./format.js";
 import { List } from "./lists.js";
-import { html, useMemo } from "./preact.js";
+import { html, useEffect, useMemo, useState } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
-import { column, HOST, numeric, Table } from "./table.js";
+import { column, compare, HOST, numeric, Table } from "./table.js";
 import { Tiles } from "./tiles.js";
-import { answer, link, list, mark, nodeLink, quiet, section, select, sentence, states, wordsOf } from "./widgets.js";
+import { TrendTotals } from "./trends.js";
+import { answer, folded, link, list, mark, nodeLink, quiet, recall, section, select, sentence, severityOf, states } from "./widgets.js";
 
 const CHOICES = { // by which nodes are filtered: [value, text] each
   state: [["up"], ["down"], ["unreachable"]],
   status: [["enabled"], ["disabled"]],
   freshness: [["fresh"], ["late"], ["stale"], ["never"]],
-  only: [["overcommitted"], ["unread", "not read recently"], ["maintenance", "in maintenance"], ["warnings", "with warnings"]],
+  only: [["empty", "without nodes"], ["overcommitted"], ["unread", "not read recently"], ["maintenance", "in maintenance"], ["warnings", "with warnings"]],
 };
 const ONLY = {
+  empty: ({ nodename }) => !nodename,
   overcommitted: (node) => fullestOf(node) > 1,
   maintenance: (node) => node.maintenance,
   unread: ({ state, freshness }) => state === "up" && (freshness === "late" || freshness === "stale"),
   warnings: ({ warnings }) => warnings > 0,
 };
-const SEVERITY = ["unreachable", "down", "never read", "stale", "late", "maintenance", "disabled", "up"];
-
-const severityOf = (node) => Math.min(...wordsOf(node).map((word) => SEVERITY.indexOf(word)));
-
-// Shared and pinned CPUs are one column: most nodes have only one of them.
-const cpuOf = ({ VCPU, PCPU }) => (PCPU.limit > 0 && (VCPU.limit === 0 || fillOf(PCPU) > fillOf(VCPU)) ? "PCPU" : "VCPU");
-
 const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { amounts }) => {
   const resource = resourceOf(amounts);
   const use = amounts[resource];
-  const text = amountOf(resource, usedOf(use), use.limit) + (resource === "PCPU" ? " pinned" : "");
+  const text = amountOf(resource, allocatedOf(use), use.limit) + (resource === "PCPU" ? " pinned" : "");
   return html`${bar(use)}<span class="amount">${fill > 1 ? mark(text, "warning") : text}</span>`;
 }, ({ amounts }) => fillOf(amounts[resourceOf(amounts)]));
 
 // Columns of nodes of the overview, and of /v1/nodes, which names some values otherwise.
-const COLUMNS = [
+export const NODES = [
   column("state", "State", (_, node) => states(node), severityOf),
   HOST,
-  column("node", "Node", (nodename, { uuid }) => nodeLink({ node_uuid: uuid, nodename }), (node) => node.nodename ?? node.hypervisor_hostname),
+  column("node", "Node", (nodename, { uuid, host }) => (nodename ? nodeLink({ node_uuid: uuid, nodename }) : link("/host", "no node yet", { host })), (node) => node.nodename ?? node.hypervisor_hostname),
   barColumn("cpu", "CPU", cpuOf),
   barColumn("memory", "Memory", () => "MEMORY_MB"),
   barColumn("disk", "Disk", () => "DISK_GB"),
   numeric("instances", "Instances", number, ({ guests, running_vms: count }) => guests?.instance ?? count),
   numeric("containers", "Containers", number, ({ guests, total_containers: count }) => guests?.container ?? count),
 ];
-const WITH_WARNINGS = [...COLUMNS, numeric("warnings", "Warnings")];
+const WITH_WARNINGS = [...NODES, numeric("warnings", "Warnings")];
+const FIXED = ["state", "node"]; // columns that cannot be hidden
+const LATE_MS = 400;
+const NARROW = 1000; // px of a window in which not all columns are shown until they are chosen
+
+// Return the columns of nodes that the reader wants, and the boxes by which they are chosen.
+function useColumns(columns) {
+  const [hidden, setHidden] = useState(() => (recall("getItem", "hidden") ?? (innerWidth < NARROW ? "instances containers" : "")).split(" "));
+  const shown = useMemo(() => columns.filter(({ id }) => !hidden.includes(id)), [columns, hidden]);
+  const choose = (id, isShown) => {
+    const wanted = isShown ? hidden.filter((each) => each !== id) : [...hidden, id];
+    setHidden(wanted);
+    recall("setItem", "hidden", wanted.join(" "));
+  };
+  const box = ({ id, title }) => html`<label><input type="checkbox" checked=${!hidden.includes(id)} onChange=${({ target }) => choose(id, target.checked)} /> ${title}</label> `;
+  return [shown, folded("Columns", columns.filter(({ id }) => !FIXED.includes(id)).map(box))];
+}
 
 function filterOf({ text = "", only, ...query }) {
   const wanted = text.trim().toLowerCase();
@@ -68,17 +79,20 @@ const classOf = ({ state }) => state !== "up" && "off";
 
 function Nodes({ nodes }) {
   const { query } = useLocation();
+  const [columns, choice] = useColumns(WITH_WARNINGS);
   const isShown = useMemo(() => filterOf(query), [query.text, ...Object.keys(CHOICES).map((name) => query[name])]);
-  return html`${filters(query, Object.keys(CHOICES), "host, node or UUID")}
-    <${Table} caption="Nodes" columns=${WITH_WARNINGS} rows=${nodes} isShown=${isShown} classOf=${classOf} empty="No node is like that." />`;
+  return html`${filters(query, Object.keys(CHOICES), "host, node or UUID")}${choice}
+    <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} empty="No node is like that." />`;
 }
 
 // The nodes of a fleet that is too large for the overview, page by page, with the filters that the API has.
 function PagedNodes({ nodes }) {
   const { query } = useLocation();
+  const [columns, choice] = useColumns(NODES);
   return html`${filters(query, ["state", "status"], "part of a node's name")}
     ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts, and cannot be filtered by freshness, warnings and overcommitment.`)}
-    <${List} noun="nodes" filters=${{ sort_key: "host", name_part: query.text, state: query.state, status: query.status }} isFixed columns=${COLUMNS}
+    ${choice}
+    <${List} noun="nodes" filters=${{ sort_key: "host", name_part: query.text, state: query.state, status: query.status }} isFixed look="dense" columns=${columns}
       classOf=${classOf} next="Next nodes" empty="No node is like that." />`;
 }
 
@@ -99,10 +113,32 @@ const health = ({ level, text, problems, notes }) => html`<section class="health
   ${notes.length > 0 && html`<div class="quiet">${findings(notes, sentence)}</div>`}
 </section>`;
 
+const known = new WeakMap(); // overview -> its lines, so that they are rendered once
+
+// Return a line for each node and each host without one, in natural order, with since when their hosts are down.
+function linesOf(overview) {
+  const { nodes, empty_hosts: empty, down_since: since } = overview;
+  if (!known.has(overview)) known.set(overview, [...empty, ...nodes]
+    .map((node) => (node.host in since ? { ...node, down_since: since[node.host] } : node))
+    .sort((a, b) => compare(a.host, b.host) || compare(a.nodename, b.nodename)));
+  return known.get(overview);
+}
+
+// The first nodes, while the overview of a large fleet is being made.
+function FirstNodes() {
+  const [isLate, setLate] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(setLate, LATE_MS, true);
+    return () => clearTimeout(timer);
+  }, []);
+  return html`${quiet("Loading the fleet…")}${isLate && html`
+    <${List} noun="nodes" filters=${{ sort_key: "host" }} isFixed look="dense" columns=${NODES} classOf=${classOf} />`}`;
+}
+
 export const Overview = () => answer(usePoll("/v1/overview"), (overview) => {
-  const { nodes, truncated } = overview;
+  const nodes = linesOf(overview);
   return html`${health(overview.health)}
-    <section aria-label="Totals">${totals(overview.totals)}${quiet(overview.summary)}</section>
+    <section aria-label="Totals"><${TrendTotals} amounts=${overview.totals} measured=${overview.measured} path="/v1/trends" />${quiet(overview.summary)}</section>
     ${nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}
-    ${section("Nodes", html`<${truncated ? PagedNodes : Nodes} nodes=${nodes} />`)}`;
-});
+    ${section("Nodes", html`<${overview.truncated ? PagedNodes : Nodes} nodes=${overview.truncated ? overview.nodes : nodes} />`)}`;
+}, html`<${FirstNodes} />`);

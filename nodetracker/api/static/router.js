@@ -24,15 +24,19 @@ export function useLocation() {
 // Change parameters of this view's query ("" removes one) without a new entry in the history.
 export function setQuery(changes) {
   move({ ...current, query: filledOf({ ...current.query, page: "", ...changes }) });
+  replace(entry, hrefOf(current.path, current.query));
+}
+
+function replace(state, href) {
   try {
-    history.replaceState(null, "", hrefOf(current.path, current.query));
+    history.replaceState(state, "", href);
   } catch {
     // browsers limit how often an address changes
   }
 }
 
-export function navigate(path) {
-  location.hash = hrefOf(path);
+export function navigate(path, query) {
+  location.hash = hrefOf(path, query);
 }
 
 function move(address) {
@@ -40,4 +44,21 @@ function move(address) {
   for (const update of listeners) update();
 }
 
-addEventListener("hashchange", () => move(read()));
+// Entries of the history are numbered, so that Back and Forward find where each was scrolled to; other views begin at their top.
+const tops = {};
+let entry = enter();
+history.scrollRestoration = "manual";
+
+function enter() {
+  if (!history.state) replace(Date.now(), location.href);
+  return history.state;
+}
+
+addEventListener("hashchange", () => {
+  const { path } = current;
+  tops[entry] = scrollY;
+  entry = enter();
+  move(read());
+  const top = tops[entry] ?? (path === current.path ? scrollY : 0);
+  requestAnimationFrame(() => scrollTo(0, top)); // it is rendered by then
+});

@@ -19,7 +19,7 @@ export const HOST = column("host", "Host");
 // The column of nodes; a row without nodename is about its host.
 export const NODE = column("node", "Node", (nodename, row) => (nodename ? nodeLink(row) : row.host && "whole host"), ({ nodename }) => nodename);
 
-function compare(a, b) {
+export function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
   return collator.compare(a ?? "", b ?? "");
 }
@@ -62,19 +62,19 @@ function pager(page, pages, count) {
 
 // Render a table.
 // isFixed: it cannot be sorted; isShown(row): the filter; keyOf(row): its identity;
-// sort: the order without one in the address; classOf(row): of a line.
-export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ id, uuid }) => id ?? uuid, classOf, sort = "", empty }) {
+// sort: the order without one in the address; classOf(row): of a line; look: a class.
+export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ id, uuid }) => id ?? uuid, classOf, sort = "", empty, look }) {
   const { query } = useLocation();
   const order = isFixed ? "" : query.sort ?? sort;
   const sorted = useMemo(() => sortRows(rows, columns, order), [rows, columns, order]);
   const shown = useMemo(() => (isShown ? sorted.filter(isShown) : sorted), [sorted, isShown]);
   const pages = Math.max(1, Math.ceil(shown.length / LINES));
   const page = Math.min(Math.max(1, Number.parseInt(query.page, 10) || 1), pages);
-  return html`<table>
+  return html`<div class=${look}><table>
       <caption class="hidden-text">${caption}: ${plural(shown.length, "line")}</caption>
       <thead><tr>${columns.map((each) => heading(each, order, isFixed))}</tr></thead>
       <tbody>${shown.slice((page - 1) * LINES, page * LINES).map((row) => html`<${Row} key=${keyOf(row)} row=${row}
         columns=${columns} classOf=${classOf} />`)}</tbody>
-    </table>
+    </table></div>
     ${shown.length === 0 && html`<p class="quiet empty">${empty}</p>`}${pager(page, pages, shown.length)}`;
 }

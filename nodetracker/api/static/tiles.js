@@ -1,22 +1,35 @@
-// Tiles: every node a small square, coloured by its fullest resource.
-import { fullestOf } from "./amounts.js";
+// Tiles: every node a small square, coloured by how full it is of a resource, or by its state.
+import { allocatedOf, amountOf, cpuOf, fillOf, resourceOf } from "./amounts.js";
 import { join, plural } from "./format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { navigate } from "./router.js";
-import { legend, wordsOf } from "./widgets.js";
+import { announce, legend, recall, select, severityOf, wordsOf } from "./widgets.js";
 
 const STEPS = [[0, "below 25 %"], [0.25, "25–49 %"], [0.5, "50–74 %"], [0.75, "75–89 %"], [0.9, "90 % and more"]];
 const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]]; // up to so many nodes, of so many pixels
 const GAP = 2;
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+const ROWS = { ArrowUp: -1, ArrowDown: 1 };
 
-const stepOf = (node) => STEPS.findLastIndex(([least]) => fullestOf(node) >= least);
+const fullest = ({ amounts }) => Object.keys(amounts).reduce((most, name) => (fillOf(amounts[name]) > fillOf(amounts[most]) ? name : most));
+const RESOURCES = { // by which tiles are coloured -> the resource of a node
+  "fullest resource": fullest, CPU: ({ amounts }) => cpuOf(amounts), memory: () => "MEMORY_MB", disk: () => "DISK_GB", state: fullest,
+};
+const SEVERITIES = ["down or unreachable", "not read", "with warnings", "disabled or in maintenance", "fine"];
+
+const titlesOf = (by) => (by === "state" ? SEVERITIES : STEPS.map(([, title]) => title));
+const classOf = (by, step) => `${by === "state" ? "rank" : "step"}-${step}`;
+
+function stepOf(node, by) {
+  const fill = fillOf(node.amounts[RESOURCES[by](node)]);
+  return by === "state" ? severityOf(node) : Math.max(0, STEPS.findLastIndex(([least]) => fill >= least));
+}
 
 // Return the classes of a node's square and of what is drawn on it.
-function kindsOf(node) {
+function kindsOf(node, by) {
   const { state, status, freshness } = node;
   const isStale = state === "up" && (freshness === "stale" || freshness === "never");
-  return [`step-${stepOf(node)}`, state !== "up" && "tile-hatch", isStale && "tile-dots", status === "disabled" && "tile-outline"].filter(Boolean);
+  return [classOf(by, stepOf(node, by)), state !== "up" && "tile-hatch", isStale && "tile-dots", status === "disabled" && "tile-outline"].filter(Boolean);
 }
 
 // Return a place {x, y} for every node in rows of a width; between hosts of several nodes is a gap.
@@ -34,10 +47,10 @@ function layOut(nodes, width) {
 }
 
 // Return the squares of each kind as one path, so that 10,000 nodes are a few elements: [class, d].
-function drawPaths(nodes, { places, size }) {
+function drawPaths(nodes, { places, size }, by) {
   const paths = {};
   nodes.forEach((node, index) => {
-    for (const kind of kindsOf(node)) {
+    for (const kind of kindsOf(node, by)) {
       const inset = kind === "tile-outline" ? 1 : 0;
       const side = size - 2 * inset;
       paths[kind] = `${paths[kind] ?? ""}M${places[index].x + inset} ${places[index].y + inset}h${side}v${side}h${-side}z`;
@@ -46,18 +59,32 @@ function drawPaths(nodes, { places, size }) {
   return Object.entries(paths).sort(([a], [b]) => a.localeCompare(b));
 }
 
-const describe = (node) => `${node.nodename}: ${wordsOf(node).join(", ")}, ${Math.floor(100 * fullestOf(node))} % full`;
+function describe(node, by) {
+  const resource = RESOURCES[by](node);
+  const use = node.amounts[resource];
+  const { name } = resourceOf(resource);
+  const amounts = node.uuid && [`${name} ${amountOf(resource, allocatedOf(use), use.limit)}`, `${Math.floor(100 * fillOf(use))} % full`];
+  return `${node.nodename || node.host}: ${join([...wordsOf(node), ...(amounts || [])])}`;
+}
 
-function summarize(nodes) {
-  const counts = Object.groupBy(nodes, stepOf);
-  const words = STEPS.map(([, title], step) => counts[step] && `${counts[step].length} ${title}`);
-  return `${plural(nodes.length, "node")} by their fullest resource: ${join(words)}`;
+function summarize(nodes, by) {
+  const counts = Object.groupBy(nodes, (node) => stepOf(node, by));
+  const words = titlesOf(by).map((title, step) => counts[step] && `${counts[step].length} ${title}`);
+  return `${plural(nodes.length, "node")} by their ${by}: ${join(words)}. Arrow keys name each, Enter opens it.`;
+}
+
+// Return the nearest place in the row above or below; the same one if there is none.
+function findInRow(places, at, y) {
+  const distance = (index) => Math.abs(places[index].x - places[at].x);
+  return places.reduce((best, place, index) => (place.y === y && (best === at || distance(index) < distance(best)) ? index : best), at);
 }
 
 function useWidth(element) {
   const [width, setWidth] = useState(0);
   useLayoutEffect(() => {
-    const observer = new ResizeObserver(([{ contentRect }]) => setWidth(Math.floor(contentRect.width)));
+    const measure = () => setWidth(element.current.clientWidth);
+    const observer = new ResizeObserver(measure);
+    measure(); // before the first frame
     observer.observe(element.current);
     return () => observer.disconnect();
   }, []);
@@ -73,32 +100,47 @@ export function Tiles({ nodes }) {
   const box = useRef(null);
   const width = useWidth(box);
   const [at, setAt] = useState(-1);
+  const [by, setBy] = useState(() => Object.keys(RESOURCES).find((name) => name === recall("getItem", "tiles")) ?? "fullest resource");
   const layout = useMemo(() => layOut(nodes, width), [nodes, width]);
-  const paths = useMemo(() => drawPaths(nodes, layout), [nodes, layout]);
-  const summary = useMemo(() => summarize(nodes), [nodes]);
+  const paths = useMemo(() => drawPaths(nodes, layout, by), [nodes, layout, by]);
+  const summary = useMemo(() => summarize(nodes.filter(({ uuid }) => uuid), by), [nodes, by]);
   const { places, size, height } = layout;
   const find = ({ offsetX, offsetY }) =>
     places.findIndex(({ x, y }) => offsetX >= x && offsetX < x + size && offsetY >= y && offsetY < y + size);
-  const open = (index) => nodes[index] && navigate(`/nodes/${nodes[index].uuid}`);
+  const open = (index) => {
+    const { uuid, host } = nodes[index] ?? {};
+    if (host) navigate(uuid ? `/nodes/${uuid}` : "/host", uuid ? {} : { host });
+  };
+  const go = (index) => {
+    setAt(index);
+    announce(describe(nodes[index], by));
+  };
   const press = (event) => {
-    if (event.key === "Enter") open(at);
-    else if (event.key in KEYS) setAt(Math.min(nodes.length - 1, Math.max(0, at + KEYS[event.key])));
+    const { key } = event;
+    if (key === "Enter") open(at);
+    else if (key in KEYS) go(Math.min(nodes.length - 1, Math.max(0, at + KEYS[key])));
+    else if (key in ROWS) go(at < 0 ? 0 : findInRow(places, at, places[at].y + ROWS[key] * (size + GAP)));
     else return;
     event.preventDefault();
   };
+  const choose = (name) => {
+    setBy(name);
+    recall("setItem", "tiles", name);
+  };
   const current = nodes[at];
   return html`<div class="tiles" ref=${box}>
-    <svg role="img" aria-label=${summary} tabindex="0" width=${width} height=${height}
+    <svg role="application" aria-label=${summary} tabindex="0" width=${width} height=${height}
       onPointerMove=${(event) => setAt(find(event))} onPointerLeave=${() => setAt(-1)}
       onClick=${(event) => open(find(event))} onKeyDown=${press}
-      onFocus=${() => at < 0 && setAt(0)} onBlur=${() => setAt(-1)}>
+      onFocus=${() => at < 0 && go(0)} onBlur=${() => setAt(-1)}>
       ${paths.map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
       ${current && html`<rect class="tile-cursor" ...${places[at]} width=${size} height=${size} />`}
     </svg>
-    <p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current)}</bdi>` : "\u00a0"}</p>
-    <div aria-hidden="true">${legend([
-      ...STEPS.map(([, title], step) => [html`<span class=${`swatch step-${step}`}></span>`, title]),
-      [sample("hatch"), "down"], [sample("outline"), "disabled"], [sample("dots"), "stale"],
-    ])}</div>
+    <p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current, by)}</bdi>` : "\u00a0"}</p>
+    <div class="filters">${select("Tiles by", by, Object.keys(RESOURCES).map((name) => [name]), choose)}
+      <div aria-hidden="true">${legend([
+        ...titlesOf(by).map((title, step) => [html`<span class=${`swatch ${classOf(by, step)}`}></span>`, title]),
+        [sample("hatch"), "down"], [sample("outline"), "disabled"], [sample("dots"), "stale"],
+      ])}</div></div>
   </div>`;
 }

@@ -4,14 +4,28 @@ import { html, useState, useUpdates } from "./preact.js";
 import { hrefOf, setQuery } from "./router.js";
 
 const SHORT = 24; // characters of a name that is not broken
+const LONGEST = 32; // characters of a name that is not cut
 const TICK_MS = 5000;
 
 export function announce(text) {
   document.getElementById("live").textContent = text;
 }
 
-// A name of any length and direction; a long one is cut and has a title.
-export const bdi = (text) => (text?.length > SHORT ? html`<bdi class="long" title=${text}>${text}</bdi>` : html`<bdi class="name">${text}</bdi>`);
+const cut = (characters) => [...characters.slice(0, LONGEST / 2), "…", ...characters.slice(1 - LONGEST / 2)].join("");
+
+// Read or write what the reader chose (getItem, setItem), in the browser's storage, which may be switched off.
+export function recall(method, name, ...values) {
+  try {
+    return localStorage[method](`nodetracker.${name}`, ...values);
+  } catch {
+    return null; // a choice lasts until the page is left
+  }
+}
+
+// A name of any length and direction; a long one is cut in its middle and has a title.
+export const bdi = (text) => (text?.length > LONGEST
+  ? html`<bdi class="long" title=${text}>${cut([...text])}</bdi>`
+  : html`<bdi class=${text?.length > SHORT ? "long" : "name"}>${text}</bdi>`);
 
 export const sentence = (text) => html`<bdi>${text}</bdi>`;
 export const quiet = (text) => html`<p class="quiet">${text}</p>`;
@@ -28,11 +42,18 @@ export const mark = (word, level = word) => html`<span class=${`mark is-${level.
 export function wordsOf({ state, status, maintenance, freshness, forced_down: isForced }) {
   const isStale = freshness && freshness !== "fresh" && state === "up";
   const read = freshness === "never" ? "never read" : isStale && freshness;
-  return [state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
+  const isUnread = state === "up" && freshness === "never"; // and so not as it should be
+  return [!isUnread && state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
 }
 
+// Return how good a node is, from 0: lost, not read, warned of, set aside, fine. The terminal has the same order.
+export const severityOf = ({ state, status, maintenance, freshness = "fresh", warnings }) =>
+  [state !== "up", freshness !== "fresh", warnings > 0, maintenance || status === "disabled", true].indexOf(true);
+
 // The state of a node or service; lines may break between its words.
-export const states = (row) => wordsOf(row).map((word) => [mark(word), " "]);
+export const states = (row) => wordsOf(row).map((word, index) => [
+  mark(word), " ", index === 0 && row.down_since && html`<span class="since"><${Ago} at=${row.down_since} end="" /></span> `,
+]);
 
 // An error of the API with all its reasons.
 const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
@@ -40,15 +61,17 @@ const errorText = ({ title, detail, reasons }) => html`<div class="error" role="
 </div>`;
 
 // An answer of usePoll, rendered by a function of its data.
-export function answer({ data, error }, render, waiting = "Loading…") {
+export function answer({ data, error }, render, waiting = quiet("Loading…")) {
   const isRefused = error?.status >= 400 && error.status < 500;
   if (error && (isRefused || data === null)) return errorText(error);
-  return data === null ? quiet(waiting) : render(data);
+  return data === null ? waiting : render(data);
 }
 
 // A link to a node, by its names where its uuid is not known.
 export const nodeLink = ({ node_uuid: uuid, host, nodename }) =>
   (uuid ? link(`/nodes/${uuid}`, bdi(nodename)) : link("/node", bdi(nodename), { host, nodename }));
+
+export const hostLink = (host) => link("/host", bdi(host), { host });
 
 let offset = 0; // ms by which the server's clock is ahead of the browser's
 const clocks = new Set();
@@ -65,9 +88,9 @@ setInterval(() => {
 
 export const ageOf = (at) => age((serverNow() - new Date(at)) / 1000);
 
-function Ago({ at }) {
+function Ago({ at, end = " ago" }) {
   useUpdates(clocks);
-  return html`<time datetime=${at} title=${time(at)}>${ageOf(at)} ago</time>`;
+  return html`<time datetime=${at} title=${time(at)}>${ageOf(at)}${end}</time>`;
 }
 
 // A time of the API as an age that grows.
@@ -86,7 +109,7 @@ export const select = (title, chosen, values, onChange) => html`<label>${title}
 export function QueryForm({ submit, children, ...more }) {
   const onSubmit = (event) => {
     event.preventDefault();
-    setQuery({ sort: "", ...Object.fromEntries(new FormData(event.target)) });
+    setQuery({ sort: "", marker: "", ...Object.fromEntries(new FormData(event.target)) });
   };
   return html`<form class="filters" onSubmit=${onSubmit} ...${more}>${children}<button class="primary">${submit}</button></form>`;
 }

@@ -1,11 +1,11 @@
-// Workloads: tables, links, and the search for one by its uuid or a part of its name, or of a project.
+// Workloads: tables, links, the claims of a node with their timeline, and the search for one by its uuid or a part of its name, or of a project.
 import { disk, memory } from "./amounts.js";
 import { useList, usePoll } from "./api.js";
-import { join, number, plural } from "./format.js";
-import { html } from "./preact.js";
+import { age, join, number, plural, time } from "./format.js";
+import { html, useMemo } from "./preact.js";
 import { useLocation } from "./router.js";
 import { column, NODE, numeric, Table } from "./table.js";
-import { bdi, link, QueryForm, quiet, section } from "./widgets.js";
+import { bdi, link, QueryForm, quiet, section, serverNow } from "./widgets.js";
 
 const UUID = /^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$/i;
 
@@ -30,9 +30,9 @@ const COLUMNS = [
   ...AMOUNTS,
 ];
 const HERE = [NAME, ...COLUMNS];
-const EVERYWHERE = [NAME, NODE, ...COLUMNS];
+export const EVERYWHERE = [NAME, NODE, ...COLUMNS];
 
-const keyOf = ({ uuid, node_uuid, claim_uuid }) => `${uuid} ${node_uuid} ${claim_uuid}`;
+export const keyOf = ({ uuid, node_uuid, claim_uuid }) => `${uuid} ${node_uuid} ${claim_uuid}`;
 
 // Render workloads, with their nodes unless all are on the same.
 export const Workloads = ({ workloads = [], isHere, empty }) => html`<${Table} caption="Workloads" rows=${workloads}
@@ -69,4 +69,64 @@ export function Search() {
       <input type="search" name="text" placeholder="UUID, part of a name, or project" key=${text} defaultValue=${text} />
     </label><//>
     ${text && (UUID.test(text) ? html`<${Workload} key=${text} uuid=${text} />` : html`<${Found} key=${text} text=${text} />`)}`;
+}
+
+const RELEASED = 50; // claims that are shown beside the active ones
+const WIDTH = 1000;
+const HOUR = 3_600_000;
+
+// Return the active claims of a node and some released ones, newest first, with uuid and name of their workloads.
+export function useClaims(usePart) {
+  const active = usePart("claims?sort_dir=desc&state=held&state=confirmed");
+  const released = usePart(`claims?sort_dir=desc&state=released&limit=${RELEASED}`);
+  return useMemo(
+    () => [...(active?.claims ?? []), ...(released?.claims ?? [])]
+      .map((claim) => ({ ...claim, id: claim.uuid, uuid: claim.workload_uuid, name: claim.workload_name || claim.workload_uuid }))
+      .sort((a, b) => b.created_at.localeCompare(a.created_at)),
+    [active, released],
+  );
+}
+
+// Return the period that is shown: the newer half of the claims, at least an hour, and until held ones expire.
+function periodOf(claims, now) {
+  const times = (ofClaim) => claims.map(ofClaim).filter(Boolean).map(Date.parse);
+  const first = times(({ created_at }) => created_at)[claims.length >> 1] ?? now;
+  const last = Math.max(now, ...times(({ expires_at }) => expires_at));
+  return [Math.min(now - HOUR, first), last + (last - now) / 20];
+}
+
+// The bar of a claim: held hatched, confirmed full, released open-ended.
+function span({ state, created_at, updated_at, expires_at }, [first, last], now) {
+  const place = (at) => ((at - first) / (last - first)) * WIDTH;
+  const x = Math.max(0, place(Date.parse(created_at)));
+  const right = Math.max(x + 4, place(state === "released" ? Date.parse(updated_at) : now));
+  const draw = (d, name) => html`<path class=${name} d=${d} />`;
+  return html`<svg class=${`span span-${state}`} viewBox=${`0 0 ${WIDTH} 20`} preserveAspectRatio="none" aria-hidden="true">
+    ${draw(`M${right} 4H${x}V16H${right}${state === "released" ? "" : "Z"}`)}
+    ${state === "held" && draw(`M${x} 10H${right}`, "hatch")}
+    ${state === "held" && expires_at && draw(`M${place(Date.parse(expires_at))} 0V20`, "expiry")}
+  </svg>`;
+}
+
+function stateOf({ state, reason, expires_at }, now) {
+  if (state === "released") return `released: ${reason}`;
+  if (state !== "held" || !expires_at) return state;
+  const left = (Date.parse(expires_at) - now) / 1000;
+  return left > 0 ? `held, expires in ${age(left)}` : "held, expired";
+}
+
+// Render claims, each with a button, if any.
+export function Claims({ claims, actionOf }) {
+  const now = serverNow();
+  const period = periodOf(claims, now);
+  const columns = [
+    NAME,
+    column("state", "State", (_, claim) => `${stateOf(claim, now)}${claim.kind === "move" ? ", move" : ""}`),
+    column("created_at", "Since", time),
+    column("span", `${time(period[0])} to ${period[1] > now ? time(period[1]) : "now"}`, (_, claim) => span(claim, period, now)),
+    ...AMOUNTS,
+    ...(actionOf ? [column("action", "Action", (_, claim) => actionOf(claim))] : []),
+  ];
+  return html`<div class="claims"><${Table} isFixed caption="Claims, newest first" columns=${columns} rows=${claims}
+    empty="No claim yet." /></div>`;
 }

@@ -98,7 +98,7 @@ class ListAgents(CredentialCommand, ListCommand):
     example = "agent list"
     columns = ("host", "state", "issued_at", "used_at", "address", "agent_id")
     layout = (
-        Column("host", ("host",), Kind.FLEXIBLE),
+        Column("host", ("host",), Kind.NAME),
         Column("state", ("state",)),
         Column("issued", ("issued_at",), Kind.MOMENT, 2),
         Column("last used", ("used_at",), Kind.MOMENT, 1),

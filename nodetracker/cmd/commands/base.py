@@ -15,11 +15,10 @@ from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.streams import fail_usage
 from nodetracker.cmd.screen.table import Column
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.model.text import parse_uuid, render_value
+from nodetracker.model.text import natural_key, parse_uuid, render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
     from nodetracker.accounting.liveness import Liveness
-    from nodetracker.fleet.scheduler import Scheduler
     from nodetracker.ports import (
         AdmissionPolicy,
         AgentDirectory,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:  # imported late: few commands need them
         ReadingStore,
         SchedulerStore,
     )
+    from nodetracker.usecases.scheduler import Scheduler
 
 MAX_DIGITS = 20
 
@@ -77,6 +77,15 @@ class StoreCommand:
         self.is_dry_run = getattr(parsed_args, "dry_run", False)
         return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
 
+    def check_columns(self, args: argparse.Namespace, known: Iterable[str]) -> None:
+        """End with a usage error if an option names a column that there is not."""
+        named = {"-c/--column": args.columns, "--sort-column": getattr(args, "sort_columns", ())}
+        for option, names in named.items():
+            unknown = [name for name in names if name.lower().replace(" ", "_") not in known]
+            if unknown:
+                text = f"unknown column {unknown[0]!r} (choose from {', '.join(known)})"
+                self.parser.error(f"argument {option}: {text}")
+
     @property
     def reader(self) -> "ReadingStore":
         """The part of the store that only reads, for commands that write nothing."""
@@ -93,7 +102,7 @@ class StoreCommand:
     def scheduler(self) -> "Scheduler":
         """The scheduler of requests that name no host."""
         from nodetracker.bootstrap.settings import build_scheduler_settings
-        from nodetracker.fleet.scheduler import Scheduler
+        from nodetracker.usecases.scheduler import Scheduler
 
         store: SchedulerStore = self.app.store
         settings = build_scheduler_settings(self.app.conf)
@@ -118,7 +127,7 @@ class StoreCommand:
 
     def read_liveness(self) -> "Liveness":
         """Return what decides now whether services are up."""
-        from nodetracker.fleet.reads import read_liveness
+        from nodetracker.usecases.reads import read_liveness
 
         return read_liveness(self.reader, self.reader.now(), self.service_down_time)
 
@@ -178,6 +187,7 @@ class ListCommand(StoreCommand, Lister):
             names += self.long_columns if parsed_args.long else ()
             is_shown = parsed_args.long or parsed_args.formatter == "table"
             names += self.shown_columns if is_shown else ()
+        self.check_columns(parsed_args, names)
         return names, [tuple(row[name] for name in names) for row in self.list_rows(parsed_args)]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
@@ -212,10 +222,19 @@ class ShowCommand(StoreCommand, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the names of the fields and their values."""
         row = self.show_row(parsed_args)
+        self.check_columns(parsed_args, row)
         return tuple(row), tuple(row.values())
 
     def _load_formatter_plugins(self) -> Any:
         return make_show_formats(self.summaries, lambda: self.reader.now())
+
+
+def sort_by_host(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a list in the order of their hosts and nodes, if they have any."""
+    return sorted(
+        rows,
+        key=lambda row: [natural_key(row.get(name) or "") for name in ("host", "nodename")],
+    )
 
 
 def uuid_argument(text: str) -> str:
@@ -226,17 +245,19 @@ def uuid_argument(text: str) -> str:
         return text
 
 
-def parse_limit(text: str) -> int:
-    """Parse a positive integer.
+def parse_limit(text: str, least: int = 1, expected: str = "a positive integer") -> int:
+    """Parse an integer, by default a positive one.
 
     Raises:
         ArgumentTypeError: the text has another format.
     """
-    if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"invalid value {render_value(text)}: expected a positive integer"
-        )
+    if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < least:
+        raise argparse.ArgumentTypeError(f"invalid value {render_value(text)}: expected {expected}")
     return int(text)
+
+
+parse_amount = partial(parse_limit, least=0, expected="an integer from 0")
+"""Parse an integer that is not negative; raises as `parse_limit`."""
 
 
 UUID = argument("uuid", metavar="UUID", type=uuid_argument)

@@ -2,18 +2,22 @@
 
 import argparse
 import sys
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodetracker.accounting.ledger.request import parse_claim_request, parse_claim_requests
-from nodetracker.accounting.reports.claims import render_admission, render_candidate, render_claim
-from nodetracker.accounting.reports.values import render_gib, render_mib
+from nodetracker.accounting.ledger.exclusions import refuse
+from nodetracker.accounting.ledger.request import (
+    build_candidate_request,
+    parse_claim_request,
+    parse_claim_requests,
+    parse_pci,
+    parse_resources,
+)
 from nodetracker.accounting.validator import parse_json
 from nodetracker.cmd.commands.base import (
-    MAX_DIGITS,
     UUID,
     Argument,
     DrawnCommand,
@@ -21,32 +25,44 @@ from nodetracker.cmd.commands.base import (
     ShowCommand,
     argument,
     flag,
+    parse_amount,
     parse_limit,
+    uuid_argument,
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.bars import draw_candidates
 from nodetracker.cmd.screen.lines import Line, plain_text
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.fleet.reads import read_items
-from nodetracker.fleet.scheduler import refuse
-from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
-from nodetracker.model.errors import NotFoundError, RequestError
+from nodetracker.model.errors import ClaimRefusedError, NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.text import render_file_error, render_value
+from nodetracker.model.text import render_file_error
 from nodetracker.model.units import render_amount
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
+from nodetracker.usecases.adoption import adopt_guest
+from nodetracker.usecases.reads import read_items
+from nodetracker.views.claims import (
+    explain_reason,
+    render_admission,
+    render_candidate,
+    render_claim,
+)
+from nodetracker.views.values import render_resource
 
 _MAX_CHARACTERS = 1024 * 1024
 """Limit of a request's file."""
 
 
-def request_arguments(default_host: str) -> tuple[Argument, ...]:
-    """Return the arguments of a request: its file, the host and the node."""
+def request_arguments(default_host: str, **of_file: Any) -> tuple[Argument, ...]:
+    """Return the arguments of a request: its file, the host and the node.
+
+    Args:
+        of_file: further options of the argument FILE.
+    """
     hint = f"Host instead of the request's; if neither names one, {default_host}."
     return (
-        argument("file", metavar="FILE", help="The request as JSON; - reads stdin."),
+        argument("file", metavar="FILE", help="The request as JSON; - reads stdin.", **of_file),
         argument("--host", help=hint),
         argument("--node", metavar="N", help="Nodename; required if the host has several nodes."),
     )
@@ -55,13 +71,17 @@ def request_arguments(default_host: str) -> tuple[Argument, ...]:
 class CreateClaim(ShowCommand):
     """Claim a workload's resources on a node, or show why the claim is refused.
 
-    A file with a list of requests claims for each of them.
+    A file with a list of requests claims for each of them. --adopt claims what a guest without
+    a claim uses, and confirms the claim.
     """
 
     example = "claim create request.json --host compute-1 --dry-run"
 
     arguments = (
-        *request_arguments("the best candidate's"),
+        *request_arguments("the best candidate's", nargs="?"),
+        argument(
+            "--adopt", metavar="UUID", type=uuid_argument, help="Guest to adopt, instead of FILE."
+        ),
         flag(
             "--dry-run",
             "Write nothing; show the amounts of each resource and whether the claim fits.",
@@ -69,13 +89,20 @@ class CreateClaim(ShowCommand):
     )
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        if args.adopt:
+            if args.file or args.host or args.node or args.dry_run:
+                self.parser.error("argument --adopt: cannot be combined with other arguments")
+            return render_claim(adopt_guest(self.store, self.scheduler, args.adopt))
+        if not args.file:
+            self.parser.error("one of the arguments FILE and --adopt is required")
         body = read_json(args.file)
         if isinstance(body, list):
             return self._create_all(args, body)
         request = parse_request(args, body)
-        if not args.dry_run:
-            return render_claim(self.scheduler.create_claim(request))
-        host, nodename, answer = self.scheduler.try_claim(request)
+        with refusing_in_words(args):
+            if not args.dry_run:
+                return render_claim(self.scheduler.create_claim(request))
+            host, nodename, answer = self.scheduler.try_claim(request)
         self.exit_code = EXIT_FAILED if answer.reasons else EXIT_DONE
         return show_admission(render_admission(host, nodename, answer))
 
@@ -93,7 +120,8 @@ class CreateClaim(ShowCommand):
         refused = sum("error" in row for row in rows)
         self.exit_code = EXIT_FAILED if refused else EXIT_DONE
         lines = [
-            f"{row['uuid']}  {row.get('error') or '{host} {nodename}'.format(**row)}"
+            f"{row['uuid']}  "
+            + (explain_reason(row.get("error", "")) or "{host} {nodename}".format(**row))
             for row in rows
         ]
         return {"granted": len(rows) - refused, "refused": refused, "claims": Lines(rows, lines)}
@@ -113,8 +141,8 @@ class ListClaims(ListCommand):
         Column("state", ("state",), Kind.STATE),
         Column("kind", ("kind",), Kind.TEXT, 7),
         Column("workload", ("workload_uuid",), Kind.TEXT, 4),
-        Column("host", ("host",), Kind.FLEXIBLE),
-        Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
+        Column("host", ("host",), Kind.NAME),
+        Column("node", ("nodename",), Kind.NAME, 3, same_as="host"),
         Column("cpu", ("vcpus",), Kind.NUMBER, 1),
         Column("pcpu", ("pcpus",), Kind.COUNT, 1),
         Column("memory", ("memory_mb",), Kind.MIB, 1),
@@ -180,6 +208,20 @@ class RenewClaim(ShowCommand):
         return render_claim(self.store.renew_claim(args.uuid, self.policy))
 
 
+@contextmanager
+def refusing_in_words(args: argparse.Namespace) -> Iterator[None]:
+    """Raise a refusal with its amounts in binary units if people read the output.
+
+    Programs get the ledger's sentences.
+    """
+    try:
+        yield
+    except ClaimRefusedError as error:
+        if args.formatter != "table":
+            raise
+        raise type(error)(list(map(explain_reason, error.reasons)), error.checks) from None
+
+
 def parse_request(args: argparse.Namespace, body: object) -> ClaimRequest:
     """Parse a request, with the host and node of `request_arguments`, if any."""
     request = parse_claim_request(body)
@@ -211,9 +253,10 @@ def show_admission(row: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         row: from `render_admission`.
     """
+    row = {name: value for name, value in row.items() if name != "explanations"}
     cells = [] if row["numa"] is None else row["numa"]["cells"]
     return dict(row) | {
-        "reasons": Lines(row["reasons"]),
+        "reasons": Lines(row["reasons"], map(explain_reason, row["reasons"])),
         "numa": Lines(row["numa"], map(_render_line, cells)),
         "numa_reasons": Lines(row["numa_reasons"]),
         "resources": Lines(row["resources"], _draw_verdicts(row["resources"])),
@@ -243,24 +286,16 @@ def _row_of_verdict(verdict: Mapping[str, Any]) -> dict[str, Any]:
     if verdict["fits"]:
         text = "fits"
     elif lacking > 0:
-        text = f"lacks {_render_size(resource, lacking)}"
+        text = f"lacks {render_resource(resource, lacking)}"
     else:
-        text = f"larger than one claim may be, by {_render_size(resource, verdict['excess'])}"
+        text = f"larger than one claim may be, by {render_resource(resource, verdict['excess'])}"
     return {
         "resource": resource,
-        "asked": _render_size(resource, asked),
-        "free": _render_size(resource, free),
-        "limit": _render_size(resource, verdict["limit"]),
+        "asked": render_resource(resource, asked),
+        "free": render_resource(resource, free),
+        "limit": render_resource(resource, verdict["limit"]),
         "verdict": text,
     }
-
-
-def _render_size(resource: str, amount: float | None) -> str:
-    if amount is None:
-        return "unlimited"
-    if resource in (MEMORY, DISK):
-        return render_mib(amount) if resource == MEMORY else render_gib(amount)
-    return render_amount(amount)
 
 
 def _render_line(values: Mapping[str, Any]) -> str:
@@ -281,42 +316,38 @@ def _render_value(value: Any) -> str:
     return render_amount(value) if isinstance(value, float) else str(value)
 
 
-def parse_resource(text: str) -> tuple[str, int]:
-    """Parse ``CLASS=AMOUNT``.
+_OPTIONS = {"resources": "--resource", "required": "--trait"}
+"""Field of `build_candidate_request` -> its option, if that has another name."""
 
-    Raises:
-        ArgumentTypeError: the text has another format.
-    """
-    name, _, amount = text.partition("=")
-    if not name or not amount.isdecimal() or len(amount) > MAX_DIGITS:
-        raise argparse.ArgumentTypeError(
-            f"invalid value {render_value(text)}: expected CLASS=AMOUNT such as VCPU=2"
-        )
-    return name, int(amount)
+
+def _repeated(name: str, metavar: str, text: str) -> Argument:
+    text = f"{text}; may be repeated."
+    return argument(name, action="append", default=[], metavar=metavar, help=text)
 
 
 class ListCandidates(DrawnCommand, ListCommand):
     """List the nodes that fit an instance with these resources, best first."""
 
-    example = "candidate list --resource VCPU=2 --resource MEMORY_MB=4096"
+    example = "candidate list --resource VCPU=8 --resource MEMORY_MB=32GiB --pci gpu"
 
     columns = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
     arguments = (
-        argument(
+        _repeated(
             "--resource",
-            action="append",
-            default=[],
-            type=parse_resource,
-            metavar="CLASS=AMOUNT",
-            help="Requested amount, such as VCPU=2, MEMORY_MB=4096, DISK_GB=20; may be repeated.",
+            "CLASS=AMOUNT",
+            "Requested amount, such as VCPU=2, MEMORY_MB=32GiB, DISK_GB=20",
         ),
+        argument("--pcpu", type=parse_amount, metavar="N", help="Requested CPUs to pin."),
+        _repeated("--pci", "ALIAS[=N]", "Requested PCI devices of an alias, one if N is left out"),
         argument(
-            "--trait",
-            action="append",
-            default=[],
-            metavar="T",
-            help="Trait that the node must have; may be repeated.",
+            "--numa-cells",
+            type=parse_limit,
+            metavar="N",
+            help="NUMA cells over which CPUs and memory are split evenly.",
         ),
+        argument("--page-size", metavar="SIZE", help="Memory pages: small, large, any, 2MB, 1GB."),
+        argument("--project", metavar="ID", help="Project of the instance."),
+        _repeated("--trait", "T", "Trait that the node must have"),
         argument("--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."),
     )
 
@@ -325,7 +356,8 @@ class ListCandidates(DrawnCommand, ListCommand):
         scheduler = self.scheduler
         found = scheduler.select(request, args.limit, of_all=True)
         if not found:
-            raise refuse(request, scheduler.explain(request))
+            with refusing_in_words(args):
+                raise refuse(request, scheduler.explain(request))
         return list(map(render_candidate, found))
 
     def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
@@ -333,17 +365,13 @@ class ListCandidates(DrawnCommand, ListCommand):
 
     def _read_request(self, args: argparse.Namespace) -> ClaimRequest:
         """Build the request; an invalid one is a usage error."""
-        resources: dict[str, int] = {}
-        for name, amount in args.resource:
-            if name in resources:
-                self.parser.error(f"argument --resource: duplicate resource class {name}")
-            resources[name] = amount
-        body = {
-            "workload": {"uuid": str(uuid.uuid4())},
-            "resources": resources,
-            "required_traits": args.trait,
-        }
         try:
-            return parse_claim_request(body)
+            return build_candidate_request(
+                parse_resources(args.resource, "="),
+                parse_pci(args.pci, "="),
+                {**vars(args), "required": args.trait},
+            )
         except RequestError as error:
-            self.parser.error(str(error))
+            name, _, rest = error.path.partition(".")
+            option = _OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+            self.parser.error(f"argument {option}: {rest and rest + ': '}{error.reason}")

@@ -11,14 +11,14 @@ from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.clients import Broker, build_placement_client, list_messaging_options
 from nodetracker.bootstrap.conductor_client import check_conductor_client
 from nodetracker.bootstrap.config_files import find_exposures, find_problems
+from nodetracker.bootstrap.options.default import DATABASE
+from nodetracker.bootstrap.options.opts import register_driver_options
 from nodetracker.bootstrap.settings import build_settings, check_conductor_values
 from nodetracker.bootstrap.stores import require_database
 from nodetracker.bootstrap.values import Problems, read_value
 from nodetracker.cmd.commands.base import StoreCommand, argument
 from nodetracker.cmd.program import check_log_config
 from nodetracker.cmd.screen.streams import draw_error
-from nodetracker.conf.default import DATABASE
-from nodetracker.conf.opts import register_driver_options
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.model.settings import AgentSettings, Policy

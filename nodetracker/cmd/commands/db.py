@@ -7,41 +7,36 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from cliff.command import Command
 
-from nodetracker.accounting.ledger.request import hash_request
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.accounting.reports import readiness
-from nodetracker.accounting.reports.workloads import (
-    find_guests_to_adopt,
-    find_lost_guests,
-    render_workload,
-)
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.db.schema import revisions
-from nodetracker.fleet.reads import read_items
-from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimRequest, Workload
+from nodetracker.model.claim import Claim
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
-from nodetracker.model.guest import Guest, GuestPins
+from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WarningQuery, WorkloadRow
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
 from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.warning import WarningKind
 from nodetracker.process.daemon import EXIT_FAILED
+from nodetracker.usecases.adoption import adopt_row
+from nodetracker.usecases.reads import read_items
+from nodetracker.usecases.watch import purge_in_parts
+from nodetracker.views import readiness
+from nodetracker.views.workloads import (
+    find_guests_to_adopt,
+    find_lost_guests,
+    render_workload,
+)
 
 if TYPE_CHECKING:
     from nodetracker.db.store import SqlStore
-    from nodetracker.ports import OperatorStore
 
 
-Report = Callable[[float, float, str], None]
 """Receives how many steps of how many are done, and what is done now."""
-
-_PURGE_STEPS = (3650, 1825, 1095, 730, 365, 180, 90, 60, 30, 14, 7, 1)
 
 
 class SyncSchema(StoreCommand, Command):
@@ -173,7 +168,7 @@ def _days(text: str) -> int:
 
 
 class PurgeRows(ListCommand):
-    """Delete history, resolved warnings, ended migrations and released claims by age."""
+    """Delete history, trends, resolved warnings, ended migrations and released claims by age."""
 
     example = "db purge --before 90"
 
@@ -189,27 +184,18 @@ class PurgeRows(ListCommand):
     )
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        deleted: Counter[str] = Counter()
         with show_progress("deleting old rows", self.app.stderr) as progress:
-            deleted = purge_in_steps(self.store, args.before, progress.report)
+            try:
+                before = self.store.now() - timedelta(days=args.before)
+                for part in purge_in_parts(self.store, before):
+                    deleted.update(part)
+                    progress.report(0, 0, f"{deleted.total():,} rows")
+            except KeyboardInterrupt:
+                self.exit_code = EXIT_FAILED
+        if self.exit_code:
+            self.app.stderr.write("interrupted; these rows were deleted before\n")
         return [{"table": table, "deleted": count} for table, count in sorted(deleted.items())]
-
-
-def purge_in_steps(store: "OperatorStore", days: int, report: Report) -> dict[str, int]:
-    """Delete what is older than a number of days; return table -> rows deleted.
-
-    The oldest rows are deleted first.
-
-    Args:
-        report: called before each step and at the end.
-    """
-    now = store.now()
-    steps = [*(step for step in _PURGE_STEPS if step > days), days]
-    deleted: Counter[str] = Counter()
-    for done, step in enumerate(steps):
-        report(done, len(steps), f"older than {step} d")
-        deleted.update(store.purge(now - timedelta(days=step)))
-    report(len(steps), len(steps), "")
-    return dict(deleted)
 
 
 class ReconcileClaims(ListCommand):
@@ -238,7 +224,8 @@ class ReconcileClaims(ListCommand):
             what = "missing_guest" if guest is None else "unclaimed_guest"
             shown = render_workload(row) | {"what": what, "result": ""}
             if args.adopt and guest is not None:
-                self._try(shown, "adopted", partial(self._adopt, row, guest))
+                adopt = partial(adopt_row, self.store, self.scheduler, row, guest)
+                self._try(shown, "adopted", adopt)
             if args.release and guest is None:
                 self._try(shown, "released", partial(self.store.abort_claim, str(row.claim_uuid)))
             yield shown
@@ -280,18 +267,3 @@ class ReconcileClaims(ListCommand):
         except (RefusedError, NotFoundError) as error:
             shown["result"] = f"refused: {error}"
             self.exit_code = EXIT_FAILED
-
-    def _adopt(self, row: WorkloadRow, guest: Guest) -> Claim:
-        """Claim what a guest uses; as the guest is counted already, its amounts fit."""
-        if guest.pins != GuestPins():
-            raise RefusedError("it is bound to CPUs, memory or devices: use 'claim create'")
-        body = {"workload": {"uuid": row.uuid}, "adopted": True}
-        request = ClaimRequest(
-            uuid=str(uuid4()),
-            workload=Workload(row.uuid, row.kind, row.name, row.project_id),
-            amounts=Amounts(row.vcpu_milli, 0, row.memory_mb, row.disk_mb),
-            request_hash=hash_request(body),
-            host=row.host,
-            nodename=row.nodename,
-        )
-        return self.store.confirm_claim(self.scheduler.create_claim(request).uuid)

@@ -7,6 +7,7 @@ values of value, csv and shell are JSON, and null is empty.
 import argparse
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from nodetracker.cmd.screen.fields import Summaries, TextLines, draw_fields, has
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind, column_of, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.cmd.screen.text import safe_text
 
 Formatter = ListFormatter | SingleFormatter
 Now = Callable[[], datetime]
@@ -64,7 +66,7 @@ def make_list_formats(layout: Sequence[Column], now: Now) -> Formats:
             "json": JSONFormatter(),
             "table": ListTable(layout, now),
             "value": ValueFormat(),
-            "yaml": YAMLFormatter(),
+            "yaml": YamlFormat(),
         }
     )
 
@@ -77,7 +79,7 @@ def make_show_formats(summaries: Summaries, now: Now) -> Formats:
             "shell": ShellFormat(),
             "table": FieldTable(summaries, now),
             "value": ValueFormat(),
-            "yaml": YAMLFormatter(),
+            "yaml": YamlFormat(),
         }
     )
 
@@ -112,7 +114,7 @@ class TableFormat:
             metavar="<integer>",
             default=int(os.environ.get("CLIFF_MAX_TERM_WIDTH", "0")),
             type=int,
-            help="Width of the table; 0 = that of the terminal, or 80 characters without one.",
+            help="Width of the table; 0 = that of the terminal, or unlimited without one.",
         )
         group.add_argument("--fit-width", action="store_true", help=argparse.SUPPRESS)
         group.add_argument(
@@ -121,12 +123,8 @@ class TableFormat:
 
     def detect(self, out: TextIO, parsed_args: argparse.Namespace) -> Terminal:
         """Return what the output can show, with the width of the command line."""
-        terminal = detect_terminal(out)
-        return (
-            terminal
-            if parsed_args.max_width < 1
-            else replace(terminal, width=parsed_args.max_width)
-        )
+        terminal, width = detect_terminal(out), parsed_args.max_width
+        return terminal if width < 1 else replace(terminal, width=width, has_width=True)
 
 
 class ListTable(TableFormat, ListFormatter):
@@ -192,8 +190,12 @@ class FieldTable(TableFormat, SingleFormatter):
         Screen(stdout, terminal).show(lines)
 
 
-class _MachineValues:
-    """Mixin of formats for programs: complex values are JSON, and null is empty."""
+class _EncodedRows(ABC):
+    """Mixin of formats for programs: what they write of a value is not what it is."""
+
+    @abstractmethod
+    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
+        """Return the values as the format's library takes them."""
 
     def emit_list(
         self,
@@ -203,7 +205,7 @@ class _MachineValues:
         parsed_args: argparse.Namespace,
     ) -> None:
         """Write the rows of a list."""
-        rows = map(self.encode_row, data)
+        rows = (self.encode_row(row, parsed_args) for row in data)
         super().emit_list(column_names, rows, stdout, parsed_args)  # type: ignore[misc]
 
     def emit_one(
@@ -214,17 +216,35 @@ class _MachineValues:
         parsed_args: argparse.Namespace,
     ) -> None:
         """Write the values of one object."""
-        row = self.encode_row(data)
+        row = self.encode_row(data, parsed_args)
         super().emit_one(column_names, row, stdout, parsed_args)  # type: ignore[misc]
 
-    def encode_row(self, row: Iterable[Any]) -> list[Any]:
-        """Return values of which complex ones are JSON, and None is ""."""
-        values = (v.machine_readable() if isinstance(v, FormattableColumn) else v for v in row)
-        return ["" if value is None else _encode(value) for value in values]
+
+class _MachineValues(_EncodedRows):
+    """Mixin of formats of lines: complex values are JSON, and null is empty.
+
+    Control characters are escaped, so that a value cannot forge lines, unless ``--raw``.
+    """
+
+    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
+        encoded = ("" if value is None else _encode(value) for value in map(_data_of, row))
+        return [
+            safe_text(value) if isinstance(value, str) and not args.raw else value
+            for value in encoded
+        ]
 
 
 class ValueFormat(_MachineValues, ValueFormatter):
     """A line for each row of a list, or for each value of an object."""
+
+    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--raw``, for the others as well."""
+        super().add_argument_group(parser)
+        parser.add_argument(
+            "--raw",
+            action="store_true",
+            help="Escape no control characters in the formats value, csv and shell.",
+        )
 
 
 class CsvFormat(_MachineValues, CSVLister):
@@ -234,10 +254,22 @@ class CsvFormat(_MachineValues, CSVLister):
 class ShellFormat(_MachineValues, ShellFormatter):
     """Assignments of a shell, in which nothing is expanded."""
 
-    def encode_row(self, row: Iterable[Any]) -> list[Any]:
+    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
         """Escape what a shell expands between double quotes."""
-        values = super().encode_row(row)
+        values = super().encode_row(row, args)
         return [v.translate(_SHELL_SPECIAL) if isinstance(v, str) else v for v in values]
+
+
+class YamlFormat(_EncodedRows, YAMLFormatter):
+    """YAML of what the JSON has; its library writes no enumerations or tuples."""
+
+    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
+        plain: list[Any] = json.loads(json.dumps(list(map(_data_of, row))))
+        return plain
+
+
+def _data_of(value: Any) -> Any:
+    return value.machine_readable() if isinstance(value, FormattableColumn) else value
 
 
 def _human_value(value: Any) -> Any:

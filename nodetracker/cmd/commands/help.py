@@ -1,12 +1,48 @@
-"""The commands help and completion bash."""
+"""The commands help and completion."""
 
 import argparse
-import io
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from cliff.command import Command
-from cliff.complete import CompleteBash, CompleteDictionary
 
+from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.commands.base import StoreCommand, argument
+from nodetracker.model.errors import NodetrackerError, NotFoundError
+from nodetracker.process.daemon import EXIT_USAGE
+
+_SCRIPTS = {
+    "bash": """\
+_nodetracker_manage()
+{
+  local IFS=$'\\n'
+  COMPREPLY=($(nodetracker-manage completion words -- \\
+    "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -F _nodetracker_manage nodetracker-manage
+""",
+    "zsh": """\
+#compdef nodetracker-manage
+_nodetracker_manage()
+{
+  compadd -- "${(@f)$(nodetracker-manage completion words -- \\
+    "${(@)words[2,CURRENT]}" 2>/dev/null)}"
+}
+if [ "$funcstack[1]" = "_nodetracker-manage" ]; then
+  _nodetracker_manage
+else
+  compdef _nodetracker_manage nodetracker-manage
+fi
+""",
+    "fish": """\
+function __nodetracker_manage
+  set -l typed (commandline -opc) (commandline -ct)
+  nodetracker-manage completion words -- $typed[2..-1] 2>/dev/null
+end
+complete -c nodetracker-manage -f -a '(__nodetracker_manage)'
+""",
+}
+"""By shell; each requests the words that may follow from ``completion words``."""
 
 
 class ShowHelp(StoreCommand, Command):
@@ -16,24 +52,107 @@ class ShowHelp(StoreCommand, Command):
     arguments = (argument("cmd", nargs="*", metavar="COMMAND", help="Words of the command."),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.app.stdout.write(self.app.render_help(parsed_args.cmd))
+        try:
+            self.app.stdout.write(self.app.render_help(parsed_args.cmd))
+        except NotFoundError as error:
+            self.app.stderr.write(f"{error}\n")
+            self.exit_code = EXIT_USAGE
 
 
-class CompleteInBash(StoreCommand, Command):
-    """Print the script with which bash completes commands and options.
+class _CompletionScript(StoreCommand, Command):
+    """Base of the commands that print a shell's script."""
+
+    shell: ClassVar[str]
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.app.stdout.write(_SCRIPTS[self.shell])
+
+
+class CompleteInBash(_CompletionScript):
+    """Print the script with which bash completes commands, options, hosts and nodes.
 
     It is installed in share/bash-completion/completions.
     """
 
     example = "completion bash > /etc/bash_completion.d/nodetracker-manage"
+    shell = "bash"
+
+
+class CompleteInZsh(_CompletionScript):
+    """Print the script with which zsh completes commands, options, hosts and nodes.
+
+    It is installed in share/zsh/site-functions.
+    """
+
+    example = "completion zsh > /usr/local/share/zsh/site-functions/_nodetracker-manage"
+    shell = "zsh"
+
+
+class CompleteInFish(_CompletionScript):
+    """Print the script with which fish completes commands, options, hosts and nodes.
+
+    It is installed in share/fish/vendor_completions.d.
+    """
+
+    example = "completion fish > ~/.config/fish/completions/nodetracker-manage.fish"
+    shell = "fish"
+
+
+class CompleteWords(StoreCommand, Command):
+    """Print what the last word of a command line may be, a line for each.
+
+    While the database does not answer, no hosts and nodes are known.
+    """
+
+    example = "completion words -- node describe compu"
+    arguments = (argument("words", nargs="*", metavar="WORD", help="After the program's name."),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        words = CompleteDictionary()
-        for name, _ in self.app.command_manager:
-            parser = self.app.build_parser(name)
-            options = [action for action in parser._actions if action.option_strings]
-            words.add_command(name.split(), options)
-        output = io.StringIO()
-        CompleteBash(self.app.NAME, output).write(words.get_commands(), words.get_data())
-        text = "\n".join(line.rstrip() for line in output.getvalue().split("\n"))
-        self.app.stdout.write(text)
+        *typed, last = parsed_args.words or [""]
+        while len(typed) > 1 and typed[0] in ("--config-file", "--config-dir"):
+            option, value, *typed = typed
+            getattr(self.app.options, option[2:].replace("-", "_")).append(value)
+        found = (word for word in self._list_words(typed, last) if word.startswith(last))
+        self.app.stdout.write("".join(f"{word}\n" for word in found if word.isprintable()))
+
+    def _list_words(self, typed: Sequence[str], last: str) -> Iterable[str]:
+        parts = [name.split() for name in COMMANDS]
+        name = next((part for part in parts if part == list(typed[: len(part)])), None)
+        if name is None:
+            start = list(typed)
+            longer = (part for part in parts if part[: len(start)] == start)
+            return sorted({part[len(start)] for part in longer})
+        parser = self.app.build_parser(" ".join(name))
+        return self._list_arguments(parser, typed[len(name) :], last)
+
+    def _list_arguments(
+        self, parser: argparse.ArgumentParser, typed: Sequence[str], last: str
+    ) -> Iterable[str]:
+        options = {text: action for action in parser._actions for text in action.option_strings}
+        positional = [action for action in parser._actions if not action.option_strings]
+        values: list[str] = []
+        expected: argparse.Action | None = None
+        for word in typed:
+            if expected is not None:
+                expected = None
+            elif word in options:
+                takes_value = options[word].nargs != 0
+                expected = options[word] if takes_value else None
+            else:
+                values.append(word)
+        if expected is None and (last.startswith("-") or len(values) >= len(positional)):
+            return sorted(options)
+        action = expected or positional[len(values)]
+        try:
+            return self._list_values(action, values)
+        except NodetrackerError:
+            return ()
+
+    def _list_values(self, action: argparse.Action, values: Sequence[str]) -> Iterable[str]:
+        if action.choices is not None:
+            return map(str, action.choices)
+        if action.dest == "host":
+            return sorted({service.host for service in self.reader.list_services()})
+        if action.dest == "nodename" and values:
+            return sorted(node.nodename for node in self.reader.list_nodes(values[0]))
+        return ()

@@ -16,10 +16,10 @@ from nodetracker.bootstrap.values import read_value
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.host.capture import SUFFIXES, capture_machine, name_folder, write_archive
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import HealthState
 from nodetracker.model.text import count_noun
+from nodetracker.virt.host.capture import SUFFIXES, capture_machine, name_folder, write_archive
 
 _TIMEOUT_SECONDS = 5.0  # services answer immediately
 _MAX_BODY_BYTES = 2**20

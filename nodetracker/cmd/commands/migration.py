@@ -4,14 +4,19 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument
-from nodetracker.cmd.commands.claim import parse_request, read_json, request_arguments
+from nodetracker.cmd.commands.claim import (
+    parse_request,
+    read_json,
+    refusing_in_words,
+    request_arguments,
+)
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import read_items
 from nodetracker.model.claim import OPEN, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
+from nodetracker.usecases.reads import read_items
+from nodetracker.views.claims import render_migration
 
 
 class CreateMigration(ShowCommand):
@@ -21,9 +26,9 @@ class CreateMigration(ShowCommand):
     arguments = request_arguments("the best candidate's, or the source's for a rebuild")
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        return render_migration(
-            self.scheduler.create_migration(parse_request(args, read_json(args.file)))
-        )
+        request = parse_request(args, read_json(args.file))
+        with refusing_in_words(args):
+            return render_migration(self.scheduler.create_migration(request))
 
 
 class ListMigrations(ListCommand):
@@ -39,10 +44,10 @@ class ListMigrations(ListCommand):
         Column("uuid", ("uuid",)),
         Column("type", ("migration_type",), Kind.TEXT, 2),
         Column("status", ("status",), Kind.STATE),
-        Column("from", ("source_host",), Kind.FLEXIBLE, least=13),
-        Column("node", ("source_node",), Kind.FLEXIBLE, 5, same_as="from"),
-        Column("to", ("dest_host",), Kind.FLEXIBLE, least=13),
-        Column("node", ("dest_node",), Kind.FLEXIBLE, 5, same_as="to"),
+        Column("from", ("source_host",), Kind.NAME, least=13),
+        Column("node", ("source_node",), Kind.NAME, 5, same_as="from"),
+        Column("to", ("dest_host",), Kind.NAME, least=13),
+        Column("node", ("dest_node",), Kind.NAME, 5, same_as="to"),
         Column("created", ("created_at",), Kind.MOMENT, 1),
         Column("workload", ("workload_uuid",), Kind.TEXT, 4),
         Column("source claim", ("source_claim",), Kind.TEXT, 6),

@@ -2,21 +2,31 @@
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.accounting.liveness import check_node_is_deletable
-from nodetracker.accounting.reports.nodes import count_running_vms, render_node, render_node_state
-from nodetracker.accounting.reports.services import audit_age_seconds
-from nodetracker.cmd.commands.base import NODE, ListCommand, ShowCommand, StoreCommand, argument
+from nodetracker.accounting.liveness import Liveness, check_node_is_deletable
+from nodetracker.cmd.commands.base import (
+    NODE,
+    ListCommand,
+    ShowCommand,
+    StoreCommand,
+    argument,
+    sort_by_host,
+)
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.fields import NODE_SUMMARIES, list_facts
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_agent, find_node, read_live_pages, require_agent
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, limit_of, reserved_amounts
 from nodetracker.model.fleet import FleetQuery
-from nodetracker.model.node import NODE_COLUMNS, NodeRecord
+from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.usecases.reads import find_agent, find_node, read_live_pages, require_agent
+from nodetracker.views.measured import list_texts
+from nodetracker.views.nodes import count_running_vms, render_node, render_node_state
+from nodetracker.views.services import audit_age_seconds, find_down_since
 
 _COLUMNS = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
@@ -27,24 +37,31 @@ _LONG_COLUMNS = (
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
 _MAINTENANCE = "maintenance"
+_SIZES = {"vcpus": (VCPU, "cpu"), "memory_mb": (MEMORY, "ram"), "local_gb": (DISK, "disk")}
+_LIMITS = tuple(f"{name}_limit" for name in _SIZES)
+_LIVENESS = ("is_read", "down_seconds")
+_READ_FOR_LIMITS = ("reserved", *(f"{ratio}_allocation_ratio" for _, ratio in _SIZES.values()))
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
 
 
 class ListNodes(ListCommand):
-    """List nodes with their resources, usage and the age of the last reading."""
+    """List nodes with their resources, usage and the age of the last reading.
+
+    The table has a line for each host without nodes, too.
+    """
 
     example = "node list --host compute-1"
 
     columns = ("host", "nodename", "state", "status", *_COLUMNS, "audit_age_seconds")
     long_columns = _LONG_COLUMNS
-    shown_columns = (_MAINTENANCE,)
+    shown_columns = (_MAINTENANCE, *_LIMITS, *_LIVENESS)
     layout = (
-        Column("host", ("host",), Kind.FLEXIBLE),
-        Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
-        Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
-        Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
-        Column("memory", ("memory_mb_used", "memory_mb"), Kind.SHARE_MIB),
-        Column("disk", ("local_gb_used", "local_gb"), Kind.SHARE_GIB, 2),
+        Column("host", ("host",), Kind.NAME),
+        Column("node", ("nodename",), Kind.NAME, same_as="host"),
+        Column("state", ("state", "status", _MAINTENANCE, *_LIVENESS), Kind.NODE_STATE),
+        Column("cpu", ("vcpus_used", "vcpus_limit"), Kind.SHARE),
+        Column("memory", ("memory_mb_used", "memory_mb_limit"), Kind.SHARE_MIB),
+        Column("disk", ("local_gb_used", "local_gb_limit"), Kind.SHARE_GIB, 2),
         Column("vms", ("running_vms",), Kind.NUMBER, 4),
         Column("containers", ("total_containers",), Kind.NUMBER, 5),
         Column("read", ("audit_age_seconds",), Kind.AGE, 1),
@@ -52,9 +69,12 @@ class ListNodes(ListCommand):
     arguments = (argument("--host", help="Only the nodes of this host."),)
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        has_limits = args.long or args.formatter == "table"
         query = FleetQuery(
             host=args.host,
-            columns=_COLUMNS + (_READ_FOR_LONG if args.long else ()),
+            columns=_COLUMNS
+            + (_READ_FOR_LONG if args.long else ())
+            + (_READ_FOR_LIMITS if has_limits else ()),
             reads_audits=True,
         )
         reader, down_time, rows = self.reader, self.service_down_time, []
@@ -68,8 +88,26 @@ class ListNodes(ListCommand):
                     **{name: getattr(node.values, name) for name in _COLUMNS},
                     "audit_age_seconds": audit_age_seconds(found.service, node.nodename, page.now),
                 }
-                rows.append(row | (_long_columns(node) if args.long else {}))
-        return sorted(rows, key=lambda row: (row["host"], row["nodename"]))
+                row |= _long_columns(node) if args.long else {}
+                if has_limits:
+                    row |= _limits_of(node.values) | _liveness_of(found.service, liveness)
+                    row["is_read"] = row["audit_age_seconds"] is not None
+                rows.append(row)
+        if args.formatter == "table":
+            rows += self._list_empty_hosts(args.host, {row["host"] for row in rows})
+        return sort_by_host(rows)
+
+    def _list_empty_hosts(self, host: str | None, known: Collection[str]) -> list[dict[str, Any]]:
+        """Return a row for each host without nodes."""
+        liveness = self.read_liveness()
+        return [
+            dict.fromkeys((*self.columns, *self.long_columns, *_LIMITS))
+            | {"host": service.host, **render_node_state(service, liveness)}
+            | _liveness_of(service, liveness)
+            | {"is_read": False}
+            for service in self.reader.list_services(host, COMPUTE_BINARY)
+            if service.host not in known
+        ]
 
 
 class ShowNode(ShowCommand):
@@ -86,7 +124,12 @@ class ShowNode(ShowCommand):
         age = audit_age_seconds(service, record.nodename, liveness.now)
         facts = shown["facts"]
         lines = list_facts(facts, shown["state"] == "up", age, liveness.now)
-        return shown | {"audit_age_seconds": age, "facts": Lines(facts, lines)}
+        measured = Lines(shown["measured"], list_texts(record, service, liveness.now))
+        return shown | {
+            "audit_age_seconds": age,
+            "facts": Lines(facts, lines),
+            "measured": measured,
+        }
 
 
 class NodeStats(ShowCommand):
@@ -108,8 +151,8 @@ class AuditNode(ListCommand):
 
     columns = ("host", "nodename", "outcome")
     layout = (
-        Column("host", ("host",), Kind.FLEXIBLE),
-        Column("node", ("nodename",), Kind.FLEXIBLE, same_as="host"),
+        Column("host", ("host",), Kind.NAME),
+        Column("node", ("nodename",), Kind.NAME, same_as="host"),
         Column("outcome", ("outcome",), Kind.FLEXIBLE),
     )
     arguments = NODE
@@ -141,6 +184,25 @@ class DeleteNode(StoreCommand, Command):
         check_node_is_deletable(service, host, nodename, now, self.service_down_time)
         self.store.delete_node(host, nodename)
         self.app.stdout.write(f"node {nodename} of host {host} deleted\n")
+
+
+def _liveness_of(service: ServiceRecord | None, liveness: Liveness) -> dict[str, Any]:
+    since = find_down_since(service, liveness)
+    return {"down_seconds": None if since is None else (liveness.now - since).total_seconds()}
+
+
+def _limits_of(values: NodeValues) -> dict[str, float]:
+    """Return what may be allocated of each resource, in the units of its columns."""
+    reserved = reserved_amounts(values.reserved)
+    return {
+        f"{name}_limit": limit_of(
+            getattr(values, name) * PARTS[resource],
+            reserved[resource],
+            getattr(values, f"{ratio}_allocation_ratio"),
+        )
+        / PARTS[resource]
+        for name, (resource, ratio) in _SIZES.items()
+    }
 
 
 def _long_columns(record: NodeRecord) -> dict[str, Any]:

@@ -10,18 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nodetracker.accounting.reports.description import (
-    NodeDescription,
-    describe_node,
-    render_description,
-)
-from nodetracker.accounting.reports.drift import DRIFT_COLUMNS, compare_usage, explain_usage
-from nodetracker.accounting.reports.history import (
-    Names,
-    collect_names,
-    find_unnamed,
-    render_history_entry,
-)
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.cmd.commands.base import (
     NODE,
     DrawnCommand,
@@ -40,15 +29,27 @@ from nodetracker.cmd.screen.node_details import (
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.fleet.reads import (
+from nodetracker.model.change import EventKind, HistoryEntry
+from nodetracker.model.errors import PlacementError
+from nodetracker.model.listing import HistoryQuery, WarningQuery
+from nodetracker.usecases.reads import (
     find_agent,
     find_node,
     read_consistently,
     read_items,
 )
-from nodetracker.model.change import HistoryEntry
-from nodetracker.model.errors import PlacementError, RefusedError
-from nodetracker.model.listing import HistoryQuery, WarningQuery
+from nodetracker.views.description import (
+    NodeDescription,
+    describe_node,
+    render_description,
+)
+from nodetracker.views.drift import DRIFT_COLUMNS, compare_usage, explain_usage
+from nodetracker.views.history import (
+    Names,
+    collect_names,
+    find_unnamed,
+    render_history_entry,
+)
 
 if TYPE_CHECKING:
     from nodetracker.accounting.placement.comparison import ClassUsage
@@ -67,25 +68,35 @@ class DescribeNode(DrawnCommand, ShowCommand):
     arguments = NODE
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        return render_description(self._read(args))
+        return render_description(
+            _describe(self.reader, self.read_liveness(), args.host, args.nodename)
+        )
 
     def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
-        described = self._read(args)
-        node, changes = described.record, described.changes[::-1]
-        names = name_guests(
-            self.reader, HistoryQuery(host=node.host, nodename=node.nodename), changes
+        described, names = read_description(
+            self.reader, self.read_liveness(), args.host, args.nodename
         )
         return draw_description(described, names, terminal)
 
-    def _read(self, args: argparse.Namespace) -> NodeDescription:
-        reader = self.reader
-        record = read_consistently(reader, find_node(reader, args.host, args.nodename))
-        host, nodename = record.host, record.nodename
-        warnings = read_items(reader.list_warning_page, WarningQuery(host=host, is_resolved=False))
-        query = HistoryQuery(host=host, nodename=nodename, limit=MAX_CHANGES)
-        changes = reader.list_history_page(query).items
-        service, liveness = find_agent(reader, host), self.read_liveness()
-        return describe_node(record, service, liveness, warnings, changes)
+
+def read_description(
+    reader: "ReadingStore", liveness: Liveness, host: str, nodename: str | None
+) -> tuple[NodeDescription, Names]:
+    """Return a node as ``node describe`` has it, and the names of guests in its changes."""
+    described = _describe(reader, liveness, host, nodename)
+    query = HistoryQuery(host=host, nodename=described.record.nodename)
+    return described, name_guests(reader, query, described.changes[::-1])
+
+
+def _describe(
+    reader: "ReadingStore", liveness: Liveness, host: str, nodename: str | None
+) -> NodeDescription:
+    record = read_consistently(reader, find_node(reader, host, nodename))
+    warnings = read_items(reader.list_warning_page, WarningQuery(host=host, is_resolved=False))
+    kinds = (EventKind.NODE,)  # claims and warnings have sections of their own
+    query = HistoryQuery(host=host, nodename=record.nodename, kinds=kinds, limit=MAX_CHANGES)
+    changes = reader.list_history_page(query).items
+    return describe_node(record, find_agent(reader, host), liveness, warnings, changes)
 
 
 class NodeHistory(DrawnCommand, ListCommand):
@@ -97,7 +108,7 @@ class NodeHistory(DrawnCommand, ListCommand):
 
     example = "node history compute-1 --since 12h"
 
-    columns = ("at", "host", "nodename", "what", "diff")
+    columns = ("at", "host", "nodename", "what", "diff", "kind")
     arguments = (
         *NODE,
         *(
@@ -129,10 +140,14 @@ class NodeHistory(DrawnCommand, ListCommand):
         return draw_history(entries, names, self.reader.now(), terminal)
 
     def _make_query(self, args: argparse.Namespace) -> HistoryQuery:
-        since, until = (
-            parse_time(text, self.reader.now(), option) if text else None
-            for option, text in (("--since", args.since), ("--until", args.until))
-        )
+        now = self.reader.now() if args.since or args.until else None
+        try:
+            since, until = (
+                None if now is None or not text else parse_time(text, now, option)
+                for option, text in (("--since", args.since), ("--until", args.until))
+            )
+        except ValueError as error:
+            self.parser.error(str(error))
         return HistoryQuery(host=args.host, nodename=args.nodename, since=since, until=until)
 
     def _read(self, query: HistoryQuery, limit: int) -> list[HistoryEntry]:
@@ -155,7 +170,7 @@ def parse_time(text: str, now: datetime, option: str) -> datetime:
         option: that has it, for the message of an error.
 
     Raises:
-        RefusedError: the text is neither.
+        ValueError: the text is neither.
     """
     unit = _UNITS.get(text[-1:])
     try:
@@ -163,8 +178,8 @@ def parse_time(text: str, now: datetime, option: str) -> datetime:
             return now - timedelta(**{unit: int(text[:-1])})
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise RefusedError(
-            f"{option}: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
+        raise ValueError(
+            f"argument {option}: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
             "or an age such as 12h"
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -23,12 +23,12 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_node, read_consistently
 from nodetracker.model.serializer import pick
 from nodetracker.process.daemon import EXIT_FAILED
+from nodetracker.usecases.reads import find_node, read_consistently
 
 if TYPE_CHECKING:
-    from nodetracker.placement.healing import PlacementHealer
+    from nodetracker.usecases.healing import PlacementHealer
 
 
 class PlacementCommand(StoreCommand):
@@ -45,8 +45,8 @@ class PlacementCommand(StoreCommand):
 
 
 _LAYOUT = (  # of both
-    Column("host", ("host",), Kind.FLEXIBLE),
-    Column("node", ("nodename",), Kind.FLEXIBLE, 1, same_as="host"),
+    Column("host", ("host",), Kind.NAME),
+    Column("node", ("nodename",), Kind.NAME, 1, same_as="host"),
     Column("provider", ("provider",), Kind.TEXT, 2),
     Column("what", ("what",), Kind.FLEXIBLE, least=20),
 )

@@ -12,14 +12,18 @@ from typing import Any
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import Liveness, has_recent_heartbeat
-from nodetracker.accounting.reports.services import render_host, render_service, status_of
 from nodetracker.bootstrap.values import check_host_name
-from nodetracker.cmd.commands.base import ListCommand, ShowCommand, StoreCommand, argument
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
+    StoreCommand,
+    argument,
+    sort_by_host,
+)
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.streams import draw_error
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.compute.takeover import HeartbeatWatch, get_watch_seconds
-from nodetracker.fleet.reads import find_agent, read_host_usage, require_agent
 from nodetracker.model.errors import (
     ConfigError,
     ConflictError,
@@ -29,8 +33,10 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.model.text import count_noun
+from nodetracker.model.text import count_noun, natural_key
 from nodetracker.ports import POWER_ACTIONS
+from nodetracker.usecases.reads import find_agent, read_host_usage, require_agent
+from nodetracker.views.services import render_host, render_service, status_of
 
 _MORE = (
     "topic", "version", "maintenance", "forced_down", "report_count", "last_seen_up",
@@ -55,7 +61,7 @@ class ListServices(ListCommand):
     shown_columns = (_MAINTENANCE,)
     layout = (
         Column("binary", ("binary",)),
-        Column("host", ("host",), Kind.FLEXIBLE),
+        Column("host", ("host",), Kind.NAME),
         Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
         Column("updated", ("updated_at",), Kind.MOMENT, 1),
         Column("disabled because", ("disabled_reason",), Kind.FLEXIBLE, 2),
@@ -67,10 +73,10 @@ class ListServices(ListCommand):
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         services = self.reader.list_services()
         liveness = Liveness.of(services, self.reader.now(), self.service_down_time)
-        return [
+        return sort_by_host(
             render_service(service, liveness) | {_MAINTENANCE: service.maintenance}
             for service in services
-        ]
+        )
 
 
 _SERVICE = (
@@ -192,7 +198,8 @@ class ListHosts(ListCommand):
     columns = ("host_name", "service", "zone")
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        return map(render_host, self.reader.list_services())
+        services = self.reader.list_services()
+        return map(render_host, sorted(services, key=lambda service: natural_key(service.host)))
 
 
 class ShowHost(ListCommand):

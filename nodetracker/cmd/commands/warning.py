@@ -3,12 +3,12 @@
 import argparse
 from typing import Any
 
-from nodetracker.accounting.reports.warnings import merge_hosts_down, render_warning
 from nodetracker.cmd.commands.base import ListCommand, argument, flag
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import read_hosts_down, read_items
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
+from nodetracker.usecases.reads import read_hosts_down, read_items
+from nodetracker.views.warnings import merge_hosts_down, render_warning
 
 
 class ListWarnings(ListCommand):
@@ -25,8 +25,8 @@ class ListWarnings(ListCommand):
         "resolved_at", "earlier",
     )  # fmt: skip
     layout = (
-        Column("host", ("host",), Kind.FLEXIBLE),
-        Column("node", ("nodename",), Kind.FLEXIBLE, 2, same_as="host"),
+        Column("host", ("host",), Kind.NAME),
+        Column("node", ("nodename",), Kind.NAME, 2, same_as="host"),
         Column("kind", ("kind",)),
         Column("item", ("item",), Kind.TEXT, 4),
         Column("message", ("message",), Kind.FLEXIBLE, least=36),

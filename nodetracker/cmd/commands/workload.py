@@ -1,23 +1,32 @@
 """workload list, show."""
 
 import argparse
+import re
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from nodetracker.accounting.reports.values import render_gib, render_json, render_mib, render_plain
-from nodetracker.accounting.reports.workloads import (
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
+    argument,
+    flag,
+    sort_by_host,
+    uuid_argument,
+)
+from nodetracker.cmd.commands.formats import Lines
+from nodetracker.cmd.screen.table import Column, Kind
+from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.errors import NotFoundError, RefusedError
+from nodetracker.model.listing import WorkloadQuery, WorkloadRow
+from nodetracker.model.text import name_some, natural_key, parse_uuid
+from nodetracker.usecases.reads import find_node, read_consistently, read_items
+from nodetracker.views.values import render_gib, render_json, render_mib, render_plain
+from nodetracker.views.workloads import (
     describe_workload,
     render_bindings,
     render_workload,
 )
-from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument, flag
-from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.fleet.reads import find_node, read_consistently, read_items
-from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.errors import NotFoundError
-from nodetracker.model.listing import WorkloadQuery, WorkloadRow
 
 
 class ListWorkloads(ListCommand):
@@ -31,10 +40,10 @@ class ListWorkloads(ListCommand):
     )  # fmt: skip
     layout = (
         Column("uuid", ("uuid",)),
-        Column("name", ("name",), Kind.FLEXIBLE, least=13),
+        Column("name", ("name",), Kind.NAME, least=13),
         Column("kind", ("kind",), Kind.TEXT, 6),
-        Column("host", ("host",), Kind.FLEXIBLE, least=13),
-        Column("node", ("nodename",), Kind.FLEXIBLE, 3, same_as="host"),
+        Column("host", ("host",), Kind.NAME, least=13),
+        Column("node", ("nodename",), Kind.NAME, 3, same_as="host"),
         Column("project", ("project_id",), Kind.TEXT, 7),
         Column("cpu", ("vcpus",), Kind.NUMBER, 1),
         Column("pcpu", ("pcpus",), Kind.COUNT, 2),
@@ -47,38 +56,79 @@ class ListWorkloads(ListCommand):
     arguments = (
         argument("--host", help="Only workloads on this host."),
         argument("--project", metavar="P", help="Only workloads of this project."),
+        argument(
+            "--name",
+            metavar="PATTERN",
+            help="Only those with this part in their name, or that match it with * and ?.",
+        ),
         flag("--unclaimed", "Only unclaimed guests."),
     )
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         is_claimed = False if args.unclaimed else None
-        query = WorkloadQuery(host=args.host, project_id=args.project, is_claimed=is_claimed)
+        pattern = (args.name or "").lower()
+        query = WorkloadQuery(
+            host=args.host,
+            project_id=args.project,
+            is_claimed=is_claimed,
+            name_part=max(re.split(r"[*?]", pattern), key=len) or None,
+        )
         found = read_items(self.reader.list_workloads, query)
-        order = attrgetter("host", "nodename", "name", "uuid")
-        return map(render_workload, sorted(found, key=order))
+        if set(pattern) & set("*?"):
+            matches = re.compile(_translate(pattern)).fullmatch
+            found = (row for row in found if matches(row.name.lower()))
+        return sort_by_host(
+            map(render_workload, sorted(found, key=lambda row: (natural_key(row.name), row.uuid)))
+        )
 
 
 class ShowWorkload(ShowCommand):
-    """Show a workload, and each node where it is with its claim, amounts, pins and devices."""
+    """Show a workload, and each node where it is with its claim, amounts, pins and devices.
 
-    example = "workload show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    Where several have one name, they are listed and the exit code is 1.
+    """
 
-    arguments = (UUID,)
+    example = "workload show web-1"
+
+    arguments = (argument("workload", metavar="NAME|UUID", type=uuid_argument),)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        query = WorkloadQuery(uuid=args.uuid, reads_details=True)
+        query = WorkloadQuery(uuid=self._find_uuid(args.workload), reads_details=True)
         found = read_items(self.reader.list_workloads, query)
         rows = sorted(found, key=attrgetter("host", "nodename"))
         if not rows:
-            raise NotFoundError(f"no such workload: {args.uuid}")
+            raise NotFoundError(f"no such workload: {args.workload}")
         shown = describe_workload(rows)
         for place, row in zip(shown["places"], rows, strict=True):
             place |= self._read_bindings(row)
         return shown | {"places": Lines(shown["places"], map(render_place_line, shown["places"]))}
 
+    def _find_uuid(self, text: str) -> str:
+        """Return the uuid of the workload that has a name, or the text if it is a uuid.
+
+        Raises:
+            RefusedError: several have the name.
+        """
+        try:
+            return parse_uuid(text)
+        except ValueError:
+            pass
+        found = read_items(self.reader.list_workloads, WorkloadQuery(name_part=text))
+        places = {row.uuid: f"{row.uuid} on {row.host}" for row in found if row.name == text}
+        if len(places) > 1:
+            listed = name_some(places.values())
+            raise RefusedError(f"{len(places)} workloads are named {text}: {listed}")
+        return next(iter(places), text)
+
     def _read_bindings(self, row: WorkloadRow) -> dict[str, Any]:
         record = find_node(self.reader, row.host, row.nodename)
         return render_bindings(row, read_consistently(self.reader, record))
+
+
+def _translate(pattern: str) -> str:
+    """Return a pattern with * and ? as a regular expression."""
+    signs = {"*": ".*", "?": "."}
+    return "".join(signs.get(sign) or re.escape(sign) for sign in pattern)
 
 
 def render_place_line(place: Mapping[str, Any]) -> str:

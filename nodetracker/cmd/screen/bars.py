@@ -1,25 +1,26 @@
-"""Draw bars of a capacity: what is reserved, claimed, unclaimed and free; candidates' bars.
+"""Draw bars of what may be allocated: reserved, claimed, unclaimed and left; candidates' bars.
 
-A bar is as wide as the capacity; what is used in excess of it continues beyond its
-end. Each part has its own character, so that colors are not needed.
+A bar is as wide as what may be allocated; what is allocated in excess of it continues
+beyond its end. Each part has its own character, so that colors are not needed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodetracker.accounting.reports.overview import ResourceUse
-from nodetracker.accounting.reports.values import render_gib, render_mib, render_plain
 from nodetracker.cmd.screen.lines import Line, Piece, Style, cut_line, line_width, pad_line
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.views.overview import ResourceUse
+from nodetracker.views.values import render_gib, render_mib, render_plain
 
 _FILLS = {  # style -> character, its ASCII form
     Style.RESERVED: ("▒", "%"),
     Style.CLAIMED: ("█", "#"),
     Style.UNCLAIMED: ("▓", "+"),
-    Style.FREE: ("░", "."),
+    Style.LEFT: ("░", "."),
     Style.EXCESS: ("»", ">"),
 }
+_LEVELS, _ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 PARTS = (Style.RESERVED, Style.CLAIMED, Style.UNCLAIMED)
 
 
@@ -29,24 +30,36 @@ def fill_of(style: Style, terminal: Terminal) -> str:
 
 
 def draw_bar(use: ResourceUse, width: int, beyond: int, terminal: Terminal) -> Line:
-    """Return a bar of `width` cells for the capacity and up to `beyond` cells for the excess.
+    """Return a bar of `width` cells for the limit and up to `beyond` cells for the excess.
 
     A part that is not 0 has at least one cell, and a bar that is not full one free cell.
     """
     amounts = [use.reserved, use.claimed, use.unclaimed]
-    cells = share_cells(amounts, use.total, width)
+    cells = share_cells(amounts, use.limit, width)
     pieces = [
         Piece(fill_of(style, terminal) * count, style)
         for style, count in zip(PARTS, cells, strict=True)
         if count
     ]
     if free := width - sum(cells):
-        pieces.append(Piece(fill_of(Style.FREE, terminal) * free, Style.FREE))
-    excess = sum(amounts) - use.total
+        pieces.append(Piece(fill_of(Style.LEFT, terminal) * free, Style.LEFT))
+    excess = -use.left
     if excess > 0 and beyond:
-        size = min(beyond, max(1, round(excess * width / use.total) if use.total > 0 else beyond))
+        size = min(beyond, max(1, round(excess * width / use.limit) if use.limit > 0 else beyond))
         pieces.append(Piece(fill_of(Style.EXCESS, terminal) * size, Style.EXCESS))
     return tuple(pieces)
+
+
+def draw_sparkline(shares: Sequence[float | None], terminal: Terminal) -> str:
+    """Return a character for each share of 1, a blank where it is unknown.
+
+    >>> draw_sparkline([0, None, 0.5, 1.2], Terminal())
+    '▁ ▅█'
+    """
+    levels = _LEVELS if terminal.has_unicode else _ASCII_LEVELS
+    return "".join(
+        " " if share is None else levels[max(0, min(7, int(share * 8)))] for share in shares
+    )
 
 
 def share_cells(amounts: Sequence[float], total: float, width: int) -> list[int]:
@@ -73,7 +86,7 @@ def share_cells(amounts: Sequence[float], total: float, width: int) -> list[int]
 def draw_legend(terminal: Terminal) -> Line:
     """Return what the characters of bars mean."""
     pieces: list[Piece] = []
-    for style in (*PARTS, Style.FREE):
+    for style in (*PARTS, Style.LEFT):
         pieces += (
             Piece(fill_of(style, terminal), style),
             Piece(f" {style.value}  ", Style.DIM),
@@ -127,5 +140,5 @@ def _draw_left(left: float, largest: float, width: int, terminal: Terminal) -> L
     (count,) = share_cells([max(0, left)], max(largest, 0), width)
     return (
         Piece(fill_of(Style.CLAIMED, terminal) * count, Style.GOOD),
-        Piece(fill_of(Style.FREE, terminal) * (width - count), Style.FREE),
+        Piece(fill_of(Style.LEFT, terminal) * (width - count), Style.LEFT),
     )

@@ -4,14 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports.values import (
-    age_of,
-    render_age,
-    render_gib,
-    render_mib,
-    render_moment,
-    render_plain,
-)
 from nodetracker.cmd.screen.lines import Line, Piece, Style, style_of
 from nodetracker.cmd.screen.table import is_number
 from nodetracker.cmd.screen.terminal import Terminal
@@ -19,11 +11,20 @@ from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.text import count_noun
+from nodetracker.views.values import (
+    age_of,
+    render_age,
+    render_gib,
+    render_mib,
+    render_moment,
+    render_plain,
+)
 
 MAX_LINES = 3
 """Lines that a complex value may take before it is summed up."""
 
 _GAP = 2
+_WIDEST = 2**31  # without a limit
 _NARROWEST = 20
 
 Summaries = Mapping[str, Callable[[Any], str]]
@@ -54,7 +55,7 @@ def draw_fields(
         is_complete: sum up no value.
     """
     width = max((width_of(name) for name, _ in fields), default=0)
-    room = max(_NARROWEST, terminal.width - width - _GAP)
+    room = max(_NARROWEST, terminal.width - width - _GAP) if terminal.has_width else _WIDEST
     lines: list[Line] = []
     for name, value in fields:
         texts = _draw_value(name, value, room, now, summaries, is_complete)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, width_of
+from nodetracker.views.values import render_age
 
 
 class Style(enum.StrEnum):
@@ -20,7 +21,7 @@ class Style(enum.StrEnum):
     RESERVED = "reserved"
     CLAIMED = "claimed"
     UNCLAIMED = "unclaimed"
-    FREE = "free"
+    LEFT = "left"
     EXCESS = "excess"
 
 
@@ -108,6 +109,27 @@ def draw_state(word: str, terminal: Terminal) -> Line:
     return (Piece(f"{sign if terminal.has_unicode else ascii_sign} {word}", style),)
 
 
+def draw_node_state(
+    state: str, status: str, maintenance: bool, is_read: bool, down_seconds: float | None,
+    terminal: Terminal,
+) -> Piece:  # fmt: skip
+    """Return the state of a node or service, since when it is down, and what its operator set.
+
+    Args:
+        is_read: False = a node that was never read, which is not shown as up.
+        down_seconds: None = it is up, or unknown.
+
+    >>> draw_node_state("down", "disabled", False, True, 7300, Terminal()).text
+    '✖ down 2 h, disabled'
+    """
+    word, setting = word_of(state, status, maintenance), word_of("up", status, maintenance)
+    (text, style), *_ = draw_state("never read" if word == "up" and not is_read else word, terminal)
+    if state == "up":
+        return Piece(text, style)
+    age = "" if down_seconds is None else f" {render_age(down_seconds)}"
+    return Piece(f"{text}{age}" + (f", {setting}" if setting != "up" else ""), style)
+
+
 def style_of(word: str) -> Style:
     """Return the style of a state."""
     return _STATES.get(word, _OTHER)[2]
@@ -124,3 +146,13 @@ def word_of(state: str, status: str, maintenance: bool) -> str:
     if maintenance:
         return "maintenance"
     return "disabled" if status == "disabled" else state
+
+
+_NEARLY_FULL = 0.9
+
+
+def style_of_share(allocated: float, limit: float) -> Style:
+    """Return the style of a share of what may be allocated."""
+    if allocated > limit:
+        return Style.BAD
+    return Style.WARNING if allocated >= _NEARLY_FULL * limit and limit > 0 else Style.PLAIN

@@ -6,12 +6,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from nodetracker.accounting.reports.description import NodeDescription, ResourceLine, WorkloadUse
-from nodetracker.accounting.reports.hardware import CellLine, CpuUse, DevicePool, list_machine
-from nodetracker.accounting.reports.history import Names, describe_entry
-from nodetracker.accounting.reports.overview import ResourceUse
-from nodetracker.accounting.reports.services import status_of
-from nodetracker.accounting.reports.values import NONE, render_age, render_mib, render_plain
 from nodetracker.cmd.screen.bars import PARTS, draw_bar, draw_legend
 from nodetracker.cmd.screen.fields import list_facts
 from nodetracker.cmd.screen.lines import (
@@ -36,6 +30,12 @@ from nodetracker.model.serializer import encode
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB, MILLI
+from nodetracker.views.description import NodeDescription, ResourceLine, WorkloadUse
+from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machine
+from nodetracker.views.history import Names, describe_entry
+from nodetracker.views.overview import ResourceUse
+from nodetracker.views.services import status_of
+from nodetracker.views.values import NONE, render_age, render_mib, render_plain
 
 _NAME_SHARE = 5  # a name takes at most a fifth of the line
 _NARROWEST = 30
@@ -46,7 +46,7 @@ _MAX_POOLS = 6
 _MAX_USERS = 3
 _MAX_DRAWN = 192
 _CPUS = {  # use -> character, its ASCII form, style
-    CpuUse.SHARED: ("○", "s", Style.FREE),
+    CpuUse.SHARED: ("○", "s", Style.LEFT),
     CpuUse.DEDICATED: ("□", "d", Style.GOOD),
     CpuUse.PINNED: ("■", "P", Style.CLAIMED),
     CpuUse.HOST: ("·", ".", Style.RESERVED),
@@ -73,6 +73,7 @@ def draw_description(described: NodeDescription, names: Names, terminal: Termina
     sections = (
         ("State", _draw_state(described, terminal)),
         ("Machine", _draw_machine(described, terminal)),
+        ("Measured", _draw_measured(described, terminal)),
         (_WITH_BARS, _draw_capacity(described, terminal)),
         ("Why used", _draw_workloads(described, terminal)),
         ("NUMA", _draw_cells(described.cells, terminal)),
@@ -97,6 +98,8 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
     maintenance = service is not None and service.maintenance
     status = status_of(service)
     word = word_of(described.state, status, maintenance)
+    if word == "up" and described.audit_age_seconds is None:
+        word = "never read"
     start = Piece(pad_text("Node", _LABEL), Style.DIM)
     name = record.nodename if record.nodename == record.host else f"{record.host} {record.nodename}"
     node = Piece(f"{safe_text(name, terminal.has_unicode)}  ", Style.TITLE)
@@ -134,8 +137,6 @@ def _list_fields(described: NodeDescription) -> list[tuple[str, str]]:
     holder = f"{run.agent_id}, process {run.pid}, epoch {service.epoch}"
     booted = record.values.booted_at
     uptime = NONE if booted is None else render_age((now - booted).total_seconds())
-    load = service.last_audit.get("load_average")
-    loads = f", load {' '.join(f'{value:.2f}' for value in load)}" if load else ""
     is_up = described.state == "up"
     return [
         ("Last read", f"{read}; heartbeat {heartbeat}{forced}"),
@@ -143,7 +144,7 @@ def _list_fields(described: NodeDescription) -> list[tuple[str, str]]:
             "Agent",
             f"version {service.version}, {holder}" if held else "ended; nobody holds the host",
         ),
-        ("Uptime", f"{uptime}{loads}" if is_up else ""),
+        ("Uptime", uptime if is_up else ""),
     ]
 
 
@@ -170,11 +171,17 @@ def _draw_machine(described: NodeDescription, terminal: Terminal) -> list[Line]:
     return _draw_labeled(fields, terminal)
 
 
+def _draw_measured(described: NodeDescription, terminal: Terminal) -> list[Line]:
+    """Return the lines of the section Measured."""
+    fields = [(found.label, found.render(described.now)) for found in described.measured]
+    return _draw_labeled(fields, terminal)
+
+
 def _draw_capacity(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return a table with a bar in each line, and what the parts of bars mean."""
     found = [line for line in described.resources if line.use != ResourceUse()]
     shown = found[: len(TITLES) + _MAX_CLASSES]
-    titles = ("total", *(style.value for style in PARTS), "free", "ratio")
+    titles = ("physical", *(style.value for style in PARTS), "left", "ratio")
     columns = [
         Column("", ("resource",)),
         *(Column(title, (title,), Kind.NUMBER) for title in titles),
@@ -196,11 +203,11 @@ def _row_of(line: ResourceLine) -> dict[str, Any]:
     use = line.use
     return {
         "resource": TITLES.get(line.resource, line.resource),
-        "total": render(use.total),
+        "physical": render(use.total),
         "reserved": render(use.reserved),
         "claimed": render(use.claimed),
         "unclaimed": render(use.unclaimed),
-        "free": render(use.free),
+        "left": render(use.left),
         "ratio": f"{line.ratio:g} {line.origin}".strip(),
     }
 
@@ -390,15 +397,17 @@ def _draw_more(count: int, terminal: Terminal) -> list[Line]:
 
 
 def draw_history(
-    entries: Sequence[HistoryEntry], names: Names, now: datetime, terminal: Terminal
+    entries: Sequence[HistoryEntry], names: Names, now: datetime | None, terminal: Terminal
 ) -> list[Line]:
     """Return the lines of changes: time in UTC (Z), node, and what changed.
 
     Args:
         entries: in the order in which they are shown.
-        now: the date is shown unless all entries are of the same day.
+        now: the date is shown unless all entries are of the same day; None = always.
     """
-    is_today = all(entry.at.astimezone(UTC).date() == now.date() for entry in entries)
+    is_today = now is not None and all(
+        entry.at.astimezone(UTC).date() == now.date() for entry in entries
+    )
     layout = "%H:%M:%SZ" if is_today else "%Y-%m-%d %H:%M:%SZ"
     has_unicode, widest = terminal.has_unicode, terminal.width // _NAME_SHARE
     shown = [
@@ -411,7 +420,8 @@ def draw_history(
         room = max(_NARROWEST, terminal.width - len(time) - width - 4)
         indent = " " * (len(time) + width + 4)
         for item in draw_changes(entry, names, terminal):
-            for number, text in enumerate(wrap_text(item.text, room)):
+            texts = wrap_text(item.text, room) if terminal.has_width else [item.text]
+            for number, text in enumerate(texts):
                 start = (
                     (Piece(indent),)
                     if number

@@ -20,7 +20,7 @@ LOOKS = {
     Style.RESERVED: "bright_black",
     Style.CLAIMED: "blue",
     Style.UNCLAIMED: "magenta",
-    Style.FREE: "dim",
+    Style.LEFT: "dim",
     Style.EXCESS: "red",
 }
 """By the terminal's own palette."""

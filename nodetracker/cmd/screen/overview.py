@@ -5,16 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from nodetracker.accounting.reports.overview import NodeLine, Overview, ResourceUse, Uses
-from nodetracker.accounting.reports.problems import FleetView, Problem, Severity
-from nodetracker.accounting.reports.values import (
-    render_age,
-    render_mib,
-    render_percent,
-    render_plain,
-)
 from nodetracker.cmd.screen.bars import PARTS as BAR_PARTS
-from nodetracker.cmd.screen.bars import draw_bar, fill_of
+from nodetracker.cmd.screen.bars import draw_bar, draw_sparkline, fill_of
 from nodetracker.cmd.screen.lines import (
     BLANK,
     Line,
@@ -25,13 +17,25 @@ from nodetracker.cmd.screen.lines import (
     line_width,
     make_line,
     pad_line,
+    style_of_share,
     word_of,
 )
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_middle, safe_text
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.text import count_noun
+from nodetracker.model.text import count_noun, natural_key
+from nodetracker.model.trend import TREND_RESOURCES
+from nodetracker.views.overview import NodeLine, Overview, ResourceUse, Uses
+from nodetracker.views.problems import FleetView, Problem, Severity
+from nodetracker.views.trends import Trend
+from nodetracker.views.values import (
+    count_many,
+    render_age,
+    render_mib,
+    render_percent,
+    render_plain,
+)
 
 TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
 """What resource classes are called."""
@@ -51,6 +55,10 @@ _GAP = Piece("  ")
 _LABEL = 8
 _BEYOND = 6
 _NUMBERS = 28
+_MEASURED = 13
+_WEEK = "  7 d "
+_FEWEST_CELLS = 7
+_MOST_CELLS = 28
 _ORDER = ("down", "unreachable", "stale", "never read", "late", "maintenance", "disabled")
 
 
@@ -61,36 +69,51 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
         height: maximum number of lines, None = one for each node.
     """
     overview = view.overview
-    head = [_draw_sentence(view), _draw_counts(overview), BLANK]
-    for resource, use in overview.totals.items():
-        if use.total or sum((use.reserved, use.claimed, use.unclaimed)):
-            head += _draw_total(resource, use, terminal)
-    if not overview.nodes:
+    head = [draw_sentence(view), _draw_counts(overview), BLANK, *draw_totals(view, terminal)]
+    head += [make_line(found.text) for found in view.trend.forecasts]
+    if not overview.lines:
         return [cut_line(line, terminal.width, terminal.has_unicode) for line in head]
-    nodes = sorted(overview.nodes, key=lambda line: -view.severity_of(line))
+    rank = rank_by_severity(view)
+    nodes = sorted(
+        overview.lines,
+        key=lambda line: (
+            rank(line),
+            natural_key(line.node.host),
+            natural_key(line.node.nodename),
+        ),
+    )
     room = len(nodes) if height is None else max(1, height - len(head) - 2)
     shown = nodes if len(nodes) <= room else nodes[: room - 1]
-    lines = [*head, BLANK, *(_draw_nodes(view, shown, terminal) if shown else ())]
+    lines = [*head, BLANK, *(draw_nodes(view, shown, terminal) if shown else ())]
     if rest := nodes[len(shown) :]:
-        lines.append(_draw_rest(rest, terminal))
+        lines.append(_draw_rest(view, rest, terminal))
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]
 
 
-def _draw_sentence(view: FleetView) -> Line:
+def rank_by_severity(view: FleetView) -> Callable[[NodeLine], int]:
+    """Return what is lowest of the node with the worst problem."""
+    return lambda line: -view.severity_of(line)
+
+
+def draw_sentence(view: FleetView) -> Line:
+    """Return how many nodes there are, and what is wrong with them."""
     overview = view.overview
-    hosts = {line.node.host for line in overview.nodes}
+    hosts = {line.node.host for line in overview.lines}
+    empty = len(overview.empty_hosts)
     warnings = sum(overview.warnings.values())
     lost = overview.lost_services
     states = Counter(_word_of_node(line) for line in overview.nodes)
+    is_bad = lost or any(line.state != "up" for line in overview.lines)
     parts = [(f"{count} {word}", word) for word, count in states.items() if word != "up"]
     start = f"{count_noun(len(overview.nodes), 'node')} on {count_noun(len(hosts), 'host')}: "
     rest = [
+        *((f"{count_noun(empty, 'host')} without nodes",) if empty else ()),
         *((count_noun(warnings, "warning"),) if warnings else ()),
         *((f"{count_noun(len(lost), 'other service')} down",) if lost else ()),
     ]
     if not parts and not rest:
         return make_line(Piece(start, Style.TITLE), Piece("all fine", Style.GOOD))
-    bad = Style.BAD if {"down", "unreachable"} & set(states) or lost else Style.WARNING
+    bad = Style.BAD if is_bad else Style.WARNING
     words = ", ".join(text for text, _ in sorted(parts, key=lambda part: _ORDER.index(part[1])))
     return make_line(
         Piece(start, Style.TITLE), Piece("; ".join([*([words] if words else []), *rest]), bad)
@@ -106,28 +129,64 @@ def _draw_counts(overview: Overview) -> Line:
     return make_line(Piece(text, Style.DIM))
 
 
-def _draw_total(resource: str, use: ResourceUse, terminal: Terminal) -> list[Line]:
-    """Return a bar with what is used, and a line with each part."""
+def draw_totals(view: FleetView, terminal: Terminal, has_parts: bool = True) -> list[Line]:
+    """Return the bars of the resources that the fleet has.
+
+    Args:
+        has_parts: with a line below each, which names its parts, and has the last week.
+    """
+    lines = []
+    for resource, use in view.overview.totals.items():
+        if use.total or use.allocated:
+            lines += _draw_total(resource, use, view, terminal)[: 1 + has_parts]
+    nodes = len(view.overview.nodes)
+    counts = {name: use.nodes for name, use in view.overview.measured.items()}
+    if has_parts and any(count < nodes for count in counts.values()):
+        shown = ", ".join(f"{_name_in_text(name)} on {count:,}" for name, count in counts.items())
+        text = f"in use, as measured: {shown} of {count_many(nodes, 'node')}"
+        lines.append(make_line(Piece(text, Style.DIM)))
+    return lines
+
+
+def _draw_total(resource: str, use: ResourceUse, view: FleetView, terminal: Terminal) -> list[Line]:
+    """Return a bar with what is used, and a line with each part and the last week."""
+    measured = view.overview.measured
     render = partial(_render_amount, resource)
-    used = use.total - use.free
-    numbers = f"{render(used)} of {render(use.total)}  {render_percent(used, use.total)}"
-    width = max(10, min(60, terminal.width - _LABEL - _BEYOND - _NUMBERS))
+    share = render_percent(use.allocated, use.limit)
+    numbers = f"{render(use.allocated)} of {render(use.limit)}  {share}"
+    room = terminal.width - _LABEL - _BEYOND - _NUMBERS - (_MEASURED if measured else 0)
+    width = max(10, min(60, room))
     bar = pad_line(draw_bar(use, width, _BEYOND - 2, terminal), width + _BEYOND)
-    style = Style.BAD if use.free < 0 and used > use.limit else Style.TITLE
+    style = Style.BAD if use.left < 0 else Style.TITLE
     parts = _draw_parts(use, render, terminal)
     indent = _LABEL if _LABEL + line_width(parts) <= terminal.width else 2
     title = Piece(TITLES[resource].ljust(_LABEL), Style.TITLE)
-    return [(title, *bar, Piece(numbers, style)), (Piece(" " * indent), *parts)]
+    week = _draw_week(resource, view.trend, terminal.width - indent - line_width(parts), terminal)
+    line = (title, *bar, Piece(numbers, style))
+    if resource in measured:
+        in_use = measured[resource].text.rjust(_MEASURED)
+        line = (*pad_line(line, line_width((title, *bar)) + _NUMBERS - 2), Piece(in_use))
+    return [line, (Piece(" " * indent), *parts, *week)]
+
+
+def _draw_week(resource: str, trend: Trend, room: int, terminal: Terminal) -> Line:
+    """Return the share that was allocated in the last week, for people and if there is room."""
+    width = min(_MOST_CELLS, room - len(_WEEK))
+    is_known = len(trend.hours) > 1 and resource in TREND_RESOURCES
+    if not is_known or not terminal.is_interactive or width < _FEWEST_CELLS:
+        return ()
+    line = draw_sparkline(trend.list_shares(resource, width), terminal)
+    return (Piece(f"{_WEEK}{line}", Style.DIM),)
 
 
 def _draw_parts(use: ResourceUse, render: Callable[[float], str], terminal: Terminal) -> Line:
     """Return the amounts of a bar, each with the character that fills its part."""
     parts = list(zip(BAR_PARTS, (use.reserved, use.claimed, use.unclaimed), strict=True))
     words = [(style, amount, style.value) for style, amount in parts if amount]
-    if use.free >= 0:
-        words.append((Style.FREE, use.free, "free"))
+    if use.left >= 0:
+        words.append((Style.LEFT, use.left, "left"))
     else:
-        words.append((Style.EXCESS, -use.free, "overcommitted"))
+        words.append((Style.EXCESS, -use.left, "over"))
     pieces: list[Piece] = []
     for style, amount, word in words:
         gap = "  " if pieces else ""
@@ -136,7 +195,8 @@ def _draw_parts(use: ResourceUse, render: Callable[[float], str], terminal: Term
             Piece(f" {render(amount)} {word}"),
         )
     if use.limit != use.total:
-        pieces.append(Piece(f"  limit {render(use.limit)}", Style.DIM))
+        share = render_percent(use.allocated, use.total)
+        pieces.append(Piece(f"  physical {render(use.total)}: {share}", Style.DIM))
     return tuple(pieces)
 
 
@@ -149,6 +209,10 @@ def _render_amount(resource: str, parts: float) -> str:
     return render_plain(round(parts / PARTS[resource], 1))
 
 
+def _name_in_text(resource: str) -> str:
+    return TITLES[resource] if resource == VCPU else TITLES[resource].lower()
+
+
 def _word_of_node(line: NodeLine) -> str:
     """Return the one word for a node: its state, or that it is not read."""
     word = word_of(line.state, line.status, line.maintenance)
@@ -157,8 +221,8 @@ def _word_of_node(line: NodeLine) -> str:
     return "never read" if line.freshness == "never" else line.freshness.value
 
 
-def _draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -> list[Line]:
-    """Return the header and the lines of nodes; bars are as wide as the rest allows."""
+def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -> list[Line]:
+    """Return the header and a line for each node; bars are as wide as the rest allows."""
     has_names = any(line.node.host != line.node.nodename for line in nodes)
     problems = [_draw_problems(view.problems_of(line), terminal) for line in nodes]
     names = _shorten_names(nodes, terminal.width // _WIDEST_NAME)
@@ -286,9 +350,8 @@ def _draw_end(line: NodeLine) -> list[Line]:
 def _draw_small(amounts: Uses, resource: str, layout: _NodeLayout, terminal: Terminal) -> Line:
     """Return a small bar with its percentage."""
     use = amounts.get(resource, ResourceUse())
-    used = use.total - use.free
-    style = Style.BAD if used > use.limit else Style.PLAIN
-    share = render_percent(used, use.total)
+    style = style_of_share(use.allocated, use.limit)
+    share = render_percent(use.allocated, use.limit)
     text = share if layout.percent == _PERCENT else share.replace(" ", "")
     bar = draw_bar(use, layout.bar, 0, terminal)
     return (*bar, Piece(text.rjust(layout.percent), style))
@@ -299,24 +362,27 @@ def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:
     if not problems:
         return BLANK
     first = problems[0]
-    is_wide = terminal.width >= _WITH_AGES and first.age_seconds is not None
-    age = f" for {render_age(first.age_seconds)}" if is_wide else ""
+    text = first.text
+    if first.age_seconds is not None:  # which is cut last
+        text = f"{render_age(first.age_seconds)}: {text}"
     more = f" (+{len(problems) - 1})" if len(problems) > 1 else ""
     style = Style.BAD if first.severity is Severity.LOST else Style.WARNING
-    return make_line(Piece(safe_text(f"{first.text}{age}{more}", terminal.has_unicode), style))
+    return make_line(Piece(safe_text(f"{text}{more}", terminal.has_unicode), style))
 
 
-def _draw_rest(rest: Sequence[NodeLine], terminal: Terminal) -> Line:
+def _draw_rest(view: FleetView, rest: Sequence[NodeLine], terminal: Terminal) -> Line:
     """Return the sum of the nodes that have no line."""
-    states: Mapping[str, int] = Counter(_word_of_node(line) for line in rest)
+    fine = sum(view.severity_of(line) is Severity.FINE for line in rest)
     shares = []
     for resource in _SMALL:
         use = sum((line.amounts.get(resource, ResourceUse()) for line in rest), ResourceUse())
-        share = render_percent(use.total - use.free, use.total)
-        shares.append(
-            f"{TITLES[resource] if resource == VCPU else TITLES[resource].lower()} {share}"
-        )
+        share = render_percent(use.allocated, use.limit)
+        shares.append(f"{_name_in_text(resource)} {share}")
     ellipsis = "…" if terminal.has_unicode else "..."
-    words = ", ".join(f"{count} {word}" for word, count in states.items())
-    text = f"{ellipsis} {len(rest)} more: {words}; {', '.join(shares)}"
+    nodes = count_many(len(rest), "node")
+    if fine == len(rest):
+        nodes += f" that {'is' if fine == 1 else 'are'} fine"
+    elif fine:
+        nodes += f", of which {fine:,} {'is' if fine == 1 else 'are'} fine"
+    text = f"{ellipsis} and {nodes}: {', '.join(shares)}"
     return make_line(Piece(text, Style.DIM))

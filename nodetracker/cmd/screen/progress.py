@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from nodetracker.accounting.reports.values import render_age
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
+from nodetracker.views.values import render_age
 
 if TYPE_CHECKING:  # imported late: most commands end before there is anything to draw
     from rich.progress import Progress as RichProgress

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports.values import (
+from nodetracker.cmd.screen.lines import (
+    Line,
+    Piece,
+    Style,
+    draw_node_state,
+    draw_state,
+    style_of_share,
+)
+from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.text import cut_middle, pad_text, safe_text, width_of, wrap_text
+from nodetracker.model.text import count_noun
+from nodetracker.views.values import (
     NONE,
     render_age,
     render_gib,
@@ -20,12 +31,6 @@ from nodetracker.accounting.reports.values import (
     render_percent,
     render_plain,
 )
-from nodetracker.cmd.screen.lines import Line, Piece, Style, draw_state, word_of
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
-from nodetracker.model.text import count_noun
-
-_NEARLY_FULL = 0.9
 
 
 class Kind(enum.Enum):
@@ -33,9 +38,12 @@ class Kind(enum.Enum):
 
     TEXT = enum.auto()
     FLEXIBLE = enum.auto()  # text that may take several lines
+    NAME = enum.auto()  # flexible; cut in its middle where it is too long
     STATE = enum.auto()
     POWER = enum.auto()  # the state of a guest, and since when it has vanished
-    NODE_STATE = enum.auto()  # of a service: its state, status and maintenance, in one cell
+    # Of a service: its state, status and maintenance, in one cell. Of a node also whether it was
+    # ever read, and for how many seconds its host is down.
+    NODE_STATE = enum.auto()
     NUMBER = enum.auto()
     COUNT = enum.auto()  # a number of which most rows have none
     FURTHER = enum.auto()  # further resource classes and devices; may take several lines
@@ -74,20 +82,20 @@ class Column:
     def is_right(self) -> bool:
         """Whether its values are aligned right."""
         return self.kind not in (
-            Kind.TEXT, Kind.FLEXIBLE, Kind.FURTHER, Kind.STATE, Kind.POWER, Kind.NODE_STATE,
+            Kind.TEXT, Kind.FLEXIBLE, Kind.NAME, Kind.FURTHER, Kind.STATE, Kind.POWER,
+            Kind.NODE_STATE,
         )  # fmt: skip
 
     @property
     def is_flexible(self) -> bool:
         """Whether its values may take several lines."""
-        return self.kind in (Kind.FLEXIBLE, Kind.FURTHER)
+        return self.kind in (Kind.FLEXIBLE, Kind.NAME, Kind.FURTHER)
 
 
 _RENDERERS: dict[Kind, Callable[[Any], str]] = {
     Kind.TEXT: render_plain,
-    Kind.STATE: render_plain,
-    Kind.POWER: render_plain,
     Kind.FLEXIBLE: render_plain,
+    Kind.NAME: render_plain,
     Kind.NUMBER: render_plain,
     Kind.COUNT: lambda number: render_plain(number or None),
     Kind.MIB: render_mib,
@@ -139,33 +147,34 @@ def draw_cell(
         row: column of the list -> value.
         now: of the ages; required by `Kind.MOMENT`.
     """
-    value = row[column.names[0]]
-    if column.kind in _SHARES:
+    value, kind = row[column.names[0]], column.kind
+    style = Style.PLAIN
+    if (render := _SHARES.get(kind)) is not None:
         whole = row[column.names[1]]
         if value is None or whole is None:
             return Piece(NONE)
-        render = _SHARES[column.kind]
-        part = _without_unit(render(value), render(whole)) if value else "0"
-        text = f"{part}/{render(whole)}"
-        return Piece(f"{text} {render_percent(value, whole):>5}", _style_of_share(value, whole))
-    if column.kind is Kind.MOMENT:
+        of = render(whole)
+        part = _without_unit(render(value), of) if value else "0"
+        share = f"{part}/{of} {render_percent(value, whole):>5}"
+        return Piece(share, style_of_share(value, whole))
+    if (render := _RENDERERS.get(kind)) is not None:
+        text = render(value)
+    elif kind is Kind.NODE_STATE:
+        status, maintenance, *of_node = (row[name] for name in column.names[1:])
+        is_read, down_seconds = of_node or (True, None)
+        return draw_node_state(value, status, maintenance, is_read, down_seconds, terminal)
+    elif kind is Kind.MOMENT:
         assert now is not None
         text = render_moment(value, now)
-        is_over = column.is_deadline and value is not None and not text.startswith("in ")
-        return Piece(f"{text} ago", Style.WARNING) if is_over else Piece(text)
-    if column.kind is Kind.POWER and row[column.names[1]]:
-        return Piece("gone", Style.WARNING)
-    if column.kind is Kind.FURTHER:
+        if column.is_deadline and value is not None and not text.startswith("in "):
+            return Piece(f"{text} ago", Style.WARNING)
+    elif kind is Kind.FURTHER:
         text = _render_further(value, row[column.names[1]])
-        return Piece(safe_text(text, terminal.has_unicode))
-    if column.kind in (Kind.STATE, Kind.POWER) and value:
-        text, style = draw_state(str(value), terminal)[0]
-        return Piece(safe_text(text, terminal.has_unicode), style)
-    if column.kind is Kind.NODE_STATE:
-        status, maintenance = (row[name] for name in column.names[1:])
-        return _draw_service_state(value, status, maintenance, terminal)
-    text = _RENDERERS[column.kind](value)
-    return Piece(safe_text(text, terminal.has_unicode))
+    elif kind is Kind.POWER and row[column.names[1]]:
+        return Piece("gone", Style.WARNING)
+    else:
+        text, style = draw_state(str(value), terminal)[0] if value else (NONE, style)
+    return Piece(safe_text(text, terminal.has_unicode), style)
 
 
 def _render_further(resources: Mapping[str, int], devices: Sequence[str]) -> str:
@@ -178,17 +187,6 @@ def _render_further(resources: Mapping[str, int], devices: Sequence[str]) -> str
     return ", ".join(parts + [count_noun(len(devices), "device")] * bool(devices)) or NONE
 
 
-def _draw_service_state(state: str, status: str, maintenance: bool, terminal: Terminal) -> Piece:
-    """Return the state of a service, and that it is disabled or in maintenance.
-
-    >>> _draw_service_state("down", "disabled", False, Terminal()).text
-    '✖ down, disabled'
-    """
-    text, style = draw_state(word_of(state, status, maintenance), terminal)[0]
-    setting = word_of("up", status, maintenance)
-    return Piece(f"{text}, {setting}" if state != "up" and setting != "up" else text, style)
-
-
 def _without_unit(part: str, whole: str) -> str:
     """Return a part without its unit if the whole has the same.
 
@@ -199,12 +197,14 @@ def _without_unit(part: str, whole: str) -> str:
     return amount if unit == whole.partition(" ")[2] else part
 
 
-def _style_of_share(part: float, whole: float) -> Style:
-    """Return the style of a share; more than all may be as the operator wants it."""
-    return Style.WARNING if part >= _NEARLY_FULL * whole and whole > 0 else Style.PLAIN
-
-
 _GAP = 2
+_SPACE = Piece(" " * _GAP)
+
+NAME_WIDTH = 32
+"""Cells of a name that is not cut."""
+
+NARROWEST = 9
+"""Cells of a name where no column is left that could be left out."""
 
 Widths = Mapping[int, int]
 """Index of a column that is shown -> its width, in order."""
@@ -224,6 +224,7 @@ def draw_table(
         now: of the ages; required if a column has one.
         is_complete: show all columns, even if the lines get longer than the terminal is wide.
     """
+    is_unlimited = is_complete or not terminal.has_width
     cells = [[draw_cell(column, row, terminal, now) for column in columns] for row in rows]
     if not is_complete:
         columns, cells = _leave_out(columns, cells)
@@ -231,11 +232,16 @@ def draw_table(
         max(width_of(piece.text) for piece in (Piece(column.title), *(row[index] for row in cells)))
         for index, column in enumerate(columns)
     ]
-    widths = fit_columns(columns, needed, None if is_complete else terminal.width)
+    if not is_unlimited:
+        needed = [
+            min(width, NAME_WIDTH) if column.kind is Kind.NAME else width
+            for column, width in zip(columns, needed, strict=True)
+        ]
+    widths = fit_columns(columns, needed, None if is_unlimited else terminal.width)
     header = [Piece(column.title.upper(), Style.TITLE) for column in columns]
-    lines = _draw_row(header, columns, widths)
+    lines = _draw_row(header, columns, widths, terminal.has_unicode)
     for row in cells:
-        lines += _draw_row(row, columns, widths)
+        lines += _draw_row(row, columns, widths, terminal.has_unicode)
     hidden = [column.title for index, column in enumerate(columns) if index not in widths]
     if hidden and terminal.is_interactive:
         text = f"not shown: {', '.join(hidden)} (--long shows all)"
@@ -275,6 +281,10 @@ def fit_columns(columns: Sequence[Column], needed: Sequence[int], available: int
     by_priority = sorted(kept, key=lambda index: columns[index].priority)
     while _total(kept, least) > available and columns[by_priority[-1]].priority:
         kept.remove(by_priority.pop())
+    while _total(kept, least) > available and any(
+        columns[index].is_flexible and least[index] > NARROWEST for index in kept
+    ):
+        least[max(kept, key=lambda index: columns[index].is_flexible * least[index])] -= 1
     room = max(0, available - _total(kept, least))
     widths = {}
     for index in kept:
@@ -287,22 +297,25 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
     return sum(widths[index] for index in kept) + _GAP * (len(kept) - 1)
 
 
-def _draw_row(cells: Sequence[Piece], columns: Sequence[Column], widths: Widths) -> list[Line]:
+def _draw_row(
+    cells: Sequence[Piece], columns: Sequence[Column], widths: Widths, has_unicode: bool
+) -> list[Line]:
     """Return the lines of a row: one, unless a flexible cell takes more."""
-    parts = {
-        index: wrap_text(cells[index].text, width)
-        if width_of(cells[index].text) > width
-        else [cells[index].text]
-        for index, width in widths.items()
-    }
+    parts = []
+    for index, width in widths.items():
+        text, style = cells[index]
+        if width_of(text) <= width:
+            texts = [text]
+        elif columns[index].kind is Kind.NAME:
+            texts = [cut_middle(text, width, has_unicode)]
+        else:
+            texts = wrap_text(text, width)
+        parts.append((texts, width, columns[index].is_right, style))
     lines = []
-    for number in range(max(map(len, parts.values()))):
+    for number in range(max(len(texts) for texts, *_ in parts)):
         pieces: list[Piece] = []
-        for index, width in widths.items():
-            text = parts[index][number] if number < len(parts[index]) else ""
-            if pieces:
-                pieces.append(Piece(" " * _GAP))
-            style = cells[index].style
-            pieces.append(Piece(pad_text(text, width, columns[index].is_right), style))
-        lines.append(tuple(pieces))
+        for texts, width, is_right, style in parts:
+            text = texts[number] if number < len(texts) else ""
+            pieces += (_SPACE, Piece(pad_text(text, width, is_right), style))
+        lines.append(tuple(pieces[1:]))
     return lines

@@ -18,6 +18,7 @@ class Terminal:
 
     Attributes:
         width, height: in character cells.
+        has_width: lines are limited by the width; those of tables in a pipe or file are not.
         is_interactive: a person sees it now, so it may be repainted.
         has_color: colors and other attributes may be used.
         has_fixed_colors: it has xterm's 256 colors, of which 240 are the same on all terminals.
@@ -26,6 +27,7 @@ class Terminal:
 
     width: int = DEFAULT_WIDTH
     height: int = DEFAULT_HEIGHT
+    has_width: bool = True
     is_interactive: bool = False
     has_color: bool = False
     has_fixed_colors: bool = True
@@ -35,7 +37,8 @@ class Terminal:
 def detect_terminal(out: TextIO, environ: Mapping[str, str] = os.environ) -> Terminal:
     """Return what an output can show.
 
-    The size is that of ``COLUMNS`` and ``LINES``, else of the terminal, else 80 x 24.
+    The size is that of ``COLUMNS`` and ``LINES``, else of the terminal, else 80 x 24 for
+    screens and unlimited for tables.
     There are no colors without a terminal, or with ``NO_COLOR`` (https://no-color.org)
     or ``TERM=dumb``, and only ASCII unless both locale and output use UTF-8.
     """
@@ -44,8 +47,9 @@ def detect_terminal(out: TextIO, environ: Mapping[str, str] = os.environ) -> Ter
     has_many = "256color" in environ.get("TERM", "") or bool(environ.get("COLORTERM"))
     encodings = (out.encoding or "ascii", locale.getencoding())
     return Terminal(
-        width=max(_MIN_WIDTH, size.columns),
-        height=size.lines,
+        width=max(_MIN_WIDTH, size.columns or DEFAULT_WIDTH),
+        height=size.lines or DEFAULT_HEIGHT,
+        has_width=size.columns > 0,
         is_interactive=is_interactive,
         has_color=is_interactive and not environ.get("NO_COLOR"),
         has_fixed_colors=has_many,
@@ -54,16 +58,15 @@ def detect_terminal(out: TextIO, environ: Mapping[str, str] = os.environ) -> Ter
 
 
 def _read_size(out: TextIO, environ: Mapping[str, str]) -> os.terminal_size:
+    """Return the size, 0 where it is unknown."""
     found = os.terminal_size((0, 0))
     if out.isatty():
         try:
             found = os.get_terminal_size(out.fileno())
         except (OSError, ValueError):  # a stream without a descriptor
-            found = shutil.get_terminal_size((0, 0))
+            found = shutil.get_terminal_size((DEFAULT_WIDTH, DEFAULT_HEIGHT))
     columns, lines = (
         int(text) if text.isdecimal() and len(text) < 5 else 0
         for text in (environ.get("COLUMNS", ""), environ.get("LINES", ""))
     )
-    return os.terminal_size(
-        (columns or found.columns or DEFAULT_WIDTH, lines or found.lines or DEFAULT_HEIGHT)
-    )
+    return os.terminal_size((columns or found.columns, lines or found.lines))

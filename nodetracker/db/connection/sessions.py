@@ -4,7 +4,7 @@ import random
 import select
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -154,22 +154,9 @@ def _bound_idle_time(engine: sa.Engine) -> None:
             from nodetracker.db.connection import psycopg_connection
 
             return psycopg_connection.connect(parameters)
-        return connect_pymysql(parameters)
+        from nodetracker.db.connection import pymysql_connection
 
-
-def connect_pymysql(parameters: Mapping[str, Any]) -> Any:
-    """Connect with PyMySQL's parameters; ``connect_timeout`` includes greeting and login.
-
-    PyMySQL's own applies only until the kernel has accepted the connection, and then awaits
-    the greeting of a hung server as long as a statement.
-    """
-    import pymysql
-
-    made_in = {**parameters, "read_timeout": parameters["connect_timeout"]}
-    connection: Any = pymysql.connect(**made_in)  # type: ignore[no-untyped-call]
-    # PyMySQL has no public way to change it, nor to limit the greeting.
-    connection._read_timeout = parameters["read_timeout"]
-    return connection
+        return pymysql_connection.connect(parameters)
 
 
 def _tune_sqlite(engine: sa.Engine) -> None:

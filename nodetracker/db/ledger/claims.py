@@ -1,7 +1,7 @@
 """Run ledger transactions on claims, and purge claims.
 
 Each transaction reads under the lock of the node's row, decides with a pure
-function and applies what that returns. A claim costs four statements, and so
+function and applies what that returns. A claim costs five statements, and so
 does an abort, however many guests the node has; one that cancels a move costs two more.
 """
 
@@ -12,9 +12,18 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger import claims as grants
 from nodetracker.accounting.ledger.admission import Admission
-from nodetracker.accounting.ledger.claims import decide_abort, decide_confirm, decide_renew
+from nodetracker.accounting.ledger.claims import (
+    decide_abort,
+    decide_confirm,
+    decide_grant,
+    decide_renew,
+    evaluate_claim,
+    repeat_grant,
+    require_amounts,
+    require_no_move,
+    require_node,
+)
 from nodetracker.accounting.ledger.transaction import (
     LedgerWrite,
     LockedClaim,
@@ -22,20 +31,22 @@ from nodetracker.accounting.ledger.transaction import (
     NodeWrite,
 )
 from nodetracker.accounting.usage import charge_of_claims
-from nodetracker.db import codec
-from nodetracker.db.claims import list_claims, select_claims
+from nodetracker.db import codec, history
+from nodetracker.db.claim_lists import list_claims, select_claims
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.locked_nodes import (
     DEVICE_PREFIX,
     GUEST_PREFIX,
     decode_devices,
     decode_locked_node,
+    decode_related,
+    list_related,
     lock_node,
     lock_places,
     lock_rows,
     pick_columns,
     read_assignments,
-    read_node,
+    read_usage,
 )
 from nodetracker.db.migrations import list_where
 from nodetracker.db.schema import tables
@@ -110,19 +121,24 @@ def _grant_each(
     policy: AdmissionPolicy,
 ) -> list[tuple[Claim, StoreEvent]]:
     """Grant one request on each of some nodes, where it fits and the row is not locked."""
+    # MariaDB and MySQL ignore blanks at the end of a name: rows of others may be found.
+    rows = {
+        row["id"]: (row, placed[place])
+        for row in lock_places(connection, placed.keys())
+        if (place := (row["host"], row["hypervisor_hostname"])) in placed
+    }
+    workloads = {node_id: item.request.workload.uuid for node_id, (_, item) in rows.items()}
+    has_devices = any(item.request.pci_requests for _, item in rows.values())
+    related = list_related(connection, workloads, has_devices)
     writes = []
-    for row in lock_places(connection, placed.keys()):
-        item = placed.get((row["host"], row["hypervisor_hostname"]))
-        if item is None:  # MariaDB and MySQL ignore blanks at the end of a name
-            continue
+    for row, item in rows.values():
         try:
-            node = read_node(connection, [row], item.request)
+            node = decode_related(row, related[row["id"]], has_devices)
+            node = read_usage(connection, node, item.request)
             writes.append(_decide_grant(item.request, node, item.host, item.nodename, policy))
         except NodetrackerError:  # of this request alone; a database's have no such type here
             continue
-    claims = [write.new_claim for write in writes if write.new_claim is not None]
-    _insert_claims(connection, claims)
-    return [apply_write(connection, replace(write, new_claim=None)) for write in writes]
+    return apply_writes(connection, writes)
 
 
 def _decide_grant(
@@ -132,9 +148,9 @@ def _decide_grant(
     nodename: str,
     policy: AdmissionPolicy,
 ) -> LedgerWrite[Claim]:
-    grants.require_no_move(request)
-    grants.require_amounts(request)
-    return grants.decide_grant(request, grants.require_node(node, host, nodename), policy)
+    require_no_move(request)
+    require_amounts(request)
+    return decide_grant(request, require_node(node, host, nodename), policy)
 
 
 def try_claim(
@@ -147,7 +163,7 @@ def try_claim(
     node = lock_node(connection, request, host, nodename)
     if node is None:
         raise NotFoundError(f"no such node: {nodename} on host {host}")
-    return grants.evaluate_claim(request, node, policy)
+    return evaluate_claim(request, node, policy)
 
 
 def find_existing_grant(
@@ -160,7 +176,7 @@ def find_existing_grant(
 
 
 def _repeat(claim: Claim, request: ClaimRequest) -> tuple[Claim, StoreEvent]:
-    found = grants.repeat_grant(claim, request)
+    found = repeat_grant(claim, request)
     return found, LedgerWrite(found, (found,)).event
 
 
@@ -318,17 +334,35 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> tuple[T, St
 
     A duplicate new uuid violates its unique key.
     """
-    if write.new_claim is not None:
-        _insert_claims(connection, [write.new_claim])
-    for claim in write.changed_claims:
-        connection.execute(
-            sa.update(tables.claims)
-            .where(_claims.uuid == claim.uuid)
-            .values(codec.encode_claim_state(claim))
-        )
-    for node in write.nodes:
-        _write_node(connection, node)
-    bump_generation(connection, [node.node_id for node in write.nodes if not node.columns])
+    (applied,) = apply_writes(connection, [write])
+    return applied
+
+
+def apply_writes(
+    connection: sa.Connection, writes: Sequence[LedgerWrite[T]]
+) -> list[tuple[T, StoreEvent]]:
+    """Write everything of several decisions, each on nodes of its own, as `apply_write` does."""
+    _insert_claims(connection, [write.new_claim for write in writes if write.new_claim is not None])
+    for write in writes:
+        for claim in write.changed_claims:
+            connection.execute(
+                sa.update(tables.claims)
+                .where(_claims.uuid == claim.uuid)
+                .values(codec.encode_claim_state(claim))
+            )
+    nodes = [node for write in writes for node in write.nodes]
+    for node in nodes:
+        _write_devices(connection, node)
+        _write_guests(connection, node)
+    _write_columns(connection, [node for node in nodes if node.columns])
+    bump_generation(connection, [node.node_id for node in nodes if not node.columns])
+    for write in writes:
+        _write_migration(connection, write)
+    history.insert(connection, [line for write in writes for line in _list_lines(write)])
+    return [(write.answer, write.event) for write in writes]
+
+
+def _write_migration(connection: sa.Connection, write: LedgerWrite[T]) -> None:
     if write.new_migration is not None:
         connection.execute(
             sa.insert(tables.migrations).values(codec.encode_row(write.new_migration))
@@ -340,7 +374,21 @@ def apply_write(connection: sa.Connection, write: LedgerWrite[T]) -> tuple[T, St
             .where(_migrations.uuid == step.uuid)
             .values(status=step.status.value, updated_at=step.updated_at)
         )
-    return write.answer, write.event
+
+
+def _list_lines(write: LedgerWrite[T]) -> list[dict[str, Any]]:
+    """Return the rows of the history: what others are notified of, as far as it is written."""
+    lines = []
+    if write.new_claim is not None:
+        lines.append(history.claim_line(write.new_claim, "created"))
+    for item in write.notified:
+        if item in write.changed_claims and isinstance(item, Claim):
+            lines.append(history.claim_line(item))
+        elif item is write.new_migration and isinstance(item, Migration):
+            lines.append(history.move_line(item, "started"))
+        elif write.migration_step is not None and isinstance(item, Migration):
+            lines.append(history.move_line(item))
+    return lines
 
 
 def _insert_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
@@ -360,10 +408,17 @@ def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
         )
 
 
-def _write_node(connection: sa.Connection, node: NodeWrite) -> None:
-    _write_devices(connection, node)
-    if node.columns:
-        connection.execute(_UPDATE_NODE, {"p_node": node.node_id, **node.columns})
+def _write_columns(connection: sa.Connection, nodes: Sequence[NodeWrite]) -> None:
+    """Write nodes' columns; those of which the same ones change by one statement."""
+    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for node in nodes:
+        row = {"p_node": node.node_id, **node.columns}
+        alike.setdefault(frozenset(node.columns), []).append(row)
+    for rows in alike.values():
+        connection.execute(_UPDATE_NODE, rows)
+
+
+def _write_guests(connection: sa.Connection, node: NodeWrite) -> None:
     for guest in node.guests.changed:
         connection.execute(
             sa.update(tables.guests)
@@ -399,6 +454,15 @@ def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
         )
 
 
+_claims_of_migrations = _migrations.source_claim, _migrations.dest_claim
+
+
+def _count_migrations(condition: "sa.ColumnElement[bool]") -> "sa.ScalarSelect[int]":
+    """Count the migrations of a claim by an index; of [NOT] EXISTS, MariaDB reads them all."""
+    counted = sa.select(sa.func.count()).select_from(tables.migrations).where(condition)
+    return counted.correlate(tables.claims).scalar_subquery()
+
+
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` claims released earlier that belong to no migration; return how many.
 
@@ -407,10 +471,10 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     is_purgeable = sa.and_(
         _claims.state == ClaimState.RELEASED.value,
         _claims.updated_at < before,
-        _claims.uuid.not_in(sa.select(_migrations.source_claim)),
-        _claims.uuid.not_in(sa.select(_migrations.dest_claim)),
+        *(_count_migrations(claim == _claims.uuid) == 0 for claim in _claims_of_migrations),
     )
-    found = sa.select(_claims.id, _claims.compute_node_id).where(is_purgeable).limit(limit)
+    columns = _claims.id, _claims.compute_node_id
+    found = sa.select(*columns).where(is_purgeable).order_by(_claims.id).limit(limit)
     node_ids = {row.id: row.compute_node_id for row in connection.execute(found)}
     if not node_ids:
         return 0

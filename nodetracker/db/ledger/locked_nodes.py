@@ -149,29 +149,52 @@ def read_related(
         rows: from `lock_rows`.
         has_devices: also read the nodes' PCI devices.
     """
-    if not rows:
-        return {}
-    values = {"workload": workload_uuid, "node_ids": [row["id"] for row in rows]}
+    workloads = {row["id"]: workload_uuid for row in rows}
+    related = list_related(connection, workloads, has_devices)
+    return {row["id"]: decode_related(row, related[row["id"]], has_devices) for row in rows}
+
+
+def list_related(
+    connection: sa.Connection, workloads: Mapping[int, str], has_devices: bool
+) -> dict[int, list[sa.RowMapping]]:
+    """Read what `decode_related` needs of each node, by one statement.
+
+    Args:
+        workloads: id of a node -> uuid of the workload whose claims and guest are read.
+    """
     related: dict[int, list[sa.RowMapping]] = {}
-    for row in connection.execute(_select_related(has_devices), values).mappings():
+    if not workloads:
+        return related
+    uuids = set(workloads.values())
+    if len(uuids) == 1:
+        query, values = _select_related(has_devices), {"workload": uuids.pop()}
+    else:
+        query, values = _build_related(sa.case(workloads, value=_nodes.id), has_devices), {}
+    for row in connection.execute(query, {**values, "node_ids": list(workloads)}).mappings():
         related.setdefault(row["node_id"], []).append(row)
-    nodes = {}
-    for row in rows:
-        found = related[row["id"]]
-        node = decode_locked_node(row, found[0])
-        nodes[node.id] = replace(
-            node,
-            claimed=_decode_claimed(found[0], node.overhead_mb),
-            service=codec.decode_availability(found[0], _SERVICE_PREFIX),
-            devices=decode_devices(found) if has_devices else node.devices,
-        )
-    return nodes
+    return related
+
+
+def decode_related(
+    row: sa.RowMapping, related: Sequence[sa.RowMapping], has_devices: bool
+) -> LockedNode:
+    """Return a locked node from its row of `lock_rows` and what `list_related` read of it."""
+    node = decode_locked_node(row, related[0])
+    return replace(
+        node,
+        claimed=_decode_claimed(related[0], node.overhead_mb),
+        service=codec.decode_availability(related[0], _SERVICE_PREFIX),
+        devices=decode_devices(related) if has_devices else node.devices,
+    )
 
 
 @cache
 def _select_related(has_devices: bool) -> sa.Select[Any]:
     """Return the statement for ``node_ids`` and ``workload``; with devices, one row for each."""
-    workload = sa.bindparam("workload", type_=sa.String())
+    return _build_related(sa.bindparam("workload", type_=sa.String()), has_devices)
+
+
+def _build_related(workload: "sa.ColumnElement[str]", has_devices: bool) -> sa.Select[Any]:
     is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload)
     joined = tables.compute_nodes.outerjoin(tables.guests, is_guest).outerjoin(
         tables.services, tables.HAS_SERVICE
@@ -258,7 +281,7 @@ def pick_columns(row: sa.RowMapping, prefix: str, names: Iterable[str]) -> dict[
     return {name: row[prefix + name] for name in names}
 
 
-def _sum_claimed(workload: "sa.BindParameter[str]") -> "sa.ScalarSelect[str]":
+def _sum_claimed(workload: "sa.ColumnElement[str]") -> "sa.ScalarSelect[str]":
     """Return the sums of the `_CLAIMED` amounts of a workload's active claims on each node."""
     sums = (sa.func.coalesce(sa.func.sum(amount), 0) for amount in _CLAIMED)
     return (

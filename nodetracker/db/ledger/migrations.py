@@ -20,7 +20,7 @@ from nodetracker.accounting.ledger.migrations import (
     move_of,
 )
 from nodetracker.accounting.ledger.transaction import LedgerWrite, LockedMigration, LockedMove
-from nodetracker.db.claims import select_claims
+from nodetracker.db.claim_lists import select_claims
 from nodetracker.db.connection.dialect import can_skip_locked, utc_now
 from nodetracker.db.ledger import claims
 from nodetracker.db.ledger.claims import apply_write
@@ -211,4 +211,4 @@ def write_errors(connection: sa.Connection, errors: Iterable[Migration], now: da
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` migrations that ended earlier and return how many."""
     has_ended = sa.and_(sa.not_(tables.IS_OPEN), _migrations.updated_at < before)
-    return delete_part(connection, tables.migrations, has_ended, limit)
+    return delete_part(connection, tables.migrations, has_ended, _migrations.id, limit)

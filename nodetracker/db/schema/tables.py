@@ -234,6 +234,7 @@ services = sa.Table(
     time("updated_at", nullable=True),
     sa.UniqueConstraint("host", "binary"),
     sa.UniqueConstraint("uuid"),
+    sa.Index(None, "binary"),
     **MYSQL,
 )
 
@@ -314,6 +315,7 @@ claims = sa.Table(
     sa.Index(None, "compute_node_id", "id"),
     sa.Index(None, "compute_node_id", "state", "reason", "updated_at"),
     sa.Index(None, "workload_uuid", "state"),
+    sa.Index(None, "state", "workload_uuid"),
     sa.Index(None, "project_id", "workload_uuid"),
     sa.Index(None, "state", "id"),
     **MYSQL,
@@ -356,8 +358,10 @@ history = sa.Table(
     text("nodename"),
     text("what", 32),
     json_text("diff"),
+    text("kind", 32),
     sa.Index(None, "host", "nodename", "at"),
     sa.Index(None, "host", "at"),
+    sa.Index(None, "kind", "at"),
     sa.Index(None, "at"),
     **MYSQL,
 )
@@ -413,6 +417,7 @@ join_tokens = sa.Table(
     time("expires_at"),
     text("created_by"),
     sa.UniqueConstraint("token_hash"),
+    sa.Index(None, "expires_at"),
     **MYSQL,
 )
 
@@ -453,6 +458,20 @@ host_calls = sa.Table(
     json_text("answer", nullable=True),
     sa.Index(None, "host"),
     sa.Index(None, "expires_at"),
+    **MYSQL,
+)
+
+# Part -1 is the fleet, each other one 64 nodes; no foreign key, as they outlive nodes.
+trends = sa.Table(
+    "trends",
+    metadata,
+    row_id(),
+    integer("seconds"),
+    time("at"),
+    integer("part"),
+    sa.Column("samples", sa.LargeBinary(), nullable=False),
+    sa.UniqueConstraint("seconds", "part", "at"),
+    sa.Index(None, "seconds", "at"),
     **MYSQL,
 )
 

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from nodetracker.host.disk import read_mount
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
@@ -22,6 +21,7 @@ from nodetracker.virt.docker.guests import HostTopology, derive_pins, parse_work
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
 from nodetracker.virt.docker.measure import BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host
+from nodetracker.virt.host.disk import read_mount
 from nodetracker.virt.machine import MachineDriver, MachineProbes
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
@@ -95,7 +95,7 @@ class DockerDriver(MachineDriver):
             self._report_reader.expire()
         else:
             built = self._guest_builder.build(listing.value.containers)
-        machine = machine_probes.facts()
+        machine = machine_probes.snapshot()
         self._host_topology = HostTopology(
             machine.numa.value or self._host_topology.topology,
             self._host_topology.gpus if machine.gpus.value is None else machine.gpus.value,

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodetracker.host.cgroup import CgroupUsage, read_cgroup_usage
 from nodetracker.model.errors import HostDataError, NotFoundError
 from nodetracker.model.guest import Guest
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
@@ -12,6 +11,7 @@ from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container
 from nodetracker.virt.docker.guests import assign_uuids, build_guest
 from nodetracker.virt.docker.report import parse_image_bytes
+from nodetracker.virt.host.cgroup import CgroupUsage, read_cgroup_usage
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 

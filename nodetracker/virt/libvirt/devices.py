@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from xml.etree.ElementTree import Element
 
-from nodetracker.host.roots import Partial, Problems
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType, address_key
+from nodetracker.virt.host.roots import Partial, Problems
 from nodetracker.virt.libvirt.xml import (
     ADDRESS_PARTS,
     format_address,

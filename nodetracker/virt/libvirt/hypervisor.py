@@ -9,10 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nodetracker.host.gpu import read_gpus
-from nodetracker.host.pci import read_netdevs, read_pci_devices
-from nodetracker.host.roots import Partial
-from nodetracker.host.system import CacheReader, read_system_info
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
 from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo
@@ -20,6 +16,10 @@ from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.virt.host.gpu import read_gpus
+from nodetracker.virt.host.pci import read_netdevs, read_pci_devices
+from nodetracker.virt.host.roots import Partial
+from nodetracker.virt.host.system import CacheReader, read_system_info
 from nodetracker.virt.libvirt.capabilities import parse_capabilities
 from nodetracker.virt.libvirt.connection import BulkReader, HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from nodetracker.host.roots import describe_os_error
 from nodetracker.model.errors import HostDataError
+from nodetracker.virt.host.roots import describe_os_error
 from nodetracker.virt.libvirt.connection import BulkClients
 from nodetracker.virt.libvirt.domain import Domain
 from nodetracker.virt.libvirt.guests import ListedDomain

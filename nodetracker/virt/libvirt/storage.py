@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from nodetracker.host.disk import read_storage
-from nodetracker.host.roots import Roots, describe_os_error
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
+from nodetracker.virt.host.disk import read_storage
+from nodetracker.virt.host.roots import Roots, describe_os_error
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk
 from nodetracker.virt.libvirt.types import PoolInfo
 from nodetracker.virt.libvirt.xml import parse_document

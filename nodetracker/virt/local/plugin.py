@@ -32,7 +32,7 @@ class LocalDriver(MachineDriver):
         machine = self._start_machine()
         storage = machine.start_storage(self._instances_path)
         return replace(
-            machine.facts(),
+            machine.snapshot(),
             hypervisor=fresh("local", HypervisorInfo(type="local")),
             storage=storage.fact(),
             guests=fresh("local", GuestListing(has_source=False)),

@@ -9,6 +9,7 @@ from typing import Self
 
 import psutil
 
+from tests.bench.databases import Database, cpu_seconds, rss_mib
 from tests.bench.fleet.worker import config_file
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import find_free_port
@@ -17,8 +18,6 @@ from tests.programs import BIN
 
 AGENTS_A_PROCESS = 50
 MAX_AGENTS = 10_000
-MIB = 1024 * 1024
-_STATEMENTS = ("Com_select", "Com_insert", "Com_update", "Com_delete")
 _COUNTERS = (
     "maps:fold(fun(_, C, Sum) -> Sum + maps:get(messages_received_total, C, 0) end, 0,"
     " rabbit_global_counters:overview())"
@@ -31,6 +30,7 @@ class Mode(StrEnum):
     DATABASE = "database"  # directly, without a broker
     BROKER = "broker"  # directly, and served over a broker, with notifications
     CONDUCTORS = "conductors"  # over HTTP
+    LIGHT = "light"  # directly, without threads of their own; see `light`
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +64,28 @@ class Reading:
 
 
 class Deployment:
-    """A database, optionally a broker and conductors, and processes that run agents against them.
+    """Optionally a broker and conductors of a database, and processes that run agents against them.
 
     Args:
         guests: of each agent's node.
         conductors: their number, in that mode.
     """
 
-    def __init__(self, directory: Path, mode: Mode, guests: int, conductors: int = 2) -> None:
-        self._directory = directory
+    def __init__(self, database: Database, mode: Mode, guests: int, conductors: int = 2) -> None:
+        self._database = database
+        self._directory = database.directory
         self._mode = mode
         self._guests = guests
         self._workers: list[subprocess.Popen[str]] = []
         self._conductors: list[subprocess.Popen[bytes]] = []
         self._agents = 0
-        self._database = MariaDB()
-        self._database.execute("SET GLOBAL max_connections = 4000")
-        self._connection = self._database.create_database("ntfleet")
+        assert isinstance(database.server, MariaDB)
+        database.server.execute("SET GLOBAL max_connections = 12000")
         self._broker = RabbitMQ() if mode is Mode.BROKER else None
         count = conductors if mode is Mode.CONDUCTORS else 0
         self._ports = [find_free_port() for _ in range(count)]
-        self._configure("db", is_conductor=True)
-        self._run("nodetracker-manage", "db", "db", "sync").wait()
         if self._ports:
+            self._configure("db", is_conductor=True)
             command = ("agent", "token", "create", "--uses", str(MAX_AGENTS))
             self._run("nodetracker-manage", "db", *command, output=self._token).wait()
         for number, port in enumerate(self._ports):
@@ -110,7 +109,6 @@ class Deployment:
                 process.wait()
         if self._broker is not None:
             self._broker.remove()
-        self._database.process.remove()
 
     def grow(self, agents: int) -> None:
         """Start agents up to this number."""
@@ -138,36 +136,23 @@ class Deployment:
 
     def read(self) -> Reading:
         """Read all totals."""
-        status = {
-            name: float(value)
-            for name, value in self._database.execute(
-                f"SHOW GLOBAL STATUS WHERE Variable_name IN {(*_STATEMENTS, 'Threads_connected')}"
-            )
-        }
         workers = [psutil.Process(worker.pid) for worker in self._workers]
-        database = psutil.Process(self._database.process.pid)
-        broker = self._read_broker()
+        assert self._database.server is not None
+        server = self._database.server.process
         conductors = [psutil.Process(process.pid) for process in self._conductors]
+        broker = [] if self._broker is None else [psutil.Process(self._broker.process.pid)]
         return Reading(
-            statements=sum(status[name] for name in _STATEMENTS),
+            statements=self._database.count_served(),
             messages=self._count_messages(),
-            database_cpu=_cpu(database),
-            broker_cpu=sum(map(_cpu, broker)),
-            conductors_cpu=sum(map(_cpu, conductors)),
-            agents_cpu=sum(map(_cpu, workers)),
-            connections=status["Threads_connected"],
-            database_mib=_mib(database),
-            broker_mib=sum(map(_mib, broker)),
-            agents_mib=sum(map(_mib, workers)),
+            database_cpu=self._database.cpu_seconds(),
+            broker_cpu=sum(map(cpu_seconds, broker)),
+            conductors_cpu=sum(map(cpu_seconds, conductors)),
+            agents_cpu=sum(map(cpu_seconds, workers)),
+            connections=self._database.count_connections(),
+            database_mib=rss_mib(psutil.Process(server.pid)),
+            broker_mib=sum(rss_mib(p) for b in broker for p in [b, *b.children(recursive=True)]),
+            agents_mib=sum(map(rss_mib, workers)),
         )
-
-    def count_up(self) -> int:
-        """Return how many agents are up by the database's clock."""
-        ((count,),) = self._database.execute(
-            "SELECT COUNT(*) FROM ntfleet.services WHERE `binary` = 'nodetracker-compute'"
-            " AND last_seen_up > UTC_TIMESTAMP(6) - INTERVAL 60 SECOND"
-        )
-        return int(count)
 
     def problems(self) -> str:
         """Return the last lines that workers and conductors wrote."""
@@ -175,12 +160,6 @@ class Deployment:
         for path in sorted(self._directory.glob("*.log")):
             lines += path.read_text(errors="replace").splitlines()[-3:]
         return "\n".join(lines)
-
-    def _read_broker(self) -> list[psutil.Process]:
-        if self._broker is None:
-            return []
-        wrapper = psutil.Process(self._broker.process.pid)
-        return [wrapper, *wrapper.children(recursive=True)]
 
     def _count_messages(self) -> float:
         if self._broker is None:
@@ -200,7 +179,7 @@ class Deployment:
             lines.append(f"[conductor]\nuse_local = false\nendpoint = {endpoints}")
             lines.append(f"join_token_file = {self._token}")
         else:
-            lines.append(f"[database]\nconnection = {self._connection}\nmax_pool_size = 1")
+            lines.append(f"[database]\nconnection = {self._database.url}\nmax_pool_size = 1")
         if port is not None:
             lines.append(f"[conductor]\nport = {port}")
         if self._broker is not None:
@@ -234,12 +213,3 @@ class Deployment:
             stdout=subprocess.DEVNULL if output is None else output.open("w"),
             stderr=(self._directory / f"{name}.log").open("w"),
         )
-
-
-def _cpu(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _mib(process: psutil.Process) -> float:
-    return float(process.memory_info().rss / MIB)

@@ -2,8 +2,8 @@
 
 import shutil
 
-from nodetracker.host.roots import Roots
 from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase

@@ -2,8 +2,8 @@
 
 import yaml
 
-from nodetracker.host.roots import Roots
 from nodetracker.virt.fake.plugin import PLUGIN
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from tests.contract.drivers import DriverCase
 from tests.probes import SelectiveProbeRunner

@@ -2,8 +2,8 @@
 
 import time
 
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.types import parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
 from tests.contract.drivers import DriverCase

@@ -2,7 +2,7 @@
 
 import shutil
 
-from nodetracker.host.roots import Roots
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.local.plugin import PLUGIN
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner

@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.process import ServerProcess, require, wait_for_end
 from tests.functional.servers.small_disk import SmallDisk
 
 PASSWORD = "s3cret-of-mariadb"
@@ -137,19 +137,23 @@ class MariaDB:
         self.execute(f"SET GLOBAL read_only = {'ON' if is_read_only else 'OFF'}")
 
     def kill_connections(self) -> int:
-        """Kill all connections of ordinary users and return their number."""
-        rows = self.execute(
-            "SELECT id FROM information_schema.processlist WHERE user = 'nodetracker'"
-        )
-        killed = 0
-        for (number,) in rows:
+        """Kill all connections of ordinary users, wait for their end and return their number."""
+        killed = set()
+        for number in self._list_connections():
             try:
                 self.execute(f"KILL CONNECTION {number}")
-                killed += 1
+                killed.add(number)
             except pymysql.err.OperationalError as error:
                 if error.args[0] != ER.NO_SUCH_THREAD:  # it was closed meanwhile
                     raise
-        return killed
+        wait_for_end(killed, self._list_connections)
+        return len(killed)
+
+    def _list_connections(self) -> set[int]:
+        rows = self.execute(
+            "SELECT id FROM information_schema.processlist WHERE user = 'nodetracker'"
+        )
+        return {number for (number,) in rows}
 
     def count_waiting(self) -> int:
         """Return how many transactions wait for a lock."""

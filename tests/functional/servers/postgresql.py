@@ -5,10 +5,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.process import ServerProcess, require, wait_for_end
 from tests.functional.servers.small_disk import SmallDisk
 
 PASSWORD = "s3cret-of-postgresql"
+KILL_CONNECTIONS = (
+    "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'nodetracker'"
+)
 
 
 def find_programs() -> Path:
@@ -73,18 +76,22 @@ class PostgreSQL:
         place = f"127.0.0.1:{self.process.port}/{database}"
         return f"postgresql+psycopg://nodetracker:{PASSWORD}@{place}"
 
-    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements as the administrator; return the last one's rows."""
+    def connect(self) -> Any:
+        """Return a connection of the administrator."""
         import psycopg
 
-        with psycopg.connect(
+        return psycopg.connect(
             host="127.0.0.1",
             port=self.process.port,
             user="test",
             dbname="postgres",
             autocommit=True,
             connect_timeout=5,
-        ) as connection:
+        )
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the administrator; return the last one's rows."""
+        with self.connect() as connection:
             cursor = connection.cursor()
             for statement in statements:
                 cursor.execute(statement)
@@ -99,13 +106,14 @@ class PostgreSQL:
         self.kill_connections()
 
     def kill_connections(self) -> int:
-        """Kill all connections of ordinary users and return their number."""
-        return len(
-            self.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE usename = 'nodetracker'"
-            )
-        )
+        """Kill all connections of ordinary users, wait for their end and return their number."""
+        killed = {number for number, _ in self.execute(KILL_CONNECTIONS)}
+        wait_for_end(killed, self._list_connections)
+        return len(killed)
+
+    def _list_connections(self) -> set[int]:
+        rows = self.execute("SELECT pid FROM pg_stat_activity WHERE usename = 'nodetracker'")
+        return {number for (number,) in rows}
 
     def count_waiting(self) -> int:
         """Return how many transactions wait for a lock."""

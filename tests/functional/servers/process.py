@@ -66,6 +66,13 @@ def add_options(url: str, **options: object) -> str:
     return sa.make_url(url).update_query_dict(query).render_as_string(hide_password=False)
 
 
+def wait_for_end(killed: set[int], list_connections: Callable[[], set[int]]) -> None:
+    """Wait until killed connections have ended; until then their next statement may still run."""
+    last = time.monotonic() + 10
+    while killed & list_connections() and time.monotonic() < last:
+        time.sleep(0.01)
+
+
 def suspend(pid: int) -> None:
     """Suspend a process; return when none of its threads runs any more."""
     with contextlib.suppress(ProcessLookupError):  # it has just ended

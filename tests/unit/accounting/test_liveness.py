@@ -5,7 +5,6 @@ from datetime import datetime
 import pytest
 
 from nodetracker.accounting.liveness import Liveness, find_conductor_outage, is_first_watcher
-from nodetracker.accounting.reports.services import state_of
 from nodetracker.model.service import (
     API_BINARY,
     BROKER,
@@ -13,6 +12,7 @@ from nodetracker.model.service import (
     CONDUCTOR_BINARY,
     ServiceRecord,
 )
+from nodetracker.views.services import state_of
 from tests.builders import NOW, later, make_service
 
 DOWN = 60

@@ -10,7 +10,6 @@ import falcon.testing
 import pytest
 from jsonschema import Draft202012Validator
 
-from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.layer import LoginFailures
@@ -22,13 +21,14 @@ from nodetracker.api.layers import request_id_layer
 from nodetracker.api.openapi import ERROR
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.health import ApiStatus
 from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.ports import Store
+from nodetracker.usecases.scheduler import Scheduler
+from nodetracker.views.health import evaluate_api_health
 from tests.builders import make_incarnation, take_service
 from tests.settings import make_api_settings
 from tests.stores import SqliteStore

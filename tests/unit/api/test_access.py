@@ -10,7 +10,6 @@ import falcon.testing
 import pytest
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.accounting.schemas import record
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.addresses import add_client_address
@@ -23,9 +22,10 @@ from nodetracker.api.policies import list_rules
 from nodetracker.api.route import Operation, list_open_paths, route
 from nodetracker.api.routes import ROUTES, list_policies
 from nodetracker.bootstrap.api import accepts_insecure_power_actions, build_access
-from nodetracker.conf.api import API
+from nodetracker.bootstrap.options.api import API
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.health import ApiStatus
+from nodetracker.views.health import evaluate_api_health
 
 SECRET = "s3cret-of-a-user"
 HASH = hash_password(SECRET, rounds=4)
@@ -121,6 +121,11 @@ def build(conf, backend):
 def basic(name: str, password: str = SECRET) -> dict[str, str]:
     encoded = base64.b64encode(f"{name}:{password}".encode()).decode()
     return {"Authorization": f"Basic {encoded}"}
+
+
+def test_the_page_links_to_no_script(conf):
+    with pytest.raises(ValueError, match="javascript"):
+        conf.set_override("grafana_url", "javascript:alert(1)", group="api")
 
 
 class TestHttpBasic:

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from oslo_config import cfg
 
-from nodetracker.accounting.reports.claims import render_claim
 from nodetracker.api.context import Identity
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.claim import ClaimState
+from nodetracker.views.claims import render_claim
 from tests.builders import create, register
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HOST, HUGE, NODE, UNKNOWN, add_node, make_body, post
@@ -65,10 +65,20 @@ class TestCreate:
                 "Free vcpu 8.00 VCPU < requested 9 VCPU",
                 "Free memory 8192.00 MB < requested 9000 MB",
             ]
+            assert error["explanations"][1] == {
+                "text": "memory: 8 GiB free, 8.8 GiB requested",
+                "amounts": [
+                    {"resource": "MEMORY_MB", "free": 8192, "requested": 9000, "max_unit": None}
+                ],
+            }
         else:
             assert error["reasons"] == [
                 "no candidate: cpu: 1 of 1 node, ram: 1 of 1 node",
                 "nearest: host-1/node-1 lacks 1 VCPU, 808 MEMORY_MB",
+            ]
+            assert [found["text"] for found in error["explanations"]] == [
+                "no candidate: cpu: 1 of 1 node, ram: 1 of 1 node",
+                "nearest: host-1/node-1 lacks 1 VCPU, 808 MiB of memory",
             ]
         assert store.list_claims() == []
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
-from tests.builders import create, delete, register
+from tests.builders import create, delete, key_of, register
 from tests.stores import SqliteStore
 
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -33,7 +33,7 @@ def store():
 
 
 def changes(body):
-    return [(item["nodename"], item["what"]) for item in body["history"]]
+    return [(i["nodename"], i["what"]) for i in body["history"] if i["kind"] == "node"]
 
 
 def kinds(body):
@@ -49,6 +49,36 @@ def follow(api, path, noun):
     return seen
 
 
+class TestEvents:
+    def test_are_the_newest_and_then_those_that_follow(self, api, store):
+        first = api.get("/v1/events?kind=warning")
+        assert [line["changes"] for line in first["events"]][-1] == [
+            "warning fact_held cpu resolved: held"
+        ]
+        path = f"/v1/events?kind=warning&after={first['next']}"
+        assert api.get(path)["events"] == []
+        (service,) = store.list_services("alpha")
+        store.sync_warnings(key_of(service), [])
+        after = api.get(path)
+        assert {line["changes"][0].split()[-2] for line in after["events"]} == {"resolved:"}
+        assert len(after["events"]) == 2
+        assert len(api.get("/v1/events?limit=1")["events"]) == 1
+        assert api.get("/v1/events?host=beta")["events"] == []
+
+    def test_a_cursor_of_something_else_is_refused(self, api):
+        found = api.request("GET", "/v1/events?after=yesterday")
+        assert found.status_code == 400
+        assert "after" in found.text
+
+    def test_are_of_what_the_caller_may_list(self, api):
+        others = ("nodes", "claims", "migrations", "warnings")
+        api.rules.denied = {f"nodetracker:{noun}:list" for noun in others}
+        assert {line["kind"] for line in api.get("/v1/events")["events"]} == {"service"}
+        denied = api.get("/v1/events?kind=claim")
+        assert denied["events"] == []
+        assert api.get(f"/v1/events?kind=claim&after={denied['next']}")["events"] == []
+
+
 class TestHistory:
     def test_is_that_of_all_hosts_newest_first(self, api):
         assert changes(api.get("/v1/history")) == [
@@ -56,7 +86,15 @@ class TestHistory:
         ]  # fmt: skip
 
     def test_says_what_changed_in_words(self, api):
-        deleted, created, _ = api.get("/v1/history")["history"]
+        every = api.get("/v1/history")["history"]
+        assert [item["changes"][0] for item in every if item["kind"] != "node"] == [
+            "warning fact_held cpu resolved: held",
+            "warning clock_skew raised: ahead",
+            "warning fact_held cpu raised: held",
+            "warning fact_held cpu raised: held",
+            "nodetracker-compute started",
+        ]
+        deleted, created, _ = api.get("/v1/history?kind=node")["history"]
         assert deleted["changes"] == ["deleted"]
         (text,) = created["changes"]
         assert text.startswith("created: ")
@@ -66,7 +104,8 @@ class TestHistory:
         assert changes(api.get(f"/v1/nodes/{node.uuid}/history")) == [("n1", "create")]
 
     def test_is_filtered_by_place_and_time(self, api, store):
-        deleted, created = api.get("/v1/history?node=n2")["history"]
+        deleted, created = api.get("/v1/history?node=n2&kind=node")["history"]
+        assert len(api.get("/v1/history?node=n2&kind=warning")["history"]) == 2
         at = deleted["at"].replace("+00:00", "Z")
         assert changes(api.get(f"/v1/history?since={at}")) == [("n2", "delete")]
         for plus in ("%2B", "+"):

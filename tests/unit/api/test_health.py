@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.reports.health import evaluate_api_health
 from nodetracker.model.health import ApiStatus
+from nodetracker.views.health import evaluate_api_health
 from tests.unit.api.conftest import Api
 
 FINE = ApiStatus(heartbeat_age_seconds=4.0, overview_age_seconds=1.5)

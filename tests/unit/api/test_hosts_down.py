@@ -1,5 +1,6 @@
 """``/v1/warnings`` and ``/v1/overview`` agree with the services about hosts that are down."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.builders import register
+from tests.statements import count_statements
 from tests.stores import SqliteStore
+from tests.unit.api.conftest import Api
 from tests.unit.api.test_events import follow
 
 DOWN = WarningKind.HOST_DOWN
@@ -75,3 +78,22 @@ def test_links_lead_through_all(api, limit, query):
 )  # fmt: skip
 def test_filters_select_them_as_others(api, query, hosts):
     assert hosts_of(api.get(f"/v1/warnings?{query}")["warnings"]) == hosts
+
+
+def test_a_page_reads_the_services_of_its_own_hosts(api, store, monkeypatch):
+    for host in (f"down-{number:02d}" for number in range(30)):
+        register(store, host, f"agent-of-{host}")
+        store.raise_warning(host, HostWarning(DOWN, WHOLE_HOST, "", "stored"))
+    read, list_services = [], store.list_outage_services
+
+    def note(*arguments):
+        read.extend(found := list_services(*arguments))
+        return found
+
+    monkeypatch.setattr(store, "list_outage_services", note)
+    api = Api(replace(api.backend, settings=replace(api.backend.settings, service_down_time=-60)))
+    with count_statements(store) as seen:
+        shown = api.get("/v1/warnings?kind=host_down&limit=10")["warnings"]
+    assert len(seen) == 2
+    assert {service.host for service in read} == {item["host"] for item in shown}
+    assert len(read) == len(shown) == 10

@@ -1,11 +1,13 @@
-"""A page of a list is at most two statements, however many rows exist."""
+"""A page of a list is at most two statements, and reads no column that it does not show."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.db.codec import JSON_COLUMNS
 from nodetracker.db.store import SqlStore
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
@@ -60,6 +62,30 @@ def rows(store: SqlStore) -> None:
         workload = {"uuid": make_guest(f"claimed-{number}").uuid, "project_id": f"p{number}"}
         claim = parse_claim_request({"workload": workload, "resources": {"MEMORY_MB": 1}})
         store.create_claim(claim, "alpha", f"n{number}", ADMISSION_POLICY)
+
+
+HYPERVISORS = "/v2.1/os-hypervisors"
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "shown"),
+    [
+        (HYPERVISORS, "2.87", set()),
+        (f"{HYPERVISORS}/detail", "2.1", {"cpu_info"}),
+        (f"{HYPERVISORS}/detail", "2.87", {"cpu_info"}),
+        (f"{HYPERVISORS}/detail", "2.88", {"last_audit"}),
+        ("/container/v1/hosts", None, {"labels", "runtimes"}),
+        ("/v1/nodes", None, {"reserved", "last_audit"}),
+    ],
+)
+def test_a_list_of_nodes_reads_only_what_it_shows(backend, store, path, version, shown):
+    with count_statements(store) as seen:
+        Api(replace(backend, store=store)).get(path, version)
+    (statement,) = [text for text in seen.statements if "compute_nodes" in text]
+    columns = set(re.findall(r"\b(?:compute_nodes|services)\.(\w+)", statement))
+    assert columns & (JSON_COLUMNS | {"last_audit"}) == shown
+    assert not columns & {"topic", "version", "agent_id", "pid", "clock_skew_ms", "updated_at"}
+    assert not any("guests" in text or "claims" in text for text in seen.statements)
 
 
 @pytest.mark.parametrize(("path", "noun"), LISTS.items())

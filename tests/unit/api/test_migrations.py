@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from nodetracker.accounting.reports.claims import render_migration
+from nodetracker.views.claims import render_migration
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HOST, HUGE, NODE, UNKNOWN, add_node, make_body, post
 

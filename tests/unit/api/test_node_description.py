@@ -1,10 +1,16 @@
 """``/v1/nodes/{uuid}/description``, and the sentences of ``/diff``."""
 
+from dataclasses import replace
+
 import pytest
 
+from nodetracker.api.agents import AgentCalls
 from nodetracker.model.amounts import VCPU
+from nodetracker.model.service import AuditState
+from tests.builders import key_of
 from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
 from tests.stores import SqliteStore
+from tests.unit.api.conftest import Api
 
 
 @pytest.fixture
@@ -105,6 +111,37 @@ def test_actions_are_those_that_the_caller_may_take(api, path):
     api.rules.denied.add("nodetracker:nodes:audit")
     titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
     assert titles == ["Enable", "Start maintenance", "Force down"]
+
+
+@pytest.mark.parametrize("takes_calls", [True, False])
+def test_an_audit_is_offered_only_where_the_agent_can_be_called(backend, store, path, takes_calls):
+    calls = AgentCalls(backend.agents._directory, reaches_all=False)
+    (service,) = store.list_services(RICH[0])
+    state = AuditState(3.0, audit_interval_seconds=60, takes_calls=takes_calls)
+    store.report_state(key_of(service), service.report_count + 1, state)
+    found = Api(replace(backend, agents=calls)).get(f"{path}/actions")["actions"]
+    assert ("Audit now" in [item["title"] for item in found]) is takes_calls
+    targets = {item["title"]: item["target"] for item in found}
+    assert targets["Disable"] == "host"
+
+
+def test_a_host_is_taken_out_of_service_and_put_back(api, store):
+    address = f"/v1/hosts/{RICH[0]}/actions"
+    first, *others = api.get(address)["actions"]
+    assert [item["title"] for item in others] == ["Disable", "Start maintenance", "Force down"]
+    assert (first["title"], first["target"], first["takes_reason"]) == (
+        "Take out of service", "host", True,
+    )  # fmt: skip
+    body = first["body"] | {"disabled_reason": "new disk"}
+    found = api.request(first["method"], first["path"], json=body).json
+    assert (found["status"], found["maintenance"], found["disabled_reason"]) == (
+        "disabled", True, "new disk",
+    )  # fmt: skip
+    first, *_ = api.get(address)["actions"]
+    assert (first["title"], first["takes_reason"]) == ("Put into service", False)
+    found = api.request(first["method"], first["path"], json=first["body"]).json
+    assert (found["status"], found["maintenance"]) == ("enabled", False)
+    assert api.request("GET", "/v1/hosts/nobody/actions").status_code == 404
 
 
 def test_a_node_of_a_host_that_is_down_can_be_deleted(api, path, store):

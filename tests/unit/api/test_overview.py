@@ -5,6 +5,7 @@ import gzip
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
 
 import pytest
 
@@ -12,6 +13,7 @@ from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.model.warning import HostWarning, WarningKind
 from tests.builders import NOW, make_node
 from tests.settings import make_api_settings
 from tests.unit.api.conftest import Api
@@ -75,6 +77,59 @@ def test_a_steady_fleet_is_304_also_when_it_is_read_again(api, store, backend):
     store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
     backend.fleet.invalidate("alice")
     assert api.request("GET", PATH, headers=headers).status_code == 200
+
+
+def read_changes(api, base):
+    answer = api.request("GET", f"{PATH}?{urlencode({'base': base})}")
+    shown = answer.json
+    assert answer.status_code == 200
+    return answer.headers["ETag"], shown["base"], [node["host"] for node in shown["nodes"]]
+
+
+def test_only_nodes_that_have_changed_since_an_answer_are_in_the_next(api, store, backend):
+    def read_again(base):
+        backend.fleet.invalidate("alice")
+        return read_changes(api, base)
+
+    for host in ("alpha", "beta", "gamma"):
+        make_node(store, host=host)
+    first = api.request("GET", PATH)
+    assert first.json["base"] is None
+    tag = first.headers["ETag"]
+    assert read_again(tag) == (tag, tag, [])
+    store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True))
+    second, base, nodes = read_again(tag)
+    assert (base, nodes) == (tag, ["beta"])
+    store.set_service("gamma", COMPUTE_BINARY, ServiceChange(disabled=True))
+    third, base, nodes = read_again(second)
+    assert (base, nodes) == (second, ["gamma"])
+    assert read_again(tag) == (third, tag, ["beta", "gamma"])
+    store.set_service("gamma", COMPUTE_BINARY, ServiceChange(disabled=False))
+    assert read_again(second) == (second, second, [])
+    assert read_again(third) == (second, third, ["gamma"])
+
+
+@pytest.mark.parametrize("base", ["none", '"none"'])
+def test_all_nodes_are_in_an_answer_without_a_known_base(api, store, backend, base):
+    make_node(store)
+    assert read_changes(api, base)[1:] == (None, ["alpha"])
+    tag = api.request("GET", PATH).headers["ETag"]
+    make_node(store, host="beta")
+    backend.fleet.invalidate("alice")
+    assert read_changes(api, tag)[1:] == (None, ["alpha", "beta"])
+
+
+def test_a_bounded_number_of_overviews_are_known(api, store, backend):
+    make_node(store)
+    tag = api.request("GET", PATH).headers["ETag"]
+    for number in range(40):
+        store.raise_warning(
+            "alpha", HostWarning(WarningKind.FACT_HELD, "node-1", f"{number}", "no")
+        )
+        backend.fleet.invalidate("alice")
+        newest = api.request("GET", PATH).headers["ETag"]
+    assert read_changes(api, tag)[1] is None
+    assert read_changes(api, newest)[1] == newest
 
 
 def test_gzip_is_made_once_and_is_the_same_document(api, store, backend):

@@ -7,10 +7,10 @@ import pytest
 
 from nodetracker.accounting.placement.tree import PlacedProvider
 from nodetracker.api.agents import AgentCalls
-from nodetracker.fleet.reads import find_node
 from nodetracker.model.errors import PlacementUnavailableError
 from nodetracker.model.service import AuditState
-from nodetracker.placement.healing import PlacementHealer
+from nodetracker.usecases.healing import PlacementHealer
+from nodetracker.usecases.reads import find_node
 from tests.builders import create, register
 from tests.placement_model import PlacementModel
 from tests.stores import SqliteStore

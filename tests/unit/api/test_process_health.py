@@ -7,7 +7,7 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.bootstrap.api import build_wsgi_application
-from nodetracker.conf.opts import register_options
+from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store

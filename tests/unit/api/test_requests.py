@@ -128,8 +128,8 @@ class TestErrors:
             (ClaimRefusedError(["no room"]), 409, "nodetracker.claim.refused"),
             (ClaimConflictError("other body"), 409, "nodetracker.claim.conflict"),
             (ConflictError("changed"), 409, "nodetracker.conflict"),
-            (StoreUnavailableError("mysql://db-7: x"), 503, "nodetracker.database.unavailable"),
-            (SchemaError("mysql://db-7: x"), 503, "nodetracker.database.schema"),
+            (StoreUnavailableError("mysql://db-y: x"), 503, "nodetracker.database.unavailable"),
+            (SchemaError("mysql://db-y: x"), 503, "nodetracker.database.schema"),
             (DriverFeatureError("fake has none"), 501, "nodetracker.not_supported"),
             (RpcUnavailableError("silent"), 504, "nodetracker.agent.silent"),
             (ZeroDivisionError("secret"), 500, "nodetracker.internal"),
@@ -150,15 +150,15 @@ class TestErrors:
         assert shown["request_id"] == found.headers["x-openstack-request-id"]
         assert ("retry-after" in found.headers) == (status in (429, 503))
         assert "secret" not in found.text
-        assert "db-7" not in found.text
+        assert "db-y" not in found.text
 
     @pytest.mark.parametrize(
         ("error", "level"),
         [
-            (ConflictError("mysql at db-7: changed"), "WARNING"),
+            (ConflictError("mysql at db-y: changed"), "WARNING"),
             # Each request fails in an outage, which has its own two lines.
-            (StoreUnavailableError("mysql at db-7 is read-only"), "DEBUG"),
-            (SchemaError("mysql at db-7 has no tables"), "DEBUG"),
+            (StoreUnavailableError("mysql at db-y is read-only"), "DEBUG"),
+            (SchemaError("mysql at db-y has no tables"), "DEBUG"),
         ],
     )
     def test_why_the_database_failed_is_in_the_log(self, echo_api, caplog, error, level):
@@ -171,13 +171,13 @@ class TestErrors:
         assert record.message == f"{request_id} GET /v1/fail: {error}"
 
     def test_an_answer_of_which_a_part_is_sent_is_cut_off(self, echo_api, caplog):
-        FAILURE[:] = [StoreUnavailableError("mysql at db-7 is gone")]
+        FAILURE[:] = [StoreUnavailableError("mysql at db-y is gone")]
         with pytest.raises(ConnectionAbortedError):
             echo_api.request("GET", "/v2.1/fail-later")
         (message,) = caplog.messages
-        named = "GET /v2.1/fail-later: mysql at db-7 is gone; cutting off the answer"
+        named = "GET /v2.1/fail-later: mysql at db-y is gone; cutting off the answer"
         assert message.partition(" ")[2] == named
-        assert "db-7" in echo_api.backend.counters.store_errors.error
+        assert "db-y" in echo_api.backend.counters.store_errors.error
 
     def test_a_refused_claim_has_its_reasons(self, echo_api):
         FAILURE[:] = [ClaimRefusedError(["no room", "no devices"])]

@@ -184,3 +184,17 @@ class TestMembersOfProjects:
     )
     def test_see_nothing_of_the_fleet(self, member, path):
         assert member.request("GET", path).status_code == 403
+
+
+class TestAdopt:
+    def test_a_guest_gets_a_confirmed_claim_once(self, api, store):
+        guest = make_guest(name="web-1")
+        make_node(store, guests=(guest,), host="lone")
+        path = f"/v1/workloads/{guest.uuid}/adopt"
+        first, second = (api.request("POST", path) for _ in range(2))
+        assert (first.status_code, second.status_code) == (201, 200)
+        assert (first.json["state"], first.json["workload_name"]) == ("confirmed", "web-1")
+        assert second.json["uuid"] == first.json["uuid"]
+        assert api.request("POST", f"/v1/workloads/{MISSING}/adopt").status_code == 404
+        api.rules.denied = {"nodetracker:workloads:adopt"}
+        assert api.request("POST", path).status_code == 403

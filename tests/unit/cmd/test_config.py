@@ -11,12 +11,12 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.bootstrap.config_files import find_exposures, find_ignored, find_problems
+from nodetracker.bootstrap.options.opts import register_options_for_check
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import config
 from nodetracker.cmd.commands.config import CheckConfig
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import reload_configuration
-from nodetracker.conf.opts import register_options_for_check
 from nodetracker.model.errors import ConfigError
 
 needs_messaging = pytest.mark.skipif(

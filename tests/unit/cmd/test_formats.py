@@ -1,17 +1,163 @@
 """Formats for scripts: complex values are JSON, null is empty."""
 
 import io
+import json
 from types import SimpleNamespace
 
+import pytest
+import yaml
+from oslo_config import cfg
+
+from nodetracker.bootstrap.options.opts import register_command_options
+from nodetracker.cmd.command_table import CHANGES, COMMANDS
 from nodetracker.cmd.commands.formats import CsvFormat, Lines, ShellFormat, ValueFormat
+from nodetracker.cmd.configuration import load_configuration
+from nodetracker.cmd.manage import PROGRAM, ManageApp
+from nodetracker.cmd.screen.lines import Style, style_of_share
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
+from tests.builders import NOW, ask, claim, make_guest, make_node
+from tests.stores import SqliteStore
 
 NAMES = ("name", "cells", "reason", "places")
 ROW = ('a "b" $(reboot) `id` \\', {"id": 0, "cpus": [1, 2]}, None, Lines([{"host": "h1"}], ["h1"]))
 
 
+READS = (
+    "agent list", "candidate list --resource VCPU=1", "claim list", "claim show {claim}",
+    "db reconcile", "events", "host list", "host show {host}", "migration list", "node describe {host}",
+    "node diff {host}", "node history {host}", "node list", "node show {host}", "node stats",
+    "overview", "service list", "service show {host} nodetracker-compute",
+    "trends", "trends {host}", "warning list", "workload list",
+    "workload show {workload}",
+)  # fmt: skip
+"""Commands that list or show, without those that need more than a database."""
+
+OTHERS = {"health", "placement show", "placement audit", "user list", "migration show"}
+
+HOSTILE = "web\x1b[31m\nforged line\u202e"
+
+
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory):
+    conf = cfg.ConfigOpts()
+    load_configuration(conf, [], PROGRAM, [], register_command_options)
+    conf.set_override("state_path", str(tmp_path_factory.mktemp("state")))
+    return conf
+
+
+def run(store, conf, *words):
+    """Return what a command line prints."""
+    app = ManageApp()
+    app.__dict__ |= {"conf": conf, "store": store, "reader": store, "notifier": None}
+    app.open_sql_store = lambda is_read_only=False: store
+    app.stdout = io.StringIO()
+    assert app.run(words) == 0, words
+    return app.stdout.getvalue()
+
+
+@pytest.fixture(scope="module")
+def manage(conf):
+    """Return a function that runs a command line over a fleet and returns what it prints."""
+    store, host = SqliteStore(lambda: NOW), "h\x1bost"
+    guest = make_guest(name=HOSTILE)
+    agent = make_node(store, guests=(guest,), host=host)
+    granted = claim(store, ask(guest.uuid, VCPU=1, MEMORY_MB=64), host)
+    warning = HostWarning(WarningKind.ORPHAN_NODE_KEPT, "node-1", NO_ITEM, HOSTILE)
+    store.sync_warnings(agent, [warning])
+    store.sample_trends()
+    names = {"claim": granted.uuid, "host": host, "workload": granted.workload.uuid}
+
+    def manage(line: str, *options: str) -> str:
+        return run(store, conf, *(word.format(**names) for word in line.split(" ")), *options)
+
+    return manage
+
+
+def test_each_command_that_only_reads_is_among_these():
+    named = {
+        " ".join(line.split()[: 1 if line.startswith(("events", "overview", "trends")) else 2])
+        for line in READS
+    } | OTHERS
+    reading = {
+        name
+        for name in set(COMMANDS) - CHANGES
+        if name.split()[-1]
+        in ("list", "show", "stats", "describe", "diff", "history", "overview", "trends", "events")
+    }
+    assert reading <= named
+
+
+@pytest.mark.parametrize("line", READS)
+def test_every_command_has_every_format(manage, line):
+    found = json.loads(manage(line, "-f", "json"))
+    assert yaml.safe_load(manage(line, "-f", "yaml")) == found
+    other = "csv" if isinstance(found, list) else "shell"
+    for form in ("value", other, "table"):
+        shown = manage(line, "-f", form)
+        assert bool(shown) == bool(found) or form == "csv"  # which has a header
+        assert not set(shown) & set("\x1b\u202e")
+
+
+def test_a_table_in_a_pipe_has_all_columns_unless_its_width_is_given(manage, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    (header, *_) = manage("node list").splitlines()
+    assert len(header) > 80
+    (header, *_) = manage("node list", "--max-width", "80").splitlines()
+    assert len(header) <= 80
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(manage("node list").splitlines()[0]) <= 80
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            "node list -c nothing",
+            "argument -c/--column: unknown column 'nothing' (choose from host,",
+        ),
+        ("node list -c host -c nothing", "argument -c/--column: unknown column 'nothing'"),
+        ("node list --sort-column nothing", "argument --sort-column: unknown column 'nothing'"),
+        ("node show {host} -c nothing", "argument -c/--column: unknown column 'nothing'"),
+        ("node history {host} --since x", "argument --since: invalid value 'x': expected a time"),
+    ],
+)
+def test_a_usage_error_is_2_also_where_it_is_found_late(manage, capsys, line, what):
+    with pytest.raises(SystemExit, match="2"):
+        manage(line)
+    assert what in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("noun", ["node", "service", "host", "workload"])
+def test_names_are_in_the_order_of_their_numbers(conf, noun):
+    store = SqliteStore()
+    for host in ("h10", "h9", "h2"):
+        make_node(store, host=host)
+        claim(store, ask(VCPU=1), host)
+    rows = json.loads(run(store, conf, noun, "list", "-f", "json"))
+    assert [row.get("host") or row["host_name"] for row in rows] == ["h2", "h9", "h10"]
+
+
+def test_a_list_of_nodes_has_what_may_be_allocated_with_long(manage):
+    (row,) = json.loads(manage("node list --long", "-f", "json"))
+    assert (row["vcpus_limit"], row["memory_mb_limit"], row["local_gb_limit"]) == (8, 8192, 100)
+    assert "vcpus_limit" not in manage("node list", "-f", "json")
+
+
+@pytest.mark.parametrize(
+    ("allocated", "style"), [(8, Style.PLAIN), (9, Style.WARNING), (11, Style.BAD)]
+)
+def test_a_share_is_marked_from_nine_tenths_on(allocated, style):
+    assert style_of_share(allocated, 10) is style
+
+
+def test_programs_get_values_as_they_are_with_raw(manage):
+    assert HOSTILE in manage("warning list", "-f", "value", "-c", "message", "--raw")
+    assert "web\\x1b[31m\\x0aforged" in manage("warning list", "-f", "value", "-c", "message")
+
+
 def emit(form, method: str, data) -> str:
     out = io.StringIO()
-    arguments = SimpleNamespace(variables=[], prefix="", quote_mode="minimal")
+    arguments = SimpleNamespace(variables=[], prefix="", quote_mode="minimal", raw=False)
     getattr(form, method)(NAMES, data, out, arguments)
     return out.getvalue()
 

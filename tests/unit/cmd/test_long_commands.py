@@ -2,20 +2,23 @@
 
 import io
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.cmd.commands.db import SyncSchema, purge_in_steps
+from nodetracker.cmd.commands import db
+from nodetracker.cmd.commands.db import PurgeRows, SyncSchema
 from nodetracker.cmd.commands.service import DeleteService
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.host.capture import capture_machine
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
+from nodetracker.process.daemon import EXIT_FAILED
+from nodetracker.virt.host.capture import capture_machine
+from nodetracker.virt.host.roots import Roots
 from tests.builders import NOW, make_incarnation, take_service
 from tests.stores import SqliteStore
 
@@ -40,18 +43,49 @@ def test_a_migration_reports_each_revision(tmp_path):
     assert down[-2][2].startswith("undo 0005: ")
 
 
-def test_a_purge_reports_each_step_and_deletes_the_oldest_rows_first():
-    moments, reports = [], Reports()
+def purge_rows(*parts):
+    """Run `db purge` with a store that deletes these parts; return app, command, rows, calls."""
+    calls, parts = [], iter(parts)
 
-    def purge(before):
-        moments.append(before)
-        return {"history": 2, "claims": 0}
+    def purge(before, tables, is_part):
+        assert (NOW - before, is_part) == (timedelta(days=400), True)
+        calls.append(tables)
+        if (part := next(parts)) is None:
+            raise KeyboardInterrupt
+        return part
 
     store = SimpleNamespace(now=lambda: NOW, purge=purge)
-    assert purge_in_steps(store, 400, reports) == {"history": 10, "claims": 0}
-    assert [(NOW - moment).days for moment in moments] == [3650, 1825, 1095, 730, 400]
-    assert reports[0] == (0, 5, "older than 3650 d")
-    assert reports[-2:] == [(4, 5, "older than 400 d"), (5, 5, "")]
+    app = SimpleNamespace(NAME="nodetracker-manage", store=store, stderr=io.StringIO())
+    command = PurgeRows(app, None)
+    return app, command, command.list_rows(SimpleNamespace(before=400)), calls
+
+
+def test_a_purge_goes_on_until_no_part_has_rows_left_of_any_table():
+    app, command, rows, calls = purge_rows(
+        {"claims": 0, "history": 1000, "migrations": 1},
+        {"claims": 1, "history": 5, "migrations": 0},
+        {"claims": 0, "history": 0, "migrations": 0},
+    )
+    assert calls == [(), (), ()]
+    counts = {row["table"]: row["deleted"] for row in rows}
+    assert counts == {"claims": 1, "history": 1005, "migrations": 1}
+    assert (command.exit_code, app.stderr.getvalue()) == (0, "")
+
+
+def test_an_interrupted_purge_lists_what_it_has_deleted_and_fails():
+    app, command, rows, _ = purge_rows({"history": 1000}, None)
+    assert rows == [{"table": "history", "deleted": 1000}]
+    assert command.exit_code == EXIT_FAILED
+    assert app.stderr.getvalue() == "interrupted; these rows were deleted before\n"
+
+
+def test_a_purge_reports_after_each_part(monkeypatch):
+    reports = Reports()
+    monkeypatch.setattr(
+        db, "show_progress", lambda *_: nullcontext(SimpleNamespace(report=reports))
+    )
+    purge_rows({"history": 1000}, {"history": 234}, {"history": 0})
+    assert [doing for _, _, doing in reports] == ["1,000 rows", "1,234 rows", "1,234 rows"]
 
 
 def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):

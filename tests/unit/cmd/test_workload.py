@@ -1,16 +1,16 @@
 """workload show: the line of each place; db reconcile: what it lists."""
 
-from nodetracker.accounting.reports.workloads import (
+from nodetracker.cmd.commands.workload import render_place_line
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.claim import ClaimState, Workload
+from nodetracker.model.numa import CellAssignment, NumaAssignment
+from nodetracker.views.workloads import (
     find_guests_to_adopt,
     find_lost_guests,
     list_workloads,
     render_bindings,
     render_place,
 )
-from nodetracker.cmd.commands.workload import render_place_line
-from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import ClaimState, Workload
-from nodetracker.model.numa import CellAssignment, NumaAssignment
 from tests.builders import NOW, make_guest, make_record
 from tests.unit.accounting.ledger.fakes import make_claim
 

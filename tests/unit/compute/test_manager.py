@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.services import audit_age_seconds
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
@@ -23,6 +22,7 @@ from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION, ServiceCh
 from nodetracker.model.settings import AgentSettings, PciPolicy, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy, DriverCapability
+from nodetracker.views.services import audit_age_seconds
 from nodetracker.virt.fake.plugin import FakeDriver
 from tests.builders import NOW, make_incarnation, take_service
 from tests.probes import SelectiveProbeRunner

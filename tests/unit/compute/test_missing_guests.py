@@ -31,7 +31,7 @@ class Guests:
         )
 
     def decided_by(self, reading):
-        return self.tracker.listing_time(reading, NOW, lambda moment: NOW).deleted.keys()
+        return self.tracker.evidence_of(reading, NOW, lambda moment: NOW).deleted.keys()
 
     def account(self, reading):
         self.tracker.update(reading, None)

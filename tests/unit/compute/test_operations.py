@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from nodetracker.bootstrap.options.pci_entries import parse_aliases
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
-from nodetracker.conf.pci_entries import parse_aliases
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import (

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.audit.planner import MEASURE_INTERVAL_SECONDS
 from nodetracker.compute import row_writer
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fact import FactState, failed, fresh
+from nodetracker.model.node import MEASURE_INTERVAL_SECONDS
 from nodetracker.model.settings import AgentSettings, Policy
 from tests.unit.compute.test_claims_in_audits import AgentWithClaimants
 from tests.unit.compute.test_resource_tracker import HOST, Clock, guest, node

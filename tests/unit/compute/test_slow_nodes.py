@@ -120,7 +120,7 @@ class TwoNodeAgent:
     @property
     def being_read(self):
         groups = self.manager._tracker._reader._groups
-        return {node.nodename for group in groups for node, _ in group.readings.values()}
+        return {node.nodename for group in groups for node, _ in group.requests.values()}
 
     def count(self, nodename):
         return self.driver.readings.count(nodename)

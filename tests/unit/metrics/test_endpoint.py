@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from nodetracker.accounting.reports.health import evaluate_health
 from nodetracker.metrics import endpoint as module
 from nodetracker.metrics.endpoint import Endpoint, make_application
+from nodetracker.views.health import evaluate_health
 from tests.functional.servers.process import find_free_port, skip_or_fail
 from tests.programs import wait_until
 from tests.unit.metrics.fakes import REPORT, STATUS, FakeAgentMetrics

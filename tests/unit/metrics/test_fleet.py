@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodetracker.metrics.fleet import render_page
-from tests.unit.accounting.reports.test_overview import NODE, build
+from tests.unit.views.test_overview import NODE, build
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "fleet-metrics.txt"
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from nodetracker.accounting.placement.tree import PlacedProvider
-from nodetracker.fleet.reads import find_node
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.service import AuditState
-from nodetracker.placement.healing import PlacementHealer
+from nodetracker.usecases.healing import PlacementHealer
+from nodetracker.usecases.reads import find_node
 from tests.builders import create, make_incarnation, register, take_service
 from tests.placement_model import PlacementModel
 from tests.stores import SqliteStore

@@ -189,3 +189,49 @@ def test_an_interval_above_the_limit_of_a_thread_s_wait_works():
     assert tick.reached.wait(30)
     loop.stop()
     assert loop.join(5)
+
+
+class Clock:
+    """Time that passes while a loop waits; `requested_at` is when a tick is requested."""
+
+    def __init__(self, requested_at=()):
+        self.now = 0.0
+        self._requested_at = list(requested_at)
+        self.wakeup = Wakeup()
+        self.wakeup.wait = self._wait
+
+    def _wait(self, seconds):
+        if self._requested_at and self._requested_at[0] <= self.now + seconds:
+            self.now = self._requested_at.pop(0)
+            self.wakeup.request()
+        else:
+            self.now += seconds
+
+
+def list_ticks(splay, requested_at=()):
+    """Return when the first four ticks of a loop start, with an interval of 60."""
+    clock, ticks = Clock(requested_at), []
+
+    def tick():
+        ticks.append(clock.now)
+        if len(ticks) == 4:
+            raise StoppingError("enough")
+
+    loop = PeriodicLoop(
+        "loop", tick, 60, fail_test, splay=lambda: splay, monotonic=lambda: clock.now,
+        wakeup=clock.wakeup,
+    )  # fmt: skip
+    loop.start()
+    assert loop.join(30)
+    return ticks
+
+
+def test_hosts_that_start_together_tick_at_times_spread_over_a_whole_interval():
+    assert list_ticks(0.0) == [30, 90, 150, 210]
+    assert list_ticks(0.5) == [60, 120, 180, 240]
+    assert list_ticks(1.0) == [90, 150, 210, 270]
+
+
+def test_a_requested_tick_at_the_start_does_not_end_the_spread():
+    assert list_ticks(0.25, requested_at=[1]) == [1, 46, 106, 166]
+    assert list_ticks(1.0, requested_at=[91]) == [90, 91, 151, 211]

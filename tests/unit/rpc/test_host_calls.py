@@ -74,9 +74,10 @@ class Host:
     def __init__(self):
         self.store, self.news, self.served = SqliteStore(), SimpleQueue(), Served()
         self.known, self.broker, self.seconds = HostNews({}), Broker(), 0.0
+        self.beats = self.reads = 0
         self.clock = DatabaseClock()
         self.calls = HeartbeatCalls(
-            "alpha", self.news, self.served, self.store, lambda: self.known, self.clock
+            "alpha", self.news, self.served, self.store, self.read_known, self.clock
         )
         self.calls.start()
         self.is_alive = True
@@ -94,7 +95,12 @@ class Host:
             self.beat()
             threading.Event().wait(0.01)
 
+    def read_known(self):
+        self.reads += 1
+        return self.known
+
     def beat(self):
+        self.beats += 1
         self.news.put(encode(take_news(self.store, "alpha")))
 
     def of(self, host="alpha", get_caller=None):
@@ -190,7 +196,7 @@ def test_a_service_that_others_changed_is_audited_once_for_each_state(host):
         host.beat()
         host.store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=False))
         host.beat()  # before the agent has read anything
-    wait_until(lambda: host.served.moved == [None] * 2)
+    wait_until(lambda: host.served.moved == [None] * 2 and host.reads == host.beats)
     host.known = HostNews({}, admin=disabled)
     host.news.put({"generations": {}})  # of a conductor of the release before
     host.beat()

@@ -5,10 +5,10 @@ import uuid
 import pytest
 from hypothesis import strategies as st
 
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, make_guest
 from tests.unit.scheduler.fakes import FakeFleet
 from tests.unit.scheduler.test_selection import LOST

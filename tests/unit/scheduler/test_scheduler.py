@@ -4,8 +4,6 @@ import uuid
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.fleet import scheduler as scheduler_module
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import (
     ClaimConflictError,
@@ -18,6 +16,8 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import SchedulerSettings
+from nodetracker.usecases import scheduler as scheduler_module
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, delete
 
 
@@ -65,6 +65,19 @@ def raced(fake_fleet):
 @pytest.fixture
 def scheduler(raced):
     return Scheduler(raced, ADMISSION_POLICY)
+
+
+def test_a_request_that_no_node_could_grant_is_invalid_even_without_candidates(empty_fleet):
+    scheduler = Scheduler(empty_fleet.store, ADMISSION_POLICY)
+    move = {"migration": {"type": "migration", "source_claim": str(uuid.uuid4())}}
+    for call, request in (
+        (scheduler.create_claim, ask()),
+        (scheduler.create_claim, ask(VCPU=1, **move)),
+        (scheduler.try_claim, ask(VCPU=1, **move)),
+        (scheduler.create_migration, ask(**move)),
+    ):
+        with pytest.raises(RequestError):
+            call(request)
 
 
 def test_the_best_candidate_takes_it(scheduler):

@@ -3,11 +3,11 @@ import uuid
 import pytest
 
 from nodetracker.accounting.ledger.exclusions import render_exclusions
-from nodetracker.fleet.scheduler import Scheduler
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Multipliers, SchedulerSettings
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, NOW, ask, make_guest
 
 EVEN = Multipliers()

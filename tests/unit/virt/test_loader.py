@@ -1,7 +1,7 @@
 import pytest
 
-from nodetracker.conf import plugins
-from nodetracker.conf.plugins import list_driver_names, list_plugins, load_plugin
+from nodetracker.bootstrap.options import plugins
+from nodetracker.bootstrap.options.plugins import list_driver_names, list_plugins, load_plugin
 from nodetracker.model.errors import ConfigError
 
 ENTRY_POINTS = """[nodetracker.virt_drivers]

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from nodetracker.accounting.reports.services import COMPUTE_ZONE, state_of, zone_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import COMPUTE, NOVA_BASE, Version
 from nodetracker.api.fields import parameters
@@ -16,6 +15,7 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.units import MILLI
+from nodetracker.views.services import COMPUTE_ZONE, state_of, zone_of
 
 LIMITS_QUERY = parameters(reserved=str, tenant_id=str)
 

@@ -4,14 +4,14 @@ from dataclasses import asdict
 
 import falcon
 
-from nodetracker.accounting.reports.services import zone_of
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.api.fields import parameters
-from nodetracker.fleet.reads import read_host_usage, read_items
 from nodetracker.model.errors import NotFoundError, RpcUnavailableError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.usecases.reads import read_host_usage, read_items
+from nodetracker.views.services import zone_of
 
 LIST_QUERY = parameters(zone=str)
 

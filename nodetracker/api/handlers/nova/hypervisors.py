@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from nodetracker.accounting.reports.services import state_of, status_of
-from nodetracker.accounting.reports.values import render_uptime
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
 from nodetracker.api.fields import PAGE, parameters
 from nodetracker.api.lookup import get_liveness, next_links
 from nodetracker.api.query import parse_row_id
-from nodetracker.fleet.reads import read_pages
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RequestError
 from nodetracker.model.fleet import FleetNode, FleetQuery
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery
 from nodetracker.model.service import LoadAverage, ServiceRecord
 from nodetracker.model.text import TEXT_LENGTH, parse_uuid
+from nodetracker.usecases.reads import read_pages
+from nodetracker.views.services import state_of, status_of
+from nodetracker.views.values import render_uptime
 
 PAGED_QUERY = parameters(**PAGE)
 

@@ -6,7 +6,6 @@ from typing import Any
 import falcon
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.reports.services import STATUSES, state_of, status_of, zone_of
 from nodetracker.accounting.schemas import TEXT, Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.family import Version
@@ -24,6 +23,7 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.model.text import parse_uuid
+from nodetracker.views.services import STATUSES, state_of, status_of, zone_of
 
 NOVA_BINARIES = {
     COMPUTE_BINARY: "nova-compute",

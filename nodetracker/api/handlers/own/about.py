@@ -14,6 +14,8 @@ ABOUT = answer(
     roles=[str],
     is_system=bool,
     has_session=(bool, "the request is that of a browser's session"),
+    grafana_url=(str | None, "the dashboard in [api] grafana_url"),
+    pci_aliases=([str], "the names in [pci] alias, by which claims request devices"),
     rules=([str], "the rules of the policy that allow this user"),
 )
 
@@ -52,6 +54,8 @@ def show_about(call: Call) -> Answer:
             "roles": sorted(identity.roles),
             "is_system": identity.is_system,
             "has_session": call.context.session_token is not None,
+            "grafana_url": call.backend.settings.grafana_url,
+            "pci_aliases": sorted(call.backend.policy.aliases),
             "rules": call.backend.authorizer.list_allowed(call.context),
         }
     )

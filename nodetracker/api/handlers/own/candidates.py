@@ -1,30 +1,76 @@
 """``/v1/candidates``."""
 
-import uuid
+import base64
+import itertools
+import json
 from collections.abc import Iterable
+from typing import Any
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.candidates import WEIGHED
 from nodetracker.accounting.ledger.exclusions import NearMiss
-from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.reports.claims import NEAREST, render_candidate, render_excluded
-from nodetracker.accounting.schemas import TEXT, list_of
+from nodetracker.accounting.ledger.node_limits import MAX_EXACT
+from nodetracker.accounting.ledger.request import (
+    build_candidate_request,
+    parse_pci,
+    parse_resources,
+)
+from nodetracker.accounting.schemas import TEXT, integer, list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import PAGE, answer, answer_with, nullable, parameters
-from nodetracker.api.handlers.own.claims import read_claim_request
+from nodetracker.api.fields import (
+    EXPLANATIONS,
+    LINKS,
+    NODENAME,
+    PAGE,
+    SHORT_TEXT,
+    answer,
+    answer_with,
+    nullable,
+    parameters,
+)
+from nodetracker.api.handlers.own.claims import ADMISSION, read_claim_request
+from nodetracker.api.lookup import next_links
+from nodetracker.model.candidate import CandidatePosition
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
-from nodetracker.model.text import render_value
+from nodetracker.model.fleet import FleetQuery
+from nodetracker.model.numa import MAX_GUEST_CELLS
+from nodetracker.model.serializer import decode, encode
+from nodetracker.model.text import parse_uuid, render_value
+from nodetracker.usecases.scheduler import EVALUATED
+from nodetracker.views.claims import (
+    NEAREST,
+    render_admission,
+    render_candidate,
+    render_excluded,
+)
 
 _EXPLAIN = (bool, "true, or false (excluded is null)")
 
 _ALL = (bool, "true to weigh all nodes, or false (a sample of them)")
 
-FIND_QUERY = parameters(limit=PAGE["limit"], explain=_EXPLAIN, all=_ALL)
+_MARKER = {
+    "description": "the marker of a link to the next page",
+    "type": "string",
+    "maxLength": 4000,
+    "pattern": "^[A-Za-z0-9_=-]+$",
+}
+
+_WHY = SHORT_TEXT | {"description": "a host or a nodename, of whose nodes a dry run is shown"}
+
+FIND_QUERY = parameters(limit=PAGE["limit"], marker=_MARKER, explain=_EXPLAIN, all=_ALL, why=_WHY)
 
 LIST_QUERY = parameters(
     "resources",
-    resources=(str, "resource classes and amounts such as VCPU:2,MEMORY_MB:4096"),
+    resources=(str, "resource classes and amounts such as VCPU:2,MEMORY_MB:4096,DISK_GB:1TiB"),
     required=list_of(TEXT, "traits, separated by commas; may be repeated"),
+    pci=list_of(TEXT, "PCI aliases, with numbers of devices such as nic:2, separated by commas"),
+    pcpu=integer(),
+    numa_cells=integer(1, MAX_GUEST_CELLS),
+    page_size=(str, "small, large, any, or a size such as 2MB"),
+    project=TEXT,
+    host=str,
+    nodename=NODENAME,
     **FIND_QUERY["properties"],
 )
 
@@ -32,12 +78,14 @@ _NEAREST = answer_with(
     NearMiss,
     NEAREST,
     missing=({str: float}, "resource class -> the amount by which too little is free"),
+    explanations=EXPLANATIONS,
 )
 
 _EXCLUDED = answer(
     total_nodes=(int, "nodes that the request may name"),
     checks=[answer(check=AdmissionCheck, nodes=int, is_lower_bound=bool, text=str)],
     nearest=nullable(_NEAREST, "the excluded node that lacks least"),
+    further=([_NEAREST], "those that lack little more"),
 )
 
 CANDIDATES = answer(
@@ -52,48 +100,23 @@ CANDIDATES = answer(
         )
     ],
     excluded=nullable(_EXCLUDED, "null if limit cuts the list, or with explain=false"),
+    why=([ADMISSION], "a dry run on each node that the parameter why names, if any"),
+    links=LINKS,
 )
-
-_MAX_DIGITS = 20
 
 
 def list_candidates(call: Call) -> Answer:
     """List the nodes that fit an instance with these resources, best first."""
-    body = {
-        "workload": {"uuid": str(uuid.uuid4())},
-        "resources": parse_resources(call.query["resources"]),
-        "required_traits": parse_traits(call.query.get("required", ())),
-    }
-    return _select(call, parse_claim_request(body))
+    query = call.query
+    resources = parse_resources(query["resources"].split(","), ":")
+    pci = parse_pci(itertools.chain(*(text.split(",") for text in query.get("pci", ()))), ":")
+    required = parse_traits(query.get("required", ()))
+    return _select(call, build_candidate_request(resources, pci, {**query, "required": required}))
 
 
 def find_candidates(call: Call) -> Answer:
     """List the nodes that fit a claim request, best first."""
     return _select(call, read_claim_request(call, "nodetracker:candidates:list"))
-
-
-def parse_resources(text: str) -> dict[str, int]:
-    """Parse resource classes and amounts as placement's API has them.
-
-    >>> parse_resources("VCPU:2,MEMORY_MB:4096")
-    {'VCPU': 2, 'MEMORY_MB': 4096}
-
-    Raises:
-        RequestError: the text has another format, or a class twice.
-    """
-    found: dict[str, int] = {}
-    for item in text.split(","):
-        name, _, amount = item.partition(":")
-        is_number = amount.isascii() and amount.isdigit() and len(amount) <= _MAX_DIGITS
-        if not name or not is_number:
-            raise RequestError(
-                "resources",
-                f"invalid value {render_value(item)}: expected CLASS:AMOUNT such as VCPU:2",
-            )
-        if name in found:
-            raise RequestError("resources", f"duplicate resource class {render_value(name)}")
-        found[name] = int(amount)
-    return found
 
 
 def parse_traits(texts: Iterable[str]) -> list[str]:
@@ -112,18 +135,73 @@ def parse_traits(texts: Iterable[str]) -> list[str]:
 
 
 def _select(call: Call, request: ClaimRequest) -> Answer:
-    """Return the candidates; the others are explained if there are no further candidates.
+    """Return a page of candidates; the other nodes are explained if there are no further pages.
 
     An explanation costs up to eight statements; up to 28 for NUMA cells, PCI devices and
     further resource classes.
     """
     scheduler, limit = call.backend.scheduler, call.limit
-    found = scheduler.select(request, limit, of_all=call.query.get("all", False))
-    is_explained = call.query.get("explain", True) and len(found) < limit
+    after = None if call.marker is None else _parse_marker(call.marker)
+    found, position = scheduler.select_page(request, limit, call.query.get("all", False), after)
+    is_explained = call.query.get("explain", True) and position is None and len(found) < limit
     excluded = scheduler.explain(request) if is_explained else None
     return Answer(
         {
             "candidates": [render_candidate(candidate) for candidate in found],
             "excluded": None if excluded is None else render_excluded(excluded),
+            "why": _evaluate_named(call, request),
+            "links": next_links(call, None if position is None else _render_marker(position)),
         }
     )
+
+
+def _evaluate_named(call: Call, request: ClaimRequest) -> list[dict[str, Any]]:
+    """Return a dry run on each node of the host that ``why`` names, or that has this name."""
+    name = call.query.get("why")
+    if name is None:
+        return []
+    queries = (FleetQuery(limit=EVALUATED, host=name), FleetQuery(limit=EVALUATED, nodename=name))
+    pages = (call.store.list_fleet(query).items for query in queries)
+    nodes = [found.node for found in next(filter(None, pages), ())]
+    answers = call.backend.scheduler.evaluate(request, [node.id for node in nodes])
+    return [
+        render_admission(node.host, node.nodename, answers[node.id])
+        for node in nodes
+        if node.id in answers
+    ]
+
+
+def _render_marker(position: CandidatePosition) -> str:
+    text = json.dumps(encode(position), separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _parse_marker(marker: str) -> CandidatePosition:
+    """Return the position that a link to a page has.
+
+    Raises:
+        RequestError: it is of no such link.
+    """
+    try:
+        position = decode(CandidatePosition, json.loads(base64.urlsafe_b64decode(marker)))
+        _require_possible(position)
+    except (ValueError, RecursionError):
+        text = f"invalid value {render_value(marker)}: expected that of a link"
+        raise RequestError("marker", text) from None
+    return position
+
+
+def _require_possible(position: CandidatePosition) -> None:
+    """Check a position, of which anybody may write one.
+
+    Raises:
+        ValueError: no list ends there, and databases or floats may not have its numbers.
+    """
+    parse_uuid(position.request_uuid)
+    numbers = [position.taken]
+    if position.after is not None:
+        scale = position.after.scale
+        numbers += [position.after.hash, position.after.node_id]
+        numbers += [getattr(end, name) for end in (scale.least, scale.most) for name in WEIGHED]
+    if any(abs(number) > MAX_EXACT for number in numbers):
+        raise ValueError("a number is too large")

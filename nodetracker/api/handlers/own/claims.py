@@ -3,17 +3,12 @@
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import ResourceVerdict
-from nodetracker.accounting.ledger.claims import require_no_move
-from nodetracker.accounting.ledger.request import parse_claim_request, parse_claim_requests
-from nodetracker.accounting.reports.claims import (
-    CLAIM_DETAILS,
-    render_admission,
-    render_no_candidate,
-)
+from nodetracker.accounting.ledger.request import build_claim_request, build_claim_requests
 from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.errors import explain, show_problem
 from nodetracker.api.fields import (
+    EXPLANATIONS,
     HIDEABLE,
     NODENAME,
     PAGE,
@@ -39,6 +34,11 @@ from nodetracker.model.errors import (
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.numa import CellAssignment, NumaLimits
 from nodetracker.model.serializer import pick
+from nodetracker.views.claims import (
+    CLAIM_DETAILS,
+    render_admission,
+    render_no_candidate,
+)
 
 _STATES = list_of(one_of(ClaimState), "states; may be repeated")
 _ORDER: Schema = {"sort_dir": choice(("asc", "desc"))}
@@ -80,13 +80,16 @@ ADMISSION = answer(
     nodename=str | None,
     fits=bool,
     reasons=[str],
+    explanations=EXPLANATIONS,
     numa=PLACEMENT,
     numa_reasons=[str],
     resources=[_VERDICT],
     pci=[_PCI_FINDING],
 )
 
-_ERROR = answer(status=int, code=str, title=str, detail=str, reasons=[str])
+_ERROR = answer(
+    status=int, code=str, title=str, detail=str, reasons=[str], explanations=EXPLANATIONS
+)
 
 OUTCOME = answer(
     uuid=str,
@@ -174,11 +177,11 @@ def read_claim_request(call: Call, rule: str) -> ClaimRequest:
         rule: of the operation.
 
     Raises:
-        RequestError: a key is unknown or missing, or its value is invalid.
+        RequestError: a value contradicts another.
         ForbiddenError: the caller may not do this for the workload's project,
             or may not set limits of its own.
     """
-    request = parse_claim_request(call.body)
+    request = build_claim_request(call.body)
     _check_allowed(call, rule, request)
     return request
 
@@ -193,7 +196,7 @@ def _check_allowed(call: Call, rule: str, request: ClaimRequest) -> None:
 
 def _create_claims(call: Call) -> Answer:
     """Answer each request as `create_claim` does; one that is invalid or forbidden ends all."""
-    requests = parse_claim_requests(call.body)
+    requests = build_claim_requests(call.body)
     for request in requests:
         _check_allowed(call, f"{_RULE}:create", request)
     if call.query.get("dry_run"):
@@ -216,12 +219,11 @@ def _render_outcome(
         status = 200 if outcome.is_repeated else 201
         return shown | {"status": status, "claim": _render(call, outcome)}
     problem = explain(outcome)
-    error = show_problem(problem) | {"reasons": list(problem.reasons)}
+    error = {"reasons": [], "explanations": [], **show_problem(problem)}
     return shown | {"status": error["status"], "error": error}
 
 
 def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:
-    require_no_move(request)
     try:
         return render_admission(*call.backend.scheduler.try_claim(request))
     except ClaimRefusedError as error:

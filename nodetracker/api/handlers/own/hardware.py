@@ -1,8 +1,5 @@
 """``/v1/nodes/{uuid}/description`` and ``devices``: what a node is made of."""
 
-from nodetracker.accounting.reports.description import list_resources
-from nodetracker.accounting.reports.hardware import CpuUse, render_hardware
-from nodetracker.accounting.reports.overview import render_amounts
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
     PAGE,
@@ -16,11 +13,14 @@ from nodetracker.api.fields import (
 from nodetracker.api.handlers.own.nodes import NODE_USE
 from nodetracker.api.handlers.own.overview import USE
 from nodetracker.api.lookup import answer_page, get_node
-from nodetracker.fleet.reads import read_consistently
 from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import DeviceQuery
 from nodetracker.model.pci import ADDRESS_PATTERN, PciStatus, TrackedDevice
 from nodetracker.model.serializer import encode
+from nodetracker.usecases.reads import read_consistently
+from nodetracker.views.description import list_resources
+from nodetracker.views.hardware import CpuUse, render_hardware
+from nodetracker.views.overview import render_amounts
 
 _OWNER = nullable(answer(uuid=str, name=str), "the workload that has it")
 NODE_CPU = answer(id=int, use=CpuUse, text=str)

@@ -2,17 +2,17 @@
 
 from dataclasses import asdict
 
-from nodetracker.accounting.reports.nodes import render_node_state
-from nodetracker.accounting.reports.services import STATUSES, render_host
-from nodetracker.accounting.reports.usages import HostUsage
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import PAGE, answer, answer_of, answered_page, choice, parameters
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness
-from nodetracker.fleet.reads import read_host_usage, require_agent
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.ports import POWER_ACTIONS
+from nodetracker.usecases.reads import read_host_usage, require_agent
+from nodetracker.views.nodes import render_node_state
+from nodetracker.views.services import STATUSES, render_host
+from nodetracker.views.usages import HostUsage
 
 LIST_QUERY = parameters(status=choice(STATUSES), **PAGE)
 

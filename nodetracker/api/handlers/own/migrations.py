@@ -3,7 +3,6 @@
 from typing import Any
 
 from nodetracker.accounting.ledger.migrations import move_of
-from nodetracker.accounting.reports.claims import render_migration
 from nodetracker.accounting.schemas import UUID, list_of, one_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, choice, parameters
@@ -13,6 +12,7 @@ from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.claim import OPEN, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
+from nodetracker.views.claims import render_migration
 
 LIST_QUERY = parameters(
     host=(str, "the host of either side"),

@@ -1,25 +1,12 @@
 """``/v1/nodes``."""
 
 import typing
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.liveness import Liveness, check_node_is_deletable
-from nodetracker.accounting.reports.drift import DriftCause, DriftLine, compare_usage, explain_usage
-from nodetracker.accounting.reports.nodes import render_node, render_node_state
-from nodetracker.accounting.reports.overview import render_amounts, split_capacity
-from nodetracker.accounting.reports.services import (
-    STATES,
-    STATUSES,
-    Freshness,
-    audit_age_seconds,
-    find_read_at,
-    freshness_of,
-    state_of,
-)
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
@@ -33,14 +20,25 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
-from nodetracker.fleet.reads import read_consistently
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
-from nodetracker.model.node import NODE_COLUMNS, NodeValues
+from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES, NodeValues
 from nodetracker.model.serializer import encode, pick
-from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import render_time
+from nodetracker.usecases.reads import read_consistently
+from nodetracker.views.drift import DriftCause, DriftLine, compare_usage, explain_usage
+from nodetracker.views.nodes import render_node, render_node_state
+from nodetracker.views.overview import render_capacities
+from nodetracker.views.services import (
+    STATES,
+    STATUSES,
+    Freshness,
+    audit_age_seconds,
+    find_down_since,
+    find_read_at,
+    freshness_of,
+)
 
 LIST_COLUMNS = (
     "vcpus", "vcpus_used", "cpu_used", "pcpus", "pcpus_used", "memory_mb", "memory_mb_used",
@@ -88,6 +86,7 @@ NODES = answered_page(
         **{name: _COLUMNS[name] for name in LIST_COLUMNS},
         generation=int,
         amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
+        down_since=(datetime | None, "of its host; null: it is up, or unknown"),
         **_READING,
     ),
 )
@@ -97,6 +96,14 @@ NODE = answer(
     **_IDENTITY,
     **STATE,
     last_seen_up=datetime | None,
+    load_average=(
+        list[float] | None,
+        "of the agent's machine over 1, 5 and 15 minutes; null = unknown",
+    ),
+    measured=(
+        [answer(label=str, text=str, at=(datetime | None, "when it was so; null = unknown"))],
+        "load and use in words: of everything on the machine, and not of guests alone",
+    ),
     **_COLUMNS,
     vms_running=(int, "instances that run; running_vms counts all"),
     generation=int,
@@ -126,65 +133,13 @@ DIFF = answer(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAction:
-    """A request that changes a node or its host.
-
-    Attributes:
-        effect: what it does, in sentences.
-        rule: of the policy, for the request.
-        takes_reason: the body may have ``disabled_reason``.
-        is_dangerous: it loses something, or workloads may run twice.
-    """
-
-    title: str
-    effect: str
-    rule: str
-    method: str
-    path: str
-    body: Mapping[str, Any] | None = None
-    takes_reason: bool = False
-    is_dangerous: bool = False
-
-
-ACTIONS = answer(
-    actions=[
-        answer_of(
-            NodeAction,
-            method=choice(("PATCH", "POST", "DELETE")),
-            takes_reason=(bool, "the body may have disabled_reason"),
-        )
-    ]
-)
-
 AUDIT = answer_of(AuditOutcome, nodes={str: str})
 
 AUDIT_RUNNING = answer(host=str, nodename=str)
 
-_RULE_OF_SETTINGS = "nodetracker:services:update"
-_SETTINGS = {  # setting of a host -> title and effect of setting and of unsetting it
-    "disabled": (
-        ("Disable", "No node of the host accepts new claims. What runs there is not touched."),
-        ("Enable", "All nodes of the host accept claims again."),
-    ),
-    "maintenance": (
-        ("Start maintenance", "No node of the host accepts new claims until maintenance ends."),
-        ("End maintenance", "All nodes of the host accept claims again, if it is enabled."),
-    ),
-    "forced_down": (
-        (
-            "Force down",
-            "The host counts as down whatever its heartbeats say. Be sure that it is, before its "
-            "workloads start elsewhere.",
-        ),
-        ("Undo force down", "The heartbeats of the host count again."),
-    ),
-}
-
 _CAPACITY_COLUMNS = (
     "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",
 )  # fmt: skip
-_AMOUNT_NAMES = ("total", "reserved", "used", "free", "limit")
 
 
 def list_nodes(call: Call) -> Answer:
@@ -213,22 +168,21 @@ def list_nodes(call: Call) -> Answer:
 
 def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, Any]:
     node = found.node
-    capacities = list_capacities(node.values)
-    amounts = {name: split_capacity(capacity, 0) for name, capacity in capacities.items()}
     state = render_node_state(found.service, liveness)
     return {
         **pick(node, "uuid", "host", "hypervisor_hostname=nodename"),
         **state,
         **pick(node.values, *LIST_COLUMNS),
         "generation": node.generation,
-        "amounts": render_amounts(amounts, _AMOUNT_NAMES),
+        "amounts": render_capacities(list_capacities(node.values)),
+        "down_since": render_time(find_down_since(found.service, liveness)),
         **_render_reading(found, call, liveness, state["state"]),
     }
 
 
 def show_node(call: Call) -> Answer:
     """Show every column of a node."""
-    page = get_node_page(call, NODE_COLUMNS, reads_audits=True)
+    page = get_node_page(call, (*NODE_COLUMNS, *NODE_TIMES), reads_audits=True)
     (found,) = page.items
     liveness = get_liveness(call, page.now)
     shown = render_node(found.node, found.service, liveness)
@@ -266,55 +220,6 @@ def show_diff(call: Call) -> Answer:
             "diff": [{**line.as_row(), "causes": list(map(asdict, line.causes))} for line in lines],
             "explanations": explain_usage(record, lines),
         }
-    )
-
-
-def list_node_actions(call: Call) -> Answer:
-    """List what the caller may do to a node and its host, with its effect."""
-    page = get_node_page(call)
-    (found,) = page.items
-    state = state_of(found.service, get_liveness(call, page.now))
-    actions = _list_actions(found.node.uuid, state, found.service)
-    return Answer({"actions": [asdict(item) for item in actions if call.is_allowed(item.rule, {})]})
-
-
-def _list_actions(uuid: str, state: str, service: ServiceRecord | None) -> list[NodeAction]:
-    """Return the actions on a node.
-
-    Args:
-        uuid: of the node.
-        state: of its host, see `state_of`.
-        service: of the host's agent.
-    """
-    path = f"/v1/nodes/{uuid}"
-    found = [] if service is None else [_switch(service, name) for name in _SETTINGS]
-    if state == "up":
-        effect = "The agent of the host reads the node now and corrects its row."
-        rule = "nodetracker:nodes:audit"
-        found.append(NodeAction("Audit now", effect, rule, "POST", f"{path}/audit"))
-    if state == "down":
-        effect = (
-            "Its row is deleted with its guests and devices. Active claims prevent that; an agent "
-            "that starts again creates the row again."
-        )
-        rule = "nodetracker:nodes:delete"
-        found.append(NodeAction("Delete node", effect, rule, "DELETE", path, is_dangerous=True))
-    return found
-
-
-def _switch(service: ServiceRecord, name: str) -> NodeAction:
-    """Return the action that changes a setting of the host."""
-    is_set = bool(getattr(service, name))
-    title, effect = _SETTINGS[name][is_set]
-    return NodeAction(
-        title,
-        effect,
-        _RULE_OF_SETTINGS,
-        "PATCH",
-        f"/v1/services/{service.uuid}",
-        {name: not is_set},
-        takes_reason=name == "disabled" and not is_set,
-        is_dangerous=name == "forced_down" and not is_set,
     )
 
 

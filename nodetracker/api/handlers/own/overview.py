@@ -2,16 +2,16 @@
 
 from datetime import datetime
 
-from nodetracker.accounting.reports.overview import HealthLevel
-from nodetracker.accounting.reports.services import STATES, STATUSES, Freshness
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import answer
+from nodetracker.api.fields import SHORT_TEXT, answer, parameters
 from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import BusyError, StoreError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.health import HealthState
+from nodetracker.views.overview import HealthLevel
+from nodetracker.views.services import STATES, STATUSES, Freshness
 
 USE = answer(
     total=float,
@@ -54,20 +54,41 @@ OVERVIEW = answer(
     ),
     summary=(str, "what the fleet has, in words"),
     totals=_AMOUNTS,
+    measured=(
+        {
+            str: answer(
+                percent=(int, "of the physical amount"),
+                nodes=(int, "that measure it and were read recently"),
+                text=(str, "the same in words"),
+            )
+        },
+        "what the machines use, of each resource class that any of them measures",
+    ),
     states=answer(**dict.fromkeys(STATES, int)),
     statuses=answer(**dict.fromkeys(STATUSES, int)),
     freshness=answer(**{kind.value: int for kind in Freshness}),
     claims=answer(**{state.value: int for state in ClaimState}),
     guests=_GUESTS,
     warnings=({str: int}, "unresolved warnings by kind, of nodes and of whole hosts"),
+    base=(str | None, "the request's, if nodes are only those that have changed since; else null"),
     nodes=[_NODE],
+    empty_hosts=([_NODE], "hosts without nodes; their uuid and nodename are empty"),
+    down_since=({str: str}, "since when each host is down or unreachable, where that is known"),
     truncated=(bool, "there are more nodes than [api] overview_max_nodes"),
 )
 
+QUERY = parameters(base=SHORT_TEXT)
+
 
 def show_overview(call: Call) -> Answer:
-    """Show totals and states of the whole fleet, and a line for each node."""
-    return Answer(encoded=call.backend.fleet.get(call.user_id).body)
+    """Show totals and states of the whole fleet, and a line for each node.
+
+    With the entity tag of an earlier answer as ``base``, for each that has changed since, as
+    long as the tag is known and the fleet has the same nodes.
+    """
+    kept = call.backend.fleet.get(call.user_id)
+    base = call.query.get("base")
+    return Answer(encoded=kept.body if base is None else kept.list_changes(base))
 
 
 def show_metrics(call: Call) -> Answer:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import answer, parameters
 from nodetracker.api.lookup import get_node
-from nodetracker.fleet.reads import find_node
 from nodetracker.model.errors import DriverFeatureError
 from nodetracker.model.serializer import pick
+from nodetracker.usecases.reads import find_node
 
 if TYPE_CHECKING:  # imported only where placement is enabled
-    from nodetracker.placement.healing import PlacementHealer
+    from nodetracker.usecases.healing import PlacementHealer
 
 _DRY_RUN = (bool, "true (write nothing) or false")
 

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.reports.services import STATES, STATUSES, render_service
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
@@ -20,6 +19,7 @@ from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceChange, ServiceRecord
+from nodetracker.views.services import STATES, STATUSES, render_service
 
 LIST_QUERY = parameters(host=str, binary=str, **PAGE)
 

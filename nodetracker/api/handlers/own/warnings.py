@@ -5,25 +5,26 @@ warnings those that are not stored yet, in order of host.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 
-from nodetracker.accounting.reports.warnings import (
-    WARNING,
-    HostDown,
-    as_of_now,
-    merge_hosts_down,
-    render_warning,
-)
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import NODENAME, PAGE, answer_with, answered_page, parameters
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_marker_id
-from nodetracker.fleet.reads import read_hosts_down, read_items
-from nodetracker.model.listing import WarningQuery
+from nodetracker.model.listing import HostsDownQuery, Page, WarningQuery
+from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
+from nodetracker.views.warnings import (
+    WARNING,
+    HostDown,
+    as_of_now,
+    find_hosts_down,
+    merge_hosts_down,
+    render_warning,
+)
 
 _FILTERS: Schema = {
     "kind": WarningKind,
@@ -60,26 +61,12 @@ def list_warnings_of_node(call: Call) -> Answer:
     return _list(call, node.host, node.nodename)
 
 
-@dataclass(frozen=True, slots=True)
-class _HostsDown:
-    """The hosts that are down now.
-
-    Attributes:
-        host: the only one that is listed; None = all.
-        now: the database's time.
-    """
-
-    host: str | None
-    now: datetime
-    found: Mapping[str, HostDown]
-
-
 def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
     kind, marker = call.query.get("kind"), call.marker
     has_hosts = nodename in (None, WHOLE_HOST) and kind in (None, WarningKind.HOST_DOWN.value)
     if has_hosts and marker is not None and marker.startswith(_HOST_MARKER):
-        down = _find_hosts_down(call, host, call.store.now())
-        return _end(call, [], down, marker.removeprefix(_HOST_MARKER))
+        empty: Page[WarningRecord] = Page((), call.store.now())
+        return _with_hosts_down(call, host, empty, marker.removeprefix(_HOST_MARKER))
     query = WarningQuery(
         after=parse_marker_id(marker),
         limit=call.limit,
@@ -89,50 +76,60 @@ def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
         is_resolved=None if call.query.get("all") else False,
     )
     page = call.store.list_warning_page(query)
-    is_last = has_hosts and page.next is None
-    if not is_last and not any(map(_is_host_down, page.items)):
-        return _answer(call, page.items, page.next)
-    down = _find_hosts_down(call, host, page.now)
-    shown = [
-        as_of_now(record, down.found.get(record.host), page.now)
-        if _is_host_down(record)
-        else record
-        for record in page.items
-    ]
-    return _end(call, shown, down) if is_last else _answer(call, shown, page.next)
+    if page.next is None and has_hosts:
+        return _with_hosts_down(call, host, page, "")
+    return _with_hosts_down(call, host, page, None)
 
 
-def _end(call: Call, shown: list[WarningRecord], down: _HostsDown, after: str = "") -> Answer:
-    """Return the last stored warnings, and the first ones that are not stored.
+def _with_hosts_down(
+    call: Call, host: str | None, page: Page[WarningRecord], after: str | None
+) -> Answer:
+    """Return a page with ``host_down`` as its hosts are now, and those that are not stored.
 
     Args:
-        after: the host of the marker.
+        after: the host after which those that are not stored are listed; None = they are not.
     """
-    others = [record for record in _list_others(call, down) if record.host > after]
-    room = call.limit - len(shown)
-    last = others[room - 1].host if 0 < room <= len(others) else ""
-    marker = _HOST_MARKER + last if len(others) > room else None
-    return _answer(call, [*shown, *others[:room]], marker)
+    hosts = {record.host for record in page.items if _is_host_down(record)}
+    room = 0 if after is None else call.limit - len(page.items)
+    if after is None and not hosts:
+        return _answer(call, page.items, page.next)
+    query = HostsDownQuery(
+        hosts=tuple(sorted(hosts)),
+        limit=0 if after is None else room + 1,
+        after=after or "",
+        counts_resolved=bool(call.query.get("all")),
+    )
+    down_time = call.service_down_time
+    services = call.store.list_outage_services(down_time, host, query)
+    down = find_hosts_down(services, Liveness.of(services, page.now, down_time))
+    shown = [
+        as_of_now(record, down.get(record.host), page.now) if _is_host_down(record) else record
+        for record in page.items
+    ]
+    if after is None:
+        return _answer(call, shown, page.next)
+    others = [
+        service.host
+        for service in services
+        if service.binary == COMPUTE_BINARY and service.host not in hosts
+    ]
+    # Of the hosts that the database selects, some may only be cut off, or back by now.
+    listed = {name: down[name] for name in others[:room] if name in down}
+    marker = _HOST_MARKER + (others[room - 1] if room else after) if len(others) > room else None
+    return _answer(call, shown + _describe_others(call, listed, page.now), marker)
 
 
-def _list_others(call: Call, down: _HostsDown) -> list[WarningRecord]:
-    """Return ``host_down`` of the hosts of which the list of stored warnings has none."""
-    if not down.found:
+def _describe_others(
+    call: Call, down: Mapping[str, HostDown], now: datetime
+) -> list[WarningRecord]:
+    """Return ``host_down`` of hosts of which the list of stored warnings has none."""
+    if not down:
         return []
-    query = WarningQuery(host=down.host, kinds=(WarningKind.HOST_DOWN,))
-    stored = list(read_items(call.store.list_warning_page, query))
-    listed = {
-        record.host for record in stored if call.query.get("all") or record.resolved_at is None
-    }
-    others = {host: found for host, found in down.found.items() if host not in listed}
-    again = [record for record in stored if record.host in others]
-    return sorted(merge_hosts_down(again, others, down.now), key=attrgetter("host"))
-
-
-def _find_hosts_down(call: Call, host: str | None, now: datetime) -> _HostsDown:
-    """Return which hosts are down, by one statement."""
-    found = read_hosts_down(call.store, now, call.service_down_time, host)
-    return _HostsDown(host, now, found)
+    again: Iterable[WarningRecord] = ()
+    if not call.query.get("all"):  # resolved ones, which are not on the list
+        query = WarningQuery(hosts=tuple(down), kinds=(WarningKind.HOST_DOWN,), limit=len(down))
+        again = call.store.list_warning_page(query).items
+    return sorted(merge_hosts_down(again, down, now), key=attrgetter("host"))
 
 
 def _is_host_down(record: WarningRecord) -> bool:

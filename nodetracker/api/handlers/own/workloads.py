@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.reports.usages import describe_usages
-from nodetracker.accounting.reports.workloads import describe_workload, render_workload
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
@@ -25,7 +23,11 @@ from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
-from nodetracker.model.serializer import encode
+from nodetracker.model.serializer import encode, pick
+from nodetracker.usecases.adoption import adopt_guest
+from nodetracker.views.claims import CLAIM_DETAILS
+from nodetracker.views.usages import describe_usages
+from nodetracker.views.workloads import describe_workload, render_workload
 
 LIST_QUERY = parameters(
     host=str, nodename=NODENAME, name_part=PART_OF_NAME, project=str, claimed=bool, **PAGE
@@ -113,6 +115,14 @@ def show_workload(call: Call) -> Answer:
     if not rows:
         raise NotFoundError(f"no such workload: {uuid}")
     return Answer(call.hide_hosts(describe_workload(rows)))
+
+
+def adopt_workload(call: Call) -> Answer:
+    """Make a confirmed claim of a guest without one; 200 if that was done before."""
+    uuid = parse_path_uuid(call.params["uuid"], "guest")
+    with call.backend.counters.claims.count():
+        claim = adopt_guest(call.store, call.backend.scheduler, uuid)
+    return Answer(call.hide_hosts(pick(claim, *CLAIM_DETAILS)), 200 if claim.is_repeated else 201)
 
 
 def _read(call: Call, **filters: Any) -> Page[WorkloadRow]:

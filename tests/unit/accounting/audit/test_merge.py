@@ -4,7 +4,11 @@ import dataclasses
 
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
+from nodetracker.accounting.ledger.reconcile import (
+    ListingEvidence,
+    count_absences,
+    reconcile_claims,
+)
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
@@ -177,7 +181,7 @@ def test_claims_of_a_kind_that_was_not_read_do_not_expire():
         for kind in WorkloadKind
     }
     merged = merge_readings([libvirt(), away(docker())])
-    reconciled = reconcile_claims("node-1", claims, {}, merged.guests, ListingTime(NOW)).claims
+    reconciled = reconcile_claims("node-1", claims, {}, merged.guests, ListingEvidence(NOW)).claims
     assert reconciled["instance"].state is ClaimState.RELEASED
     assert reconciled["container"].state is ClaimState.HELD
     before = {"instance": 1, "container": 1}

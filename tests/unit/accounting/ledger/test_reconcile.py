@@ -4,7 +4,11 @@ import dataclasses
 
 import pytest
 
-from nodetracker.accounting.ledger.reconcile import ListingTime, count_absences, reconcile_claims
+from nodetracker.accounting.ledger.reconcile import (
+    ListingEvidence,
+    count_absences,
+    reconcile_claims,
+)
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, GuestPins, PartialGuest, WorkloadKind
@@ -22,14 +26,14 @@ PAGES = CellAssignment(0, memory_mb=1200, page_size_kb=2048, pages=600)
 OTHER = make_guest(2)
 
 
-def reconcile(*claims, guests=(), stored=(), unreadable=(), time=None, **more):
+def reconcile(*claims, guests=(), stored=(), unreadable=(), evidence=None, **more):
     listing = fresh("test", GuestListing(tuple(guests), tuple(unreadable)))
     return reconcile_claims(
         "node-1",
         {claim.uuid: claim for claim in claims},
         {guest.uuid: guest for guest in stored},
         listing,
-        time or ListingTime(later(900)),
+        evidence or ListingEvidence(later(900)),
         (CELL,),
         **more,
     )
@@ -74,8 +78,8 @@ class TestStates:
         ],
     )
     def test_a_held_claim_is_confirmed_or_expires(self, guests, unreadable, started_at, state):
-        time = ListingTime(later(started_at))
-        found = reconcile(make_claim(), guests=guests, unreadable=unreadable, time=time)
+        evidence = ListingEvidence(later(started_at))
+        found = reconcile(make_claim(), guests=guests, unreadable=unreadable, evidence=evidence)
         assert state_of(found) == state
 
     def test_a_confirmed_claim_is_released_once_its_guest_is_deleted(self):
@@ -85,18 +89,18 @@ class TestStates:
             ({}, ("confirmed", "")),
             ({GUEST.uuid: NOW}, ("confirmed", "")),  # not later than the claim
         ):
-            time = ListingTime(later(900), deleted=deleted)
-            assert state_of(reconcile(claim, time=time)) == state
+            evidence = ListingEvidence(later(900), deleted=deleted)
+            assert state_of(reconcile(claim, evidence=evidence)) == state
 
     def test_a_claim_is_kept_when_its_guest_is_listed_again_after_a_deletion(self):
-        time = ListingTime(later(900), deleted={GUEST.uuid: later(800)})
-        found = reconcile(make_claim(**CONFIRMED), guests=[GUEST], time=time)
+        evidence = ListingEvidence(later(900), deleted={GUEST.uuid: later(800)})
+        found = reconcile(make_claim(**CONFIRMED), guests=[GUEST], evidence=evidence)
         assert state_of(found) == ("confirmed", "")
 
     def test_a_listing_that_failed_changes_nothing(self):
         claims, stored = {"claim-1": make_claim()}, {GUEST.uuid: GUEST}
-        time = ListingTime(later(900))
-        found = reconcile_claims("node-1", claims, stored, failed("test", "boom"), time)
+        evidence = ListingEvidence(later(900))
+        found = reconcile_claims("node-1", claims, stored, failed("test", "boom"), evidence)
         assert (found.claims, found.guests, found.warnings) == (claims, stored, ())
 
     def test_a_guest_has_the_newest_of_its_claims(self):
@@ -112,7 +116,7 @@ class TestStrangers:
     CONTAINER = dataclasses.replace(GUEST, kind=WorkloadKind.CONTAINER, project_id="p2")
 
     def test_it_confirms_nothing_and_a_warning_names_both(self):
-        found = reconcile(make_claim(), guests=[self.CONTAINER], time=ListingTime(NOW))
+        found = reconcile(make_claim(), guests=[self.CONTAINER], evidence=ListingEvidence(NOW))
         assert state_of(found) == ("held", "")
         assert found.guests == {WORKLOAD: self.CONTAINER}
         (warning,) = found.warnings
@@ -130,7 +134,9 @@ class TestStrangers:
     def test_only_known_projects_differ(self, claimed, own, is_its_guest):
         claim = make_claim(workload=Workload(WORKLOAD, project_id=claimed))
         found = reconcile(
-            claim, guests=[dataclasses.replace(GUEST, project_id=own)], time=ListingTime(NOW)
+            claim,
+            guests=[dataclasses.replace(GUEST, project_id=own)],
+            evidence=ListingEvidence(NOW),
         )
         assert (found.guests[WORKLOAD].claim_uuid is not None) == is_its_guest
         assert (found.warnings == ()) == is_its_guest
@@ -142,22 +148,22 @@ class TestStrangers:
         assert found.warnings == ()
 
     def test_its_deletion_releases_nothing(self):
-        time = ListingTime(later(900), deleted={WORKLOAD: later(800)})
-        found = reconcile(make_claim(**CONFIRMED), stored=[self.CONTAINER], time=time)
+        evidence = ListingEvidence(later(900), deleted={WORKLOAD: later(800)})
+        found = reconcile(make_claim(**CONFIRMED), stored=[self.CONTAINER], evidence=evidence)
         assert (state_of(found), found.guests) == (("confirmed", ""), {})
 
     def test_a_partly_known_guest_is_compared_by_what_is_known(self):
         for kind, state in ((WorkloadKind.CONTAINER, "held"), (GUEST.kind, "confirmed")):
             partial = PartialGuest(WORKLOAD, "web", kind, GUEST.power_state)
             listing = fresh("test", GuestListing(partial=(partial,)))
-            time = ListingTime(NOW)
-            found = reconcile_claims("node-1", {"claim-1": make_claim()}, {}, listing, time)
+            evidence = ListingEvidence(NOW)
+            found = reconcile_claims("node-1", {"claim-1": make_claim()}, {}, listing, evidence)
             assert state_of(found) == (state, "")
 
     def test_the_claim_that_is_its_own_is_assigned_to_it(self):
         own = make_claim(workload=Workload(WORKLOAD, WorkloadKind.CONTAINER))
         newer = make_claim("claim-2", created_at=later(1))
-        found = reconcile(newer, own, guests=[self.CONTAINER], time=ListingTime(NOW))
+        found = reconcile(newer, own, guests=[self.CONTAINER], evidence=ListingEvidence(NOW))
         assert found.guests[WORKLOAD].claim_uuid == "claim-1"
         assert (state_of(found), state_of(found, "claim-2")) == (("confirmed", ""), ("held", ""))
 
@@ -260,8 +266,8 @@ class TestAbsences:
         claim = make_claim(**CONFIRMED)
         stored = dataclasses.replace(GUEST, claim_uuid="claim-1")
         for absences, since in ((1, None), (2, later(900))):
-            time = ListingTime(later(900), {"claim-1": absences})
-            found = reconcile(claim, stored=[stored], time=time)
+            evidence = ListingEvidence(later(900), {"claim-1": absences})
+            found = reconcile(claim, stored=[stored], evidence=evidence)
             assert found.guests[GUEST.uuid].missing_since == since
             assert len(found.warnings) == (since is not None)
         missing = dataclasses.replace(stored, missing_since=NOW)
@@ -278,6 +284,6 @@ class TestAbsences:
         listing = GuestListing((), ("libvirt",), frozenset({WorkloadKind.INSTANCE}))
         stored = {guest.uuid: guest for guest in (GUEST, container)}
         found = reconcile_claims(
-            "node-1", {}, stored, fresh("test", listing), ListingTime(later(900))
+            "node-1", {}, stored, fresh("test", listing), ListingEvidence(later(900))
         )
         assert found.guests == {GUEST.uuid: GUEST}

@@ -9,7 +9,7 @@ from nodetracker.accounting.audit.provider_config import check_reported_specs
 from nodetracker.accounting.placement.comparison import compare, settle
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.tree import PlacedConsumer, PlacedTree
-from nodetracker.conf.pci_entries import parse_device_specs
+from nodetracker.bootstrap.options.pci_entries import parse_device_specs
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
 from tests.placement_model import NODE, make_claim, make_node

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodetracker.accounting.placement.consumers import Progress, plan_consumers
+from nodetracker.accounting.placement.consumers import Findings, plan_consumers
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.accounting.placement.plan import plan
 from nodetracker.accounting.placement.steps import SetInventories
@@ -53,14 +53,14 @@ def test_whatever_is_allocated_no_more_is_offered_than_the_ledger_would_grant(se
 @given(SEEDS)
 def test_after_each_step_no_more_is_offered_than_granted_or_than_before(seed) -> None:
     rng = random.Random(seed)
-    model, progress = PlacementModel(), set()
+    model, removable = PlacementModel(), set()
     for _ in range(4):
         tree = describe_tree(make_random_node(rng), rng.random() < 0.3)
         before = {name: offered(model, name) for name in tree.root.classes}
-        progress |= tree.consumers.keys()
+        removable |= tree.consumers.keys()
         done = model.tree()
-        gone = Progress(gone=frozenset(progress))
-        for step in plan(done, tree, gone):
+        findings = Findings(removable=frozenset(removable))
+        for step in plan(done, tree, findings):
             is_lowering = isinstance(step, SetInventories) and NODE in done.providers
             done_before, done = done, send(model, done, step)
             if done is None:  # refused, or refused before: the rest follows from what is there
@@ -68,7 +68,7 @@ def test_after_each_step_no_more_is_offered_than_granted_or_than_before(seed) ->
             for name, entry in tree.root.classes.items():
                 most = max(entry.grantable // entry.parts, before[name])
                 if is_lowering and offered(model, name) > most:
-                    assert needs_room(done_before, tree, gone, name)
+                    assert needs_room(done_before, tree, findings, name)
                     before[name] = offered(model, name)
                 assert offered(model, name) <= max(most, before[name])
 
@@ -81,9 +81,9 @@ def send(model: PlacementModel, placed: PlacedTree, step) -> PlacedTree | None:
         return None
 
 
-def needs_room(placed: PlacedTree, tree, progress, name: str) -> bool:
+def needs_room(placed: PlacedTree, tree, findings, name: str) -> bool:
     """Return whether new allocations of a class do not fit next to what is reserved for them."""
-    consumers, key = plan_consumers(placed, tree, progress), (NODE, name)
+    consumers, key = plan_consumers(placed, tree, findings), (NODE, name)
     return consumers.after[key] > consumers.before[key]
 
 

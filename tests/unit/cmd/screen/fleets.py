@@ -3,13 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from nodetracker.accounting.reports.overview import build_overview
-from nodetracker.accounting.reports.problems import FleetView, find_problems
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.model.warning import WarningKind
+from nodetracker.views.overview import build_overview
+from nodetracker.views.problems import FleetView, find_problems
 from tests.builders import NOW, make_service
 
 NODE = OverviewNode(
@@ -32,7 +32,9 @@ NODE = OverviewNode(
     overhead={},
     running_vms=9,
     total_containers=3,
+    metrics={"memory_used_mb": 43_000, "disk_used_mb": 700_000},
 )
+METRICS = {**NODE.metrics, "cpu_percent": 23}
 
 
 def agent(host: str, seconds: float = 4.0, **values):
@@ -64,7 +66,7 @@ def one_node() -> OverviewRows:
 def three_nodes() -> OverviewRows:
     """A disabled host, one that is down, an overcommitted node with a held fact."""
     nodes = (
-        replace(NODE, cpu_used=150.0, memory_mb_used=140000),
+        replace(NODE, cpu_used=150.0, memory_mb_used=140000, metrics=METRICS),
         replace(NODE, id=2, host="compute-2", nodename="compute-2", cpu_used=0.5, disk_used=0),
         replace(NODE, id=3, host="compute-3", nodename="bare metal 日本語 \x1b[31m", running_vms=0),
     )
@@ -80,6 +82,19 @@ def three_nodes() -> OverviewRows:
         WarningCount("compute-3", "", WarningKind.HOST_DOWN, 1),
     )
     return OverviewRows(NOW, services, nodes, (), {ClaimState.CONFIRMED: 20}, warnings)
+
+
+def troubled_nodes() -> OverviewRows:
+    """Two hosts without nodes, of which one is down, a node that was never read, a long name."""
+    rows = three_nodes()
+    long = replace(NODE, id=4, host="rack-7", nodename="n" * 190 + ".example.7")
+    services = (
+        *rows.services,
+        replace(agent("compute-4"), last_audit={}),
+        agent("compute-5", 90_000.0),
+        replace(agent("rack-7"), last_audit={}),
+    )
+    return replace(rows, services=services, nodes=(*rows.nodes, long))
 
 
 def many_nodes(count: int) -> OverviewRows:
@@ -139,9 +154,12 @@ def example() -> OverviewRows:
     return OverviewRows(NOW, services, tuple(nodes), unclaimed, claims, warnings)
 
 
+_AMOUNTS = ("vcpus_used", "memory_mb_used", "local_gb_used", "running_vms", "total_containers")
+
+
 def list_rows(rows: OverviewRows | None = None) -> list[dict]:
     """A fleet, by default that of `example`, as rows of ``node list``."""
-    lines = view(rows or example()).overview.nodes
+    lines = view(rows or example()).overview.lines
     return [
         {
             "host": line.node.host,
@@ -157,7 +175,13 @@ def list_rows(rows: OverviewRows | None = None) -> list[dict]:
             "running_vms": line.node.running_vms,
             "total_containers": line.node.total_containers,
             "audit_age_seconds": line.audit_age_seconds,
+            **({} if line.node.nodename else dict.fromkeys(_AMOUNTS)),
             "maintenance": line.maintenance,
+            "is_read": line.audit_age_seconds is not None,
+            "down_seconds": line.down_since and (NOW - line.down_since).total_seconds(),
+            "vcpus_limit": line.amounts["VCPU"].limit / 1000,
+            "memory_mb_limit": line.amounts["MEMORY_MB"].limit,
+            "local_gb_limit": line.amounts["DISK_GB"].limit / 1024,
         }
         for line in lines
     ]

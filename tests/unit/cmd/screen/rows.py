@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.reports.claims import render_migration
-from nodetracker.accounting.reports.services import render_service
-from nodetracker.accounting.reports.workloads import render_workload
 from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, MigrationType
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.service import CONDUCTOR_BINARY
+from nodetracker.views.claims import render_migration
+from nodetracker.views.services import render_service
+from nodetracker.views.workloads import render_workload
 from tests.builders import NOW
 from tests.unit.cmd.screen.fleets import agent
 

@@ -2,24 +2,24 @@
 
 import pytest
 
-from nodetracker.accounting.reports.overview import ResourceUse
 from nodetracker.cmd.screen.bars import draw_bar
 from nodetracker.cmd.screen.lines import plain_text
 from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.views.overview import ResourceUse
 
 
 @pytest.mark.parametrize(
     ("use", "bar"),
     [
-        (ResourceUse(100), "░░░░░░░░░░"),
-        (ResourceUse(100, reserved=10, claimed=50, unclaimed=20), "▒█████▓▓░░"),
-        (ResourceUse(1000, claimed=1), "█░░░░░░░░░"),
-        (ResourceUse(1000, claimed=999), "█████████░"),
-        (ResourceUse(100, claimed=100), "██████████"),
-        (ResourceUse(100, reserved=10, claimed=110), "▒█████████»»"),
-        (ResourceUse(100, claimed=1000), "██████████" + "»»»"),
-        (ResourceUse(0), "░░░░░░░░░░"),
-        (ResourceUse(0, claimed=1), "██████████" + "»»»"),
+        (ResourceUse(limit=100), "░░░░░░░░░░"),
+        (ResourceUse(limit=100, reserved=10, claimed=50, unclaimed=20), "▒█████▓▓░░"),
+        (ResourceUse(limit=1000, claimed=1), "█░░░░░░░░░"),
+        (ResourceUse(limit=1000, claimed=999), "█████████░"),
+        (ResourceUse(limit=100, claimed=100), "██████████"),
+        (ResourceUse(limit=100, reserved=10, claimed=110), "▒█████████»»"),
+        (ResourceUse(limit=100, claimed=1000), "██████████" + "»»»"),
+        (ResourceUse(limit=0), "░░░░░░░░░░"),
+        (ResourceUse(limit=0, claimed=1), "██████████" + "»»»"),
     ],
 )
 def test_a_bar_has_a_cell_for_each_share_and_continues_beyond_its_end(use, bar):
@@ -27,7 +27,7 @@ def test_a_bar_has_a_cell_for_each_share_and_continues_beyond_its_end(use, bar):
 
 
 def test_a_bar_needs_no_unicode():
-    use = ResourceUse(100, reserved=10, claimed=50, unclaimed=60)
+    use = ResourceUse(limit=100, reserved=10, claimed=50, unclaimed=60)
     drawn = plain_text([draw_bar(use, 10, 3, Terminal(has_unicode=False))]).rstrip()
     assert drawn.isascii()
     assert drawn[10:] == ">>"

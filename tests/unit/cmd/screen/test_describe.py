@@ -2,18 +2,22 @@
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.reports.description import describe_node, render_description
-from nodetracker.accounting.reports.history import collect_names
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.node_details import MAX_WORKLOADS, draw_description
 from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.model.change import EventKind
+from nodetracker.model.fact import FactState
 from nodetracker.model.listing import HistoryQuery, WarningQuery
 from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.views.description import describe_node, render_description
+from nodetracker.views.history import collect_names
+from nodetracker.views.measured import list_measurements
+from tests.database_clock import set_clock
 from tests.page_node import RICH, add_rich_node
 from tests.stores import SqliteStore
 from tests.unit.cmd.screen.golden import check
@@ -25,14 +29,18 @@ DOWN_TIME = 60
 def parts():
     """The rich node as it is read: record, service, time, warnings and changes."""
     store = SqliteStore()
+    now = datetime.now(UTC)  # of each statement, however slow the machine is
+    set_clock(store.engine, lambda: now)
     add_rich_node(store)
     (record,) = store.load_nodes(RICH[0])
     (service,) = store.list_services(RICH[0])
     warnings = store.list_warning_page(WarningQuery(host=RICH[0])).items
-    changes = store.list_history_page(HistoryQuery(host=RICH[0], limit=5)).items
+    changes = store.list_history_page(
+        HistoryQuery(host=RICH[0], kinds=(EventKind.NODE,), limit=5)
+    ).items
     load = {"load_average": [0.2, 0.12, 0.14], **service.last_audit}
     service = replace(service, last_audit=load)
-    return record, service, store.now() + timedelta(seconds=4), warnings, changes
+    return record, service, now + timedelta(seconds=4), warnings, changes
 
 
 def describe(parts, **changes):
@@ -57,7 +65,7 @@ def test_the_description_is_as_its_file_says(parts, width):
     lines = draw(parts, Terminal(width))
     check(f"describe-{width}", steady(lines))
     assert max(map(line_width, lines)) <= width
-    assert len(lines) <= 60
+    assert len(lines) <= 66
 
 
 def test_the_description_needs_no_unicode(parts):
@@ -86,7 +94,7 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
     text = plain_text(lines)
     assert "… 42 more" in text
     assert text.count("unclaimed  ") >= MAX_WORKLOADS
-    assert len(lines) <= 60
+    assert len(lines) <= 66
 
 
 def test_a_node_of_which_nothing_is_known_is_described():
@@ -95,6 +103,40 @@ def test_a_node_of_which_nothing_is_known_is_described():
     described = describe_node(record, None, Liveness(now, DOWN_TIME))
     text = plain_text(draw_description(described, {}, Terminal(80)))
     assert "the host has no agent" in text
+
+
+class TestMeasured:
+    """Each measurement has its age, and what is unknown is unknown and never 0."""
+
+    def list_texts(self, parts, service=True, **changes):
+        record, found, now, *_ = parts
+        node = replace(record, values=replace(record.values, **changes))
+        found = list_measurements(node, found if service else None)
+        return {item.label: item.render(now) for item in found}
+
+    def test_what_was_never_measured(self, parts):
+        found = self.list_texts(parts, service=False, mem_available=None, metrics={})
+        assert found == dict.fromkeys(("Load", "Memory", "Disk"), "unknown")
+
+    def test_what_was_not_measured_for_too_long(self, parts):
+        facts = parts[0].values.facts
+        lost = {"storage": replace(facts["storage"], state=FactState.UNKNOWN)}
+        assert self.list_texts(parts, facts=facts | lost)["Disk"] == "unknown"
+
+    def test_a_held_value_is_as_old_as_its_last_measurement(self, parts):
+        assert self.list_texts(parts)["Disk"] == "811 GiB of 2 TiB in use, 4 min ago"
+
+    @pytest.mark.parametrize(("minutes", "age"), [(4, 240.0), (6, 7.0)])
+    def test_later_readings_confirm_what_they_do_not_write_again(self, parts, minutes, age):
+        record, service, now, *_ = parts
+        written = replace(record, updated_at=now - timedelta(minutes=minutes))
+        found = {item.label: item.at for item in list_measurements(written, service)}
+        assert (now - found["Memory"]).total_seconds() == pytest.approx(age, abs=1)
+
+    def test_programs_get_the_load_as_numbers(self, parts):
+        shown = render_description(describe(parts))
+        assert shown["load_average"] == [0.2, 0.12, 0.14]
+        assert shown["measured"][0]["text"] == "0.20 0.12 0.14 on 31 CPUs"
 
 
 def test_amounts_for_programs_have_the_units_of_their_classes(parts):

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodetracker.accounting.reports.history import collect_names, find_unnamed
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.node_details import draw_history
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.change import ChangeKind, HistoryEntry
+from nodetracker.views.history import collect_names, find_unnamed
 from tests.unit.cmd.screen.golden import check
 
 START = datetime(2026, 3, 1, 1, 44, 7, tzinfo=UTC)

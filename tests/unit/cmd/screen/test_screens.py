@@ -3,13 +3,13 @@
 import io
 import time
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from nodetracker.cmd.commands.claim import ListClaims
 from nodetracker.cmd.commands.migration import ListMigrations
 from nodetracker.cmd.commands.node import ListNodes
-from nodetracker.cmd.commands.overview import Outage, draw_picture
 from nodetracker.cmd.commands.placement import AuditPlacement, HealPlacement
 from nodetracker.cmd.commands.service import ListServices
 from nodetracker.cmd.commands.warning import ListWarnings
@@ -19,6 +19,9 @@ from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.table import draw_table
 from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.watch import Outage, Watch, draw_picture, draw_watch, press
+from nodetracker.model.trend import TREND_RESOURCES, TrendAmounts, TrendSample
+from nodetracker.views.trends import ForecastLine, Trend
 from tests.unit.cmd.screen import fleets, rows
 from tests.unit.cmd.screen.golden import check
 
@@ -39,6 +42,65 @@ def test_the_overview_is_as_its_file_says(name, rows, height, width):
     assert height is None or len(lines) <= height
 
 
+class TestTrends:
+    """Totals have the last week on terminals, and everywhere when they are full."""
+
+    @pytest.fixture
+    def view(self):
+        growing = [
+            TrendSample(
+                fleets.NOW - timedelta(hours=hour),
+                dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, 90 - hour // 2, None)),
+            )
+            for hour in range(167, -1, -1)
+            if not 40 < hour < 70  # nobody watched
+        ]
+        line = ForecastLine("MEMORY_MB", 23.0, 18.0, 31.0, "Memory is full in about 23 days")
+        return replace(fleets.view(fleets.three_nodes()), trend=Trend(tuple(growing), (line,)))
+
+    @pytest.mark.parametrize("width", [80, 120])
+    def test_on_a_terminal(self, view, width):
+        lines = draw_overview(view, Terminal(width, is_interactive=True))
+        check(f"overview-trend-{width}", lines)
+        assert max(map(line_width, lines)) <= width
+
+    def test_in_ascii(self, view):
+        terminal = Terminal(120, is_interactive=True, has_unicode=False)
+        text = plain_text(draw_overview(view, terminal))
+        assert text.isascii()
+        assert "  7 d __...." in text
+
+    def test_a_pipe_has_words_alone(self, view):
+        text = plain_text(draw_overview(view, Terminal(120)))
+        assert "7 d" not in text
+        assert "Memory is full in about 23 days" in text
+
+    def test_a_single_hour_is_no_trend(self, view):
+        view = replace(view, trend=Trend(view.trend.hours[:1]))
+        text = plain_text(draw_overview(view, Terminal(120, is_interactive=True)))
+        assert "7 d" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_hosts_without_nodes_and_long_names_have_their_lines(width):
+    terminal = Terminal(width)
+    lines = draw_overview(fleets.view(fleets.troubled_nodes()), terminal)
+    check(f"overview-troubled-{width}", lines)
+    rows = fleets.list_rows(fleets.troubled_nodes())
+    lines += (found := draw_table(ListNodes.layout, rows, terminal, fleets.NOW))
+    check(f"node-list-troubled-{width}", found)
+    assert max(map(line_width, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_watched_fleet_is_as_its_file_says(width):
+    terminal = Terminal(width, 20)
+    view = fleets.view(fleets.troubled_nodes())
+    lines = draw_watch(press(Watch(), "down", view, terminal), view, None, None, terminal)
+    check(f"watch-{width}", lines)
+    assert (len(lines), max(map(line_width, lines)) <= width) == (20, True)
+
+
 @pytest.mark.parametrize("height", range(3, 20))
 def test_on_a_low_terminal_nodes_are_left_out_and_the_outage_is_not(height):
     view, terminal = fleets.view(fleets.three_nodes()), Terminal(80, height)
@@ -55,7 +117,7 @@ def test_domains_of_names_are_left_out_where_there_is_no_room_for_them():
             zip(fleets.three_nodes().nodes, ("x.org", "x.org", "y.org"), strict=True)
         )
     ]
-    view = fleets.view(replace(fleets.three_nodes(), nodes=tuple(nodes)))
+    view = fleets.view(replace(fleets.three_nodes(), nodes=tuple(nodes), services=()))
     wide, narrow = (plain_text(draw_overview(view, Terminal(width))) for width in (200, 100))
     assert "h1.x.org  a-node-with-a-long-name-0.x.org" in wide
     assert "a-node-with-a-long-name-2.y.org" in wide

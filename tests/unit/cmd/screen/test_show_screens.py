@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.reports.nodes import render_node
 from nodetracker.cmd.screen.fields import NODE_SUMMARIES, TextLines, draw_fields, list_facts
 from nodetracker.cmd.screen.lines import line_width
 from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.views.measured import list_texts
+from nodetracker.views.nodes import render_node
 from tests.builders import NOW
 from tests.page_node import RICH, add_rich_node
 from tests.stores import SqliteStore
@@ -47,6 +48,7 @@ def test_a_node_is_shown_as_its_file_says(record, name, service, width):
     is_up = shown["state"] == "up"
     age = shown["audit_age_seconds"] = 12.0 if is_up else 7312.0
     shown["facts"] = TextLines(list_facts(shown["facts"], is_up, age, NOW))
+    shown["measured"] = TextLines(list_texts(record, service, NOW))
     lines = draw_fields(list(shown.items()), Terminal(width), NOW, NODE_SUMMARIES)
     check(f"{name}-{width}", lines)
     assert max(map(line_width, lines)) <= width

@@ -27,9 +27,11 @@ def _utf8(monkeypatch):
     monkeypatch.setattr(locale, "getencoding", lambda: "UTF-8")
 
 
-def test_a_pipe_gets_plain_text_of_80_columns():
+def test_a_pipe_gets_plain_text_screens_of_80_columns_and_tables_of_any_width():
     found = detect_terminal(Stream(False), {})
     assert (found.width, found.is_interactive, found.has_color) == (80, False, False)
+    assert not found.has_width
+    assert detect_terminal(Stream(False), {"COLUMNS": "90"}).has_width
 
 
 def test_a_terminal_gets_colors_unless_they_are_refused():
@@ -45,7 +47,7 @@ def test_the_colors_that_all_terminals_share_are_used_where_they_exist():
     assert not detect_terminal(Stream(True), {"TERM": "linux"}).has_fixed_colors
 
 
-@pytest.mark.parametrize("style", sorted(set(FIXED_LOOKS) - {Style.TITLE, Style.DIM, Style.FREE}))
+@pytest.mark.parametrize("style", sorted(set(FIXED_LOOKS) - {Style.TITLE, Style.DIM, Style.LEFT}))
 @pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255)], ids=["dark", "light"])
 def test_colors_are_legible_on_dark_and_light_backgrounds(style, background):
     color = Look.parse(FIXED_LOOKS[style]).color

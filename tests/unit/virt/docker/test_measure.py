@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from nodetracker.host.cgroup import CgroupUsage
 from nodetracker.model.errors import HostDataError
 from nodetracker.virt.docker.measure import CpuMeter, WorkingSetCharges, parse_statistics
+from nodetracker.virt.host.cgroup import CgroupUsage
 
 MIB = 1 << 20
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.host.power import PowerSwitch
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverFeatureError
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.host.power import PowerSwitch
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers.docker import default_values

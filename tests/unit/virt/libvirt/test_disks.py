@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import HostDataError
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.connection import BulkClients, Session
 from nodetracker.virt.libvirt.domain import DomainDisk
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader

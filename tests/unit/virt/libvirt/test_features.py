@@ -4,9 +4,9 @@ import itertools
 from types import SimpleNamespace
 
 from nodetracker.accounting.audit.view import account
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.settings import Policy
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.connection import BulkClients, ConnectionTimes, Session
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.types import HypervisorEndpoint, Identity, LibvirtSettings

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverUnavailableError
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
 from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings

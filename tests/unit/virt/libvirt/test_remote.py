@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodetracker.host.roots import Roots
 from nodetracker.model.errors import DriverFeatureError
 from nodetracker.ports import DriverCapability
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.types import parse_endpoints
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner

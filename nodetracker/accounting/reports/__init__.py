@@ -1,1 +1,0 @@
-"""Reports for operators and notification listeners: summaries, drift, health, notifications."""

@@ -1,0 +1,1 @@
+"""The options; `nodetracker.bootstrap.options.opts` gathers them and the drivers'."""

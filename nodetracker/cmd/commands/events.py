@@ -1,0 +1,91 @@
+"""The command events: what happens in the fleet, once or as it happens."""
+
+import argparse
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodetracker.cmd.commands.base import DrawnCommand, ListCommand, argument, flag, parse_limit
+from nodetracker.cmd.screen.lines import Line
+from nodetracker.cmd.screen.node_details import draw_history
+from nodetracker.cmd.screen.output import Screen
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.model.change import EventKind, HistoryEntry
+from nodetracker.model.errors import StoreUnavailableError
+from nodetracker.model.listing import HistoryQuery
+from nodetracker.usecases.feed import FeedCursor, read_feed
+from nodetracker.views.history import collect_names, render_history_entry
+
+_DEFAULT_LIMIT = 100
+_SECONDS = 2.0
+
+
+class ListEvents(DrawnCommand, ListCommand):
+    """Show what happened to nodes, claims, moves, services and warnings, the newest last.
+
+    With --follow further events are shown as they happen, until Ctrl-C. Times are in UTC.
+    """
+
+    example = "events --follow --kind claim"
+
+    columns = ("at", "host", "nodename", "what", "diff", "kind")
+    arguments = (
+        argument("--host", help="Only events of this host."),
+        argument("--kind", choices=[kind.value for kind in EventKind], help="Only of this kind."),
+        argument(
+            "--limit",
+            type=parse_limit,
+            metavar="N",
+            default=_DEFAULT_LIMIT,
+            help=f"Maximum number of events, by default {_DEFAULT_LIMIT}; the newest are shown.",
+        ),
+        flag("--follow", f"Show further events, asked for every {_SECONDS:g} s, until Ctrl-C."),
+    )
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Show the newest events, and those that follow."""
+        if not parsed_args.follow:
+            return super().run(parsed_args)
+        if not self.is_drawn(parsed_args):
+            self.parser.error("--follow requires the format table")
+        terminal = detect_terminal(self.app.stdout)
+        screen = Screen(self.app.stdout, terminal)
+        entries, cursor = self._read(parsed_args)
+        try:
+            while True:
+                screen.show(self._draw(entries, terminal))
+                time.sleep(_SECONDS)
+                try:
+                    entries, cursor = self._read(parsed_args, cursor)
+                except StoreUnavailableError as error:
+                    entries = []
+                    self.app.stderr.write(f"{error}; trying again\n")
+        except KeyboardInterrupt:
+            return 0
+
+    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return map(render_history_entry, self._read(args)[0])
+
+    def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
+        entries, _ = self._read(args)
+        if not entries:
+            self.report_unknown_host(args.host)
+        return self._draw(entries, terminal)
+
+    def _draw(self, entries: Sequence[HistoryEntry], terminal: Terminal) -> list[Line]:
+        named = [replace(entry, nodename=_place_of(entry)) for entry in entries]
+        return draw_history(named, collect_names(entries), None, terminal)
+
+    def _read(
+        self, args: argparse.Namespace, cursor: FeedCursor | None = None
+    ) -> tuple[list[HistoryEntry], FeedCursor]:
+        kinds = tuple(map(EventKind, filter(None, [args.kind])))
+        query = HistoryQuery(host=args.host, kinds=kinds, limit=args.limit)
+        return read_feed(self.reader, query, cursor)
+
+
+def _place_of(entry: HistoryEntry) -> str:
+    """Return the host of an event, and its node if that has another name."""
+    names = dict.fromkeys(filter(None, (entry.host, entry.nodename)))
+    return " ".join(names)

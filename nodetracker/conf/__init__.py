@@ -1,1 +1,0 @@
-"""The options; `nodetracker.conf.opts` gathers them and the drivers'."""

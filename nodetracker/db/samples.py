@@ -1,0 +1,105 @@
+"""Sample the amounts of all nodes by the hour, and average them by the day."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from nodetracker.accounting.trends import average_samples, sample_node, sum_samples
+from nodetracker.db.connection.dialect import read_time
+from nodetracker.db.schema import tables
+from nodetracker.db.trends import (
+    FLEET,
+    FLEET_KEY,
+    PART_NODES,
+    delete_older,
+    list_stored,
+    pack,
+    unpack,
+)
+from nodetracker.model.fleet import OVERVIEW_COLUMNS
+from nodetracker.model.trend import Resolution, Values
+
+_trends = tables.trends.c
+_nodes = tables.compute_nodes.c
+
+Row = dict[str, Any]
+
+
+def list_missing_rows(connection: sa.Connection) -> list[Row]:
+    """Return the rows that are not stored yet: of this hour, and of days that are over.
+
+    A day's are the means of its hours, as far as these were sampled.
+    """
+    now = read_time(connection)
+    hour = Resolution.HOUR.start_of(now)
+    stored = list_stored(connection, _trends.at >= hour - Resolution.HOUR.kept)
+    rows: list[Row] = []
+    if (Resolution.HOUR.seconds, hour) not in stored:
+        rows += _sample_hour(connection, hour)
+    days = {
+        Resolution.DAY.start_of(at) for seconds, at in stored if seconds == Resolution.HOUR.seconds
+    }
+    today = Resolution.DAY.start_of(now)
+    for day in sorted(days):
+        if day < today and (Resolution.DAY.seconds, day) not in stored:
+            rows += _average_day(connection, day)
+    return rows
+
+
+def insert_rows(connection: sa.Connection, rows: Sequence[Row]) -> None:
+    """Insert rows of `list_missing_rows`, but for those that another process has inserted since."""
+    stored = list_stored(connection, _trends.at.in_({row["at"] for row in rows}))
+    missing = [row for row in rows if (row["seconds"], row["at"]) not in stored]
+    if missing:
+        connection.execute(sa.insert(tables.trends), missing)
+
+
+def purge_aged(connection: sa.Connection, limit: int) -> int:
+    """Delete at most `limit` rows of each resolution that are past its time; return how many."""
+    now = read_time(connection)
+    return sum(delete_older(connection, found, now - found.kept, limit) for found in Resolution)
+
+
+def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:
+    columns = set(OVERVIEW_COLUMNS) - {"running_vms", "total_containers"}
+    query = sa.select(_nodes.id, *(_nodes[name] for name in sorted(columns)))
+    parts: dict[int, dict[str, Values]] = {}
+    for row in connection.execute(query):
+        node: Any = row
+        part = parts.setdefault(node.id // PART_NODES, {})
+        part[str(node.id)] = sample_node(node)
+    nodes = [values for part in parts.values() for values in part.values()]
+    parts[FLEET] = {FLEET_KEY: sum_samples(nodes)} if nodes else {}
+    return _make_rows(Resolution.HOUR, hour, parts)
+
+
+def _average_day(connection: sa.Connection, day: datetime) -> Iterator[Row]:
+    query = sa.select(_trends.part, _trends.samples).where(
+        _trends.seconds == Resolution.HOUR.seconds,
+        _trends.at >= day,
+        _trends.at < day + timedelta(days=1),
+    )
+    hours: dict[int, list[bytes]] = {}
+    for part, packed in connection.execute(query):
+        hours.setdefault(part, []).append(packed)
+    return _make_rows(
+        Resolution.DAY, day, {part: _average_part(found) for part, found in hours.items()}
+    )
+
+
+def _average_part(hours: Sequence[bytes]) -> dict[str, Values]:
+    nodes: dict[str, list[Values]] = {}
+    for packed in hours:
+        for key, values in unpack(packed).items():
+            nodes.setdefault(key, []).append(values)
+    return {key: average_samples(found) for key, found in nodes.items()}
+
+
+def _make_rows(
+    resolution: Resolution, at: datetime, parts: Mapping[int, Mapping[str, Values]]
+) -> Iterator[Row]:
+    for part, samples in parts.items():
+        key = {"seconds": resolution.seconds, "at": at, "part": part}
+        yield key | {"samples": pack(samples)}

@@ -1,1 +1,0 @@
-"""All hosts: read and watch them, place claims on them, keep rows of processes without nodes."""

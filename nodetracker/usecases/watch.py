@@ -1,0 +1,255 @@
+"""Watch all hosts: warn of lost ones, sample what they have, and delete old rows."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nodetracker.accounting.liveness import (
+    Liveness,
+    is_cut_off,
+    is_first_watcher,
+    is_service_up,
+)
+from nodetracker.model.listing import WarningQuery
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.trend import Resolution
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
+from nodetracker.ports import OperatorStore, Store, WatchStore
+from nodetracker.usecases.reads import read_items
+from nodetracker.views.warnings import find_hosts_down, list_due, plan_host_down
+
+
+class HostDownWatch:
+    """Raises ``host_down`` for hosts that stay down, and resolves it when they are back.
+
+    Stored warnings are read only when a host goes down or comes back.
+
+    Args:
+        service_down_time: seconds without a heartbeat after which a host is down,
+            and for which it must be down until its warning is stored.
+    """
+
+    def __init__(self, store: WatchStore, service_down_time: int) -> None:
+        self._store = store
+        self._service_down_time = service_down_time
+        self._watched_since: datetime | None = None
+        self._checked_at: datetime | None = None
+        self._seen: tuple[frozenset[str], frozenset[str]] | None = None
+
+    def check(self, services: Sequence[ServiceRecord], liveness: Liveness) -> None:
+        """Compare hosts that are down with the stored warnings.
+
+        Args:
+            services: from `Store.list_outage_services`.
+
+        Raises:
+            StoreError: the database operation failed; the next check repeats it.
+        """
+        watched_since = self._note_check(liveness.now)
+        down = find_hosts_down(services, liveness)
+        due = list_due(down, liveness.now, watched_since, self._service_down_time)
+        seen = due, frozenset(down)
+        if seen == self._seen:
+            return
+        query = WarningQuery(kinds=(WarningKind.HOST_DOWN,), is_resolved=False)
+        stored = read_items(self._store.list_warning_page, query)
+        changes = plan_host_down(down, due, stored)
+        for host, warning in changes.raised.items():
+            self._store.raise_warning(host, warning)
+        if changes.resolved:
+            self._store.resolve_warnings(WarningKind.HOST_DOWN, changes.resolved)
+        self._seen = seen
+
+    def _note_check(self, now: datetime) -> datetime:
+        """Return since when checks have followed each other without a long gap."""
+        longest_gap = timedelta(seconds=self._service_down_time / 2)
+        before, self._checked_at = self._checked_at, now
+        if self._watched_since is None or before is None or now - before > longest_gap:
+            self._watched_since = now
+            self._seen = None  # another process may have watched meanwhile
+        return self._watched_since
+
+
+class TrendWatch:
+    """Samples the amounts of all nodes, once an hour."""
+
+    def __init__(self, store: WatchStore) -> None:
+        self._store = store
+        self._sampled: datetime | None = None
+
+    def check(self, now: datetime) -> None:
+        """Store the hour's sample if this process has not seen it stored.
+
+        Args:
+            now: the database's time.
+
+        Raises:
+            StoreError: the database operation failed; the next check repeats it.
+        """
+        hour = Resolution.HOUR.start_of(now)
+        if hour != self._sampled:
+            self._store.sample_trends()
+            self._sampled = hour
+
+
+class FleetWatch:
+    """Checks the services of all hosts.
+
+    Of several conductors, the first by name warns of agents that are cut off, once it has
+    given them time to call it: after a stop of all conductors, each agent is late.
+
+    Args:
+        host: this conductor's name.
+    """
+
+    def __init__(self, store: WatchStore, host: str, service_down_time: int) -> None:
+        self._store = store
+        self._host = host
+        self._service_down_time = service_down_time
+        self._hosts_down = HostDownWatch(store, service_down_time)
+        self._trends = TrendWatch(store)
+        self._since: datetime | None = None
+        self._warned: set[str] = set()
+        self._may_be_active = True  # a conductor that died may have left some
+
+    def check(self, is_silent: bool) -> None:
+        """Raise new warnings, and resolve those that are over.
+
+        Args:
+            is_silent: no agent calls this conductor.
+
+        Raises:
+            StoreError: the database operation failed; the next check repeats it.
+        """
+        down_time = self._service_down_time
+        services, now = self._store.list_outage_services(down_time), self._store.now()
+        self._since = self._since or now
+        has_waited = (now - self._since).total_seconds() >= down_time / 2
+        liveness = Liveness.of(services, now, down_time)
+        outage = liveness.outage
+        if outage is None and not is_silent and self._may_be_active:
+            self._store.resolve_warnings(WarningKind.AGENT_UNREACHABLE)
+            self._may_be_active, self._warned = False, set()
+        if outage is not None and has_waited and self._is_first(services, now):
+            self._warn_of_cut_off(services, liveness, outage)
+        if is_first_watcher(services, self._host, CONDUCTOR_BINARY, now, down_time):
+            self._hosts_down.check(services, liveness)
+            self._trends.check(now)
+
+    def _is_first(self, services: Iterable[ServiceRecord], now: datetime) -> bool:
+        """Return whether no live conductor has a name before this one's."""
+        conductors = [
+            service.host
+            for service in services
+            if service.binary == CONDUCTOR_BINARY
+            and is_service_up(service, now, self._service_down_time)
+        ]
+        return min(conductors, default=None) == self._host
+
+    def _warn_of_cut_off(
+        self, services: Iterable[ServiceRecord], liveness: Liveness, outage: datetime
+    ) -> None:
+        self._may_be_active = True
+        for service in services:
+            if service.binary != COMPUTE_BINARY or service.host in self._warned:
+                continue
+            if is_cut_off(service, liveness):
+                self._store.raise_warning(service.host, _describe(outage.isoformat()))
+                self._warned.add(service.host)
+
+
+def _describe(since: str) -> HostWarning:
+    return HostWarning(
+        WarningKind.AGENT_UNREACHABLE,
+        WHOLE_HOST,
+        NO_ITEM,
+        f"no agent has reached any conductor since {since}; this host's agent may well be alive",
+    )
+
+
+LOG = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """A conductor or API service, by whose heartbeats it is known whether it is the first."""
+
+    host: str
+    binary: str
+    service_down_time: int
+
+
+def purge_in_parts(
+    store: OperatorStore,
+    before: datetime,
+    tables: Collection[str] = (),
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[Mapping[str, int]]:
+    """Delete what ended before `before`, the oldest rows first; yield table -> rows of each part.
+
+    Args:
+        tables: only these; none = all.
+        pause: called after each part with the seconds that the part took, so that
+            claims and audits get their turns.
+    """
+    while True:
+        began_at = time.monotonic()
+        part = store.purge(before, tables, is_part=True)
+        yield part
+        if not any(part.values()):
+            return
+        pause(time.monotonic() - began_at)
+
+
+class RowPurge:
+    """Deletes what `db purge` would, by two ages.
+
+    Args:
+        released_claims_days: age of released claims, ended migrations and their history,
+            0 = never.
+        history_days: age of everything else, 0 = never.
+        watcher: this process; only the first one purges. None = there are no others.
+        pause: as of `purge_in_parts`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        released_claims_days: int,
+        history_days: int,
+        watcher: Watcher | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._days = {
+            ("migrations", "claims", "claim_history"): released_claims_days,
+            ("history", "warnings", "provider_removals"): history_days,
+        }
+        self._watcher = watcher
+        self._pause = pause
+
+    def run(self) -> None:
+        """Delete all that is too old, if this process is the one that does.
+
+        Raises:
+            StoreError: the database operation failed; the next run continues.
+        """
+        now = self._store.now()
+        if (own := self._watcher) is not None:
+            services = self._store.list_outage_services(own.service_down_time)
+            if not is_first_watcher(services, own.host, own.binary, now, own.service_down_time):
+                return
+        deleted: Counter[str] = Counter()
+        for tables, days in self._days.items():
+            if days:
+                before = now - timedelta(days=days)
+                for part in purge_in_parts(self._store, before, tables, self._pause):
+                    deleted.update(part)
+        if deleted.total():
+            counts = ", ".join(f"{count} of {name}" for name, count in deleted.items() if count)
+            LOG.info("Deleted old rows: %s", counts)

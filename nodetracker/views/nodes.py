@@ -1,0 +1,50 @@
+"""Render nodes, and what the services of their hosts decide."""
+
+from typing import Any
+
+from nodetracker.accounting.liveness import Liveness
+from nodetracker.model.guest import PowerState
+from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.serializer import encode, pick
+from nodetracker.model.service import ServiceRecord
+from nodetracker.views.measured import render_measurements
+from nodetracker.views.services import DISABLING, state_of, status_of
+
+
+def render_node(
+    record: NodeRecord, service: ServiceRecord | None, liveness: Liveness
+) -> dict[str, Any]:
+    """Return the columns of ``node show``, without the age of the last good reading.
+
+    Args:
+        record: all of its columns.
+        service: with its last audit.
+    """
+    shown: dict[str, Any] = {
+        **pick(record, "id", "uuid", "host", "hypervisor_hostname=nodename"),
+        **render_node_state(service, liveness),
+        **pick(service, "last_seen_up"),
+        **pick(record.values, "booted_at"),
+        **render_measurements(record, service),
+    }
+    for name in NODE_COLUMNS:
+        shown[name] = encode(getattr(record.values, name))
+        if name == "running_vms":  # which counts all, as Nova's does
+            shown["vms_running"] = count_running_vms(record.values)
+    return shown | pick(record, "generation", "epoch", "created_at", "updated_at")
+
+
+def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict[str, Any]:
+    """Return the columns that the service of a node's host decides; see `state_of`."""
+    return {
+        "state": state_of(service, liveness),
+        "status": status_of(service),
+        **pick(service, *DISABLING),
+        "maintenance": service is not None and service.maintenance,
+        "forced_down": service is not None and service.forced_down,
+    }
+
+
+def count_running_vms(values: NodeValues) -> int:
+    """Return the number of instances that run; ``running_vms`` counts all, as Nova's does."""
+    return int(values.stats.get(f"num_vm_{PowerState.RUNNING}", 0))

@@ -1,0 +1,553 @@
+"""Summarize the fleet: totals, states, its health in words, and one line for each node."""
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nodetracker.accounting.ledger.admission import Capacity, list_capacities
+from nodetracker.accounting.liveness import Liveness
+from nodetracker.accounting.trends import measure_node
+from nodetracker.accounting.usage import overhead_of
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
+from nodetracker.model.claim import ClaimState
+from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, blank_node
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.serializer import pick
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.text import render_time
+from nodetracker.model.units import whole_units
+from nodetracker.model.warning import WHOLE_HOST, WarningKind
+from nodetracker.views.services import (
+    STATES,
+    STATUSES,
+    Freshness,
+    audit_age_seconds,
+    find_down_since,
+    freshness_of,
+    state_of,
+    status_of,
+)
+from nodetracker.views.values import count_many, render_percent
+from nodetracker.views.warnings import find_hosts_down
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """Capacity and usage of one resource class, in parts: thousandths of a CPU, MiB.
+
+    Attributes:
+        total: the physical amount, of which reserved, claimed, unclaimed and free are the sum.
+        claimed: usage of claims, and of guests by which they exceed their claims.
+        unclaimed: usage of guests without a claim.
+        limit: what may be allocated, reserved amounts included, with the allocation ratio.
+    """
+
+    total: int = 0
+    reserved: int = 0
+    claimed: int = 0
+    unclaimed: int = 0
+    limit: int = 0
+
+    @property
+    def used(self) -> int:
+        """What claims and guests use."""
+        return self.claimed + self.unclaimed
+
+    @property
+    def allocated(self) -> int:
+        """What is reserved or used, of which `limit` may be allocated."""
+        return self.reserved + self.used
+
+    @property
+    def free(self) -> int:
+        """The part of the physical amount that is not allocated, negative when more is."""
+        return self.total - self.allocated
+
+    @property
+    def left(self) -> int:
+        """What may still be allocated, negative when more is."""
+        return self.limit - self.allocated
+
+    def __add__(self, other: "ResourceUse") -> "ResourceUse":
+        """Return the sum."""
+        return ResourceUse(
+            self.total + other.total,
+            self.reserved + other.reserved,
+            self.claimed + other.claimed,
+            self.unclaimed + other.unclaimed,
+            self.limit + other.limit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredUse:
+    """What is in use of a resource on the machines that measure it, in parts.
+
+    Attributes:
+        total: the physical amount of these.
+        nodes: number of these.
+    """
+
+    used: int = 0
+    total: int = 0
+    nodes: int = 0
+
+    @property
+    def text(self) -> str:
+        """The share in words."""
+        return f"{render_percent(self.used, self.total)} in use"
+
+
+Uses = Mapping[str, ResourceUse]
+"""Resource class -> its capacity and usage, for VCPU, PCPU, MEMORY_MB and DISK_GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """One node of the overview.
+
+    Attributes:
+        state, status, maintenance: of its host's service; see `state_of`.
+        guests: number of guests by kind.
+        warnings: number of unresolved warnings about it.
+        audit_age_seconds: since its last good reading, None = never; not rendered.
+        down_since: of its host; None = it is up, or unknown.
+        node: its row, whose ratios metrics need.
+    """
+
+    node: OverviewNode
+    state: str
+    status: str
+    maintenance: bool
+    freshness: Freshness
+    amounts: Uses
+    guests: Mapping[WorkloadKind, int]
+    warnings: int
+    audit_age_seconds: float | None
+    down_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLine:
+    """The state of one service of the overview.
+
+    Attributes:
+        heartbeat_age_seconds: since its last heartbeat, None = never.
+        audit_age_seconds: since the last audit of a host, None = never.
+        clock_skew_seconds: the host's clock minus the database's, None = unknown.
+    """
+
+    host: str
+    binary: str
+    state: str
+    status: str
+    maintenance: bool
+    forced_down: bool
+    heartbeat_age_seconds: float | None
+    audit_age_seconds: float | None
+    clock_skew_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The state of the whole fleet.
+
+    Attributes:
+        now: the database's time.
+        totals: sums over all nodes, whatever their state.
+        measured: resource class -> the sum over the nodes of which it is known and recent;
+            without classes that no node measures.
+        states: number of nodes by state and status.
+        warnings: number of unresolved warnings by kind, those about whole hosts included;
+            ``host_down`` as the hosts are now.
+        nodes: in order of host and nodename.
+        empty_hosts: the hosts whose agent has no node, such as one whose driver has not
+            answered since it was installed; see `blank_node`.
+    """
+
+    now: datetime
+    totals: Uses
+    measured: Mapping[str, MeasuredUse]
+    states: Mapping[tuple[str, str], int]
+    freshness: Mapping[Freshness, int]
+    claims: Mapping[ClaimState, int]
+    guests: Mapping[WorkloadKind, int]
+    warnings: Mapping[WarningKind, int]
+    services: tuple[ServiceLine, ...]
+    nodes: tuple[NodeLine, ...]
+    empty_hosts: tuple[NodeLine, ...] = ()
+
+    @property
+    def lines(self) -> tuple[NodeLine, ...]:
+        """A line for each node, and for each host without one."""
+        return self.nodes + self.empty_hosts
+
+    @property
+    def lost_services(self) -> list[ServiceLine]:
+        """The services other than agents that are not up; nodes show the state of agents."""
+        others = (found for found in self.services if found.binary != COMPUTE_BINARY)
+        return [found for found in others if found.state != "up"]
+
+
+def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry: int) -> Overview:
+    """Build the overview.
+
+    Args:
+        held_fact_expiry: see `freshness_of`.
+    """
+    liveness = Liveness.of(rows.services, rows.now, service_down_time)
+    services = tuple(_service_line(found, liveness) for found in rows.services)
+    found = _list_lines(rows, services, liveness, held_fact_expiry)
+    lines = tuple(line for line in found if line.node.nodename)
+    warnings = Counter[WarningKind]()
+    for warning in rows.warnings:
+        warnings[warning.kind] += warning.count
+    # As it is now, not as it is stored.
+    warnings[WarningKind.HOST_DOWN] = len(find_hosts_down(rows.services, liveness))
+    return Overview(
+        now=rows.now,
+        totals=_sum_amounts(line.amounts for line in lines),
+        measured=_sum_measured(lines),
+        states=Counter((line.state, line.status) for line in lines),
+        freshness=Counter(line.freshness for line in lines),
+        claims=rows.claims,
+        guests={kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind},
+        warnings=+warnings,
+        services=services,
+        nodes=lines,
+        empty_hosts=tuple(line for line in found if not line.node.nodename),
+    )
+
+
+def _list_lines(
+    rows: OverviewRows,
+    services: Iterable[ServiceLine],
+    liveness: Liveness,
+    held_fact_expiry: int,
+) -> list[NodeLine]:
+    """Return a line for each node and each host without one, in order of host and nodename."""
+    agents = {found.host: found for found in rows.services if found.binary == COMPUTE_BINARY}
+    states = {found.host: found.state for found in services if found.binary == COMPUTE_BINARY}
+    unclaimed: dict[int, list[UnclaimedSum]] = {}
+    for item in rows.unclaimed:
+        unclaimed.setdefault(item.node_id, []).append(item)
+    warnings = Counter[tuple[str, str]]()
+    for warning in rows.warnings:
+        warnings[warning.host, warning.nodename] += warning.count
+    without_agent = state_of(None, Liveness(rows.now, 0))
+    empty = map(blank_node, agents.keys() - {node.host for node in rows.nodes})
+    lines = []
+    for node in sorted([*rows.nodes, *empty], key=lambda node: (node.host, node.nodename)):
+        agent, state = agents.get(node.host), states.get(node.host, without_agent)
+        age = audit_age_seconds(agent, node.nodename, rows.now) if node.nodename else None
+        interval = None if agent is None else agent.last_audit.get("audit_interval_seconds")
+        lines.append(
+            NodeLine(
+                node=node,
+                state=state,
+                status=status_of(agent),
+                maintenance=agent is not None and agent.maintenance,
+                freshness=freshness_of(state, age, interval, held_fact_expiry),
+                amounts=_amounts_of(node, unclaimed.get(node.id, ())),
+                guests={
+                    WorkloadKind.INSTANCE: node.running_vms,
+                    WorkloadKind.CONTAINER: node.total_containers,
+                },
+                warnings=warnings[node.host, node.nodename],
+                audit_age_seconds=age,
+                down_since=find_down_since(agent, liveness),
+            )
+        )
+    return lines
+
+
+def _amounts_of(node: OverviewNode, sums: Iterable[UnclaimedSum]) -> dict[str, ResourceUse]:
+    overhead = overhead_of(node)
+    unclaimed = sum((_charge_of(found, overhead) for found in sums), Amounts())
+    capacities = list_capacities(node)
+    return {name: split_capacity(found, unclaimed[name]) for name, found in capacities.items()}
+
+
+def _charge_of(found: UnclaimedSum, overhead_mb: int) -> Amounts:
+    """Return the charge of guests as `usage.charge_of_claim` computes it for one."""
+    overhead = overhead_mb * found.guests if found.kind is WorkloadKind.INSTANCE else 0
+    return Amounts.of(found) + Amounts(memory_mb=overhead)
+
+
+def split_capacity(capacity: Capacity, unclaimed: int) -> ResourceUse:
+    """Return a capacity by user; what is not used is not unclaimed, so that the parts add up."""
+    used = capacity.used - capacity.reserved
+    shown = min(unclaimed, max(0, used))
+    return ResourceUse(capacity.total, capacity.reserved, used - shown, shown, capacity.own_limit)
+
+
+def _sum_amounts(each: Iterable[Uses]) -> dict[str, ResourceUse]:
+    totals = dict.fromkeys(PARTS, ResourceUse())
+    for amounts in each:
+        for resource, use in amounts.items():
+            totals[resource] = totals[resource] + use
+    return totals
+
+
+def _sum_measured(lines: Iterable[NodeLine]) -> dict[str, MeasuredUse]:
+    sums: dict[str, MeasuredUse] = {}
+    for line in lines:
+        if line.freshness not in _RECENT:
+            continue
+        node = line.node
+        totals = {
+            VCPU: (node.vcpus + node.pcpus) * PARTS[VCPU],
+            MEMORY: node.memory_mb,
+            DISK: node.local_gb * PARTS[DISK],
+        }
+        for resource, used in measure_node(node).items():
+            if used is not None and totals[resource]:
+                known = sums.get(resource, MeasuredUse())
+                sums[resource] = MeasuredUse(
+                    known.used + used, known.total + totals[resource], known.nodes + 1
+                )
+    return sums
+
+
+def _service_line(service: ServiceRecord, liveness: Liveness) -> ServiceLine:
+    now, skew, seen = liveness.now, service.clock_skew_ms, service.last_seen_up
+    is_agent = service.binary == COMPUTE_BINARY
+    return ServiceLine(
+        host=service.host,
+        binary=service.binary,
+        state=state_of(service, liveness),
+        status=status_of(service),
+        maintenance=service.maintenance,
+        forced_down=service.forced_down,
+        heartbeat_age_seconds=None if seen is None else max(0.0, (now - seen).total_seconds()),
+        # No node has this name: the age of the host's last audit.
+        audit_age_seconds=audit_age_seconds(service, WHOLE_HOST, now) if is_agent else None,
+        clock_skew_seconds=None if skew is None else skew / 1000,
+    )
+
+
+_RECENT = (Freshness.FRESH, Freshness.LATE)
+_LATE = (Freshness.LATE, Freshness.STALE)
+_PAGED_FILTERS = frozenset(("state", "status"))
+"""Filters of the page that large fleets have, too: those of ``/v1/nodes``."""
+
+
+class HealthLevel(enum.StrEnum):
+    """How bad the worst problem is."""
+
+    UNKNOWN = "unknown"  # there is no node
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One statement about the fleet.
+
+    Attributes:
+        path: of the page's view that lists what it is about, "" where none does.
+        filters: which select its nodes, or hosts without one, in that view.
+    """
+
+    level: HealthLevel
+    text: str
+    path: str = "/"
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetHealth:
+    """The health of the fleet.
+
+    Attributes:
+        problems: what is wrong, the worst first.
+        notes: what administrators have set and takes nodes away from claims.
+    """
+
+    level: HealthLevel
+    text: str
+    problems: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+
+
+def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHealth:
+    """Return the health of the fleet.
+
+    Args:
+        is_truncated: the page does not get all nodes, so it cannot list those that only
+            their lines identify.
+    """
+    problems = tuple(_find_problems(overview, is_truncated))
+    notes = tuple(_find_notes(overview, is_truncated))
+    count = len(overview.nodes)
+    if problems:
+        text = ", ".join(problem.text for problem in problems)
+        return FleetHealth(problems[0].level, text, problems, notes)
+    if not count:
+        return FleetHealth(HealthLevel.UNKNOWN, "No node yet", (), notes)
+    text = "The node is fine" if count == 1 else f"All {count:,} nodes are fine"
+    return FleetHealth(HealthLevel.GOOD, text, (), notes)
+
+
+def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
+    lines = overview.nodes
+    for state in ("down", "unreachable"):
+        if lost := len({line.node.host for line in overview.lines if line.state == state}):
+            text = f"{count_many(lost, 'host')} {state}"
+            yield Finding(HealthLevel.BAD, text, filters={"state": state})
+    if lost := len(overview.lost_services):
+        yield Finding(HealthLevel.BAD, f"{count_many(lost, 'other service')} down", "/services")
+    unread = sum(line.state == "up" and line.freshness in _LATE for line in lines)
+    never = overview.freshness.get(Freshness.NEVER, 0)
+    over = sum(map(_is_overcommitted, lines))
+    for count, text, filters in (
+        (unread, "not read recently", {"only": "unread"}),
+        (never, "never read", {"freshness": Freshness.NEVER.value}),
+        (over, "overcommitted", {"only": "overcommitted"}),
+    ):
+        yield from _find_nodes(HealthLevel.WARNING, count, text, filters, is_truncated)
+    if empty := sum(line.state == "up" for line in overview.empty_hosts):
+        text = f"{count_many(empty, 'host')} without nodes"
+        path = "" if is_truncated else "/"
+        yield Finding(HealthLevel.WARNING, text, path, {"only": "empty"})
+    if warnings := sum(overview.warnings.values()):
+        yield Finding(HealthLevel.WARNING, count_many(warnings, "warning"), "/warnings")
+
+
+def _is_overcommitted(line: NodeLine) -> bool:
+    """Return whether workloads use more than ratios allow; not of a node that was never read."""
+    return any(use.used > 0 and use.left < 0 for use in line.amounts.values())
+
+
+def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
+    good, lines = HealthLevel.GOOD, overview.nodes
+    count = sum(line.status == "disabled" for line in lines)
+    yield from _find_nodes(good, count, "disabled", {"status": "disabled"}, is_truncated)
+    count = sum(line.maintenance for line in lines)
+    yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"}, is_truncated)
+
+
+def _find_nodes(
+    level: HealthLevel, count: int, text: str, filters: Mapping[str, str], is_truncated: bool
+) -> Iterable[Finding]:
+    """Yield a statement about some nodes, unless there are none."""
+    if not count:
+        return
+    text = f"{count_many(count, 'node')} {text}"
+    if is_truncated and not filters.keys() <= _PAGED_FILTERS:
+        yield Finding(level, text, path="")
+    else:
+        yield Finding(level, text, filters=filters)
+
+
+def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[str, Any]:
+    """Return the overview as plain data; only ``now`` differs while the fleet is steady.
+
+    Args:
+        max_nodes: lines of nodes at most, None = all; totals and counts are those of all.
+    """
+    is_truncated = max_nodes is not None and len(overview.nodes) > max_nodes
+    return {
+        "now": render_time(overview.now),
+        "health": asdict(summarize_health(overview, is_truncated)),
+        "summary": _sum_up(overview),
+        "totals": render_amounts(overview.totals),
+        "measured": {
+            resource: {
+                "percent": 100 * found.used // found.total,
+                "nodes": found.nodes,
+                "text": found.text + _on_nodes(found, overview),
+            }
+            for resource, found in overview.measured.items()
+        },
+        "states": _count(STATES, ((state, n) for (state, _), n in overview.states.items())),
+        "statuses": _count(STATUSES, ((status, n) for (_, status), n in overview.states.items())),
+        "freshness": {kind.value: overview.freshness.get(kind, 0) for kind in Freshness},
+        "claims": {state.value: overview.claims.get(state, 0) for state in ClaimState},
+        "guests": {kind.value: overview.guests.get(kind, 0) for kind in WorkloadKind},
+        "warnings": {kind.value: count for kind, count in sorted(overview.warnings.items())},
+        "nodes": [_render_node(line) for line in overview.nodes[:max_nodes]],
+        "empty_hosts": [_render_node(line) for line in overview.empty_hosts],
+        "down_since": {
+            line.node.host: render_time(line.down_since)
+            for line in overview.lines
+            if line.down_since is not None
+        },
+        "truncated": is_truncated,
+    }
+
+
+def _on_nodes(found: MeasuredUse, overview: Overview) -> str:
+    """Return how many nodes measure a resource, unless all do."""
+    nodes = len(overview.nodes)
+    return "" if found.nodes == nodes else f" on {found.nodes:,} of {count_many(nodes, 'node')}"
+
+
+def _sum_up(overview: Overview) -> str:
+    """Return what the fleet has, in words."""
+    counts = [
+        count_many(len(overview.nodes), "node"),
+        *(count_many(overview.guests.get(kind, 0), kind.value) for kind in WorkloadKind),
+        count_many(overview.claims.get(ClaimState.CONFIRMED, 0), "claim") + " confirmed",
+        f"{overview.claims.get(ClaimState.HELD, 0):,} held",
+    ]
+    return ", ".join(counts)
+
+
+def _count(names: Iterable[str], counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found = dict.fromkeys(names, 0)
+    for name, count in counts:
+        found[name] += count
+    return found
+
+
+def _render_node(line: NodeLine) -> dict[str, Any]:
+    return {
+        **pick(line.node, "uuid", "host", "nodename"),
+        **pick(line, "state", "status", "maintenance", "freshness"),
+        "amounts": render_amounts(line.amounts),
+        "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
+        "warnings": line.warnings,
+    }
+
+
+def render_amounts(amounts: Uses) -> dict[str, dict[str, float]]:
+    """Return amounts in CPUs, MiB and GiB."""
+    return {
+        resource: _in_units(
+            resource,
+            total=use.total,
+            reserved=use.reserved,
+            claimed=use.claimed,
+            unclaimed=use.unclaimed,
+            free=use.free,
+            limit=use.limit,
+        )
+        for resource, use in amounts.items()
+    }
+
+
+def render_capacities(capacities: Mapping[str, Capacity]) -> dict[str, dict[str, float]]:
+    """Return a node's capacities and what is used of them in CPUs, MiB and GiB."""
+    return {
+        resource: _in_units(
+            resource,
+            total=found.total,
+            reserved=found.reserved,
+            used=found.used - found.reserved,
+            free=found.total - found.used,
+            limit=found.own_limit,
+        )
+        for resource, found in capacities.items()
+    }
+
+
+def _in_units(resource: str, **amounts: int) -> dict[str, float]:
+    parts = PARTS.get(resource, 1)
+    if parts == 1:
+        return {**amounts}
+    return {name: whole_units(amount, parts) for name, amount in amounts.items()}

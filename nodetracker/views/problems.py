@@ -1,0 +1,146 @@
+"""Find what is wrong with each node of the overview, the worst first."""
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nodetracker.model.errors import NotFoundError
+from nodetracker.model.fleet import OverviewRows
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.warning import WHOLE_HOST, WarningKind
+from nodetracker.views.overview import NodeLine, Overview, ServiceLine, build_overview
+from nodetracker.views.services import Freshness
+from nodetracker.views.trends import Trend
+
+
+class Severity(enum.IntEnum):
+    """How bad the worst problem of a node is."""
+
+    FINE = 0
+    SET = 1  # an operator disabled it, or set maintenance
+    WARNED = 2
+    UNREAD = 3
+    LOST = 4  # its agent is down or unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a node.
+
+    Attributes:
+        text: a few words.
+        age_seconds: since when, None = unknown; changes all the time.
+    """
+
+    severity: Severity
+    text: str
+    age_seconds: float | None = None
+
+
+NodeProblems = Mapping[tuple[str, str], tuple[Problem, ...]]
+"""Host and nodename -> its problems, the worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """The overview of the fleet with the problems of all its nodes, and its trend."""
+
+    overview: Overview
+    problems: NodeProblems
+    trend: Trend = field(default_factory=Trend)
+
+    def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
+        """Return a node's problems, the worst first."""
+        return self.problems.get((line.node.host, line.node.nodename), ())
+
+    def severity_of(self, line: NodeLine) -> Severity:
+        """Return how bad the worst problem of a node is."""
+        return max((found.severity for found in self.problems_of(line)), default=Severity.FINE)
+
+
+def view_fleet(
+    rows: OverviewRows, service_down_time: int, held_fact_expiry: int, trend: Trend | None = None
+) -> FleetView:
+    """Build the overview, and find the problems; the arguments are those of `build_overview`."""
+    overview = build_overview(rows, service_down_time, held_fact_expiry)
+    return FleetView(overview, find_problems(overview, rows), trend or Trend())
+
+
+def find_problems(overview: Overview, rows: OverviewRows) -> NodeProblems:
+    """Return the problems of all nodes.
+
+    Args:
+        rows: that the overview was built from.
+    """
+    agents = {found.host: found for found in rows.services if found.binary == COMPUTE_BINARY}
+    services = {found.host: found for found in overview.services if found.binary == COMPUTE_BINARY}
+    kinds: dict[tuple[str, str], list[WarningKind]] = {}
+    for warning in sorted(rows.warnings, key=lambda warning: warning.kind):
+        if warning.kind is not WarningKind.HOST_DOWN:  # the state says so
+            kinds.setdefault((warning.host, warning.nodename), []).append(warning.kind)
+    found = {}
+    for line in overview.lines:
+        host, nodename = line.node.host, line.node.nodename
+        agent = agents.get(host)
+        warned = [*kinds.get((host, nodename), ()), *kinds.get((host, WHOLE_HOST), ())]
+        found[host, nodename] = (
+            *_find_lost(line, agent, services.get(host)),
+            *_find_unread(line),
+            *(Problem(Severity.WARNED, kind.replace("_", " ")) for kind in dict.fromkeys(warned)),
+            *_find_settings(line, agent),
+        )
+    return found
+
+
+def select_host(rows: OverviewRows, host: str) -> OverviewRows:
+    """Return the rows of one host's overview.
+
+    Raises:
+        NotFoundError: the host has neither a service nor a node.
+    """
+    nodes = tuple(node for node in rows.nodes if node.host == host)
+    services = tuple(service for service in rows.services if service.host == host)
+    if not nodes and not services:
+        raise NotFoundError(f"no such host: {host}")
+    ids = {node.id for node in nodes}
+    return replace(
+        rows,
+        nodes=nodes,
+        services=services,
+        unclaimed=tuple(found for found in rows.unclaimed if found.node_id in ids),
+        claims={},
+        warnings=tuple(warning for warning in rows.warnings if warning.host == host),
+    )
+
+
+def _find_lost(
+    line: NodeLine, agent: ServiceRecord | None, service: ServiceLine | None
+) -> Iterable[Problem]:
+    if line.state == "up":
+        return
+    age = None if service is None else service.heartbeat_age_seconds
+    if agent is None:
+        yield Problem(Severity.LOST, "no agent")
+    elif line.state == "unreachable":
+        yield Problem(Severity.LOST, "message broker away", age)
+    elif agent.forced_down:
+        yield Problem(Severity.LOST, "forced down")
+    elif agent.ended_epoch == agent.epoch:
+        yield Problem(Severity.LOST, "agent stopped", age)
+    else:
+        yield Problem(Severity.LOST, "no heartbeat", age)
+
+
+def _find_unread(line: NodeLine) -> Iterable[Problem]:
+    if line.freshness is Freshness.NEVER:
+        yield Problem(Severity.UNREAD, "never read" if line.node.nodename else "no node yet")
+    elif line.state == "up" and line.freshness is not Freshness.FRESH:
+        yield Problem(Severity.UNREAD, "not read", line.audit_age_seconds)
+
+
+def _find_settings(line: NodeLine, agent: ServiceRecord | None) -> Iterable[Problem]:
+    if line.maintenance:
+        yield Problem(Severity.SET, "in maintenance")
+    if line.status == "disabled":
+        reason = agent.disabled_reason if agent else None
+        yield Problem(Severity.SET, f"disabled: {reason}" if reason else "disabled")

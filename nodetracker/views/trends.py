@@ -1,0 +1,135 @@
+"""Show trends: samples as columns, and forecasts in words."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from nodetracker.accounting.trends import Forecast, forecast_full
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU
+from nodetracker.model.text import count_noun, render_time
+from nodetracker.model.trend import TREND_RESOURCES, Resolution, TrendQuery, TrendSample
+from nodetracker.model.units import whole_units
+
+AMOUNTS = ("total", "limit", "allocated", "measured")
+_NOUNS = {VCPU: "vcpus", MEMORY: "memory_mb", DISK: "disk_gb"}
+ROW_COLUMNS = (
+    "at",
+    *(f"{_NOUNS[resource]}_{name}" for resource in TREND_RESOURCES for name in AMOUNTS),
+)
+WEEK_HOURS = 7 * 24
+_FORECAST_DAYS = 90
+_SUBJECTS = {VCPU: "CPU is", MEMORY: "Memory is", DISK: "Disk is"}
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastLine:
+    """When all that may be allocated of a resource is.
+
+    Attributes:
+        days, earliest, latest: see `Forecast`.
+        text: the same in words.
+    """
+
+    resource: str
+    days: float
+    earliest: float
+    latest: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How full the fleet was in its last week, and when it is full.
+
+    Attributes:
+        hours: samples, oldest first.
+    """
+
+    hours: tuple[TrendSample, ...] = ()
+    forecasts: tuple[ForecastLine, ...] = ()
+
+    def list_shares(self, resource: str, count: int) -> list[float | None]:
+        """Return what was allocated of what may be, in equal parts of the week to its newest hour.
+
+        Args:
+            count: of the parts; None = not known in one of them.
+        """
+        parts: list[list[float]] = [[] for _ in range(count)]
+        for sample in self.hours:
+            age = (self.hours[-1].at - sample.at) / timedelta(hours=1)
+            amounts = sample.amounts[resource]
+            if age < WEEK_HOURS and amounts.limit > 0:
+                share = amounts.allocated / amounts.limit
+                parts[-1 - int(age * count / WEEK_HOURS)].append(share)
+        return [sum(found) / len(found) if found else None for found in parts]
+
+
+def forecast_query(node_id: int | None = None) -> TrendQuery:
+    """Return the query of the days by which `list_forecasts` forecasts."""
+    return TrendQuery(resolution=Resolution.DAY, node_id=node_id, limit=_FORECAST_DAYS)
+
+
+def list_forecasts(days: Sequence[TrendSample]) -> list[ForecastLine]:
+    """Return the forecasts of all resources that have one, the next one to be full first.
+
+    Args:
+        days: samples of days, oldest first.
+    """
+    lines = [
+        ForecastLine(name, found.days, found.earliest, found.latest, _describe(name, found))
+        for name in TREND_RESOURCES
+        if (found := forecast_full(days, name)) is not None
+    ]
+    return sorted(lines, key=lambda line: line.days)
+
+
+def _describe(resource: str, found: Forecast) -> str:
+    """Return a forecast in words.
+
+    >>> _describe("MEMORY_MB", Forecast(22.6, 17.9, 31.2))
+    'Memory is full in about 23 days (17 to 32)'
+    >>> _describe("DISK_GB", Forecast(22.6, 17.9, None))
+    'Disk is full in about 23 days (17 or more)'
+    >>> _describe("VCPU", Forecast(1.2, 1.2, 1.2)), _describe("VCPU", Forecast(0.3, 0.2, 0.4))
+    ('CPU is full in about 1 day (1 to 2)', 'CPU is full within a day')
+    """
+    subject, days = _SUBJECTS[resource], round(found.days)
+    if not days:
+        return f"{subject} full within a day"
+    latest = "or more" if found.latest is None else f"to {math.ceil(found.latest)}"
+    about = f"{subject} full in about {count_noun(days, 'day')}"
+    return f"{about} ({math.floor(found.earliest)} {latest})"
+
+
+def render_trend(samples: Sequence[TrendSample]) -> dict[str, Any]:
+    """Return samples as columns, in CPUs, MiB and GiB."""
+    return {
+        "times": [render_time(sample.at) for sample in samples],
+        "amounts": {
+            resource: {
+                name: [
+                    _in_units(resource, getattr(sample.amounts[resource], name))
+                    for sample in samples
+                ]
+                for name in AMOUNTS
+            }
+            for resource in TREND_RESOURCES
+        },
+    }
+
+
+def list_rows(samples: Sequence[TrendSample]) -> Iterator[Mapping[str, Any]]:
+    """Yield a row with `ROW_COLUMNS` for each sample, in CPUs, MiB and GiB."""
+    for sample in samples:
+        values = (
+            _in_units(resource, getattr(sample.amounts[resource], name))
+            for resource in TREND_RESOURCES
+            for name in AMOUNTS
+        )
+        yield dict(zip(ROW_COLUMNS, (render_time(sample.at), *values), strict=True))
+
+
+def _in_units(resource: str, amount: int | None) -> float | None:
+    return None if amount is None else whole_units(amount, PARTS[resource])

@@ -1,0 +1,122 @@
+"""Read the CPU time and memory that a container's control group actually uses."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodetracker.model.errors import HostDataError
+from nodetracker.virt.host.roots import (
+    Roots,
+    parse_integer,
+    read_optional_integer,
+    read_optional_text,
+)
+
+_NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupUsage:
+    """CPU time and memory used by a control group.
+
+    Attributes:
+        cpu_ns: CPU time since the group was created, in nanoseconds.
+        working_set_bytes: memory that cannot be reclaimed immediately: usage
+            minus the inactive page cache.
+    """
+
+    cpu_ns: int
+    working_set_bytes: int
+
+
+def parse_cgroup_paths(text: str) -> dict[str, str]:
+    r"""Parse the text of ``/proc/PID/cgroup`` into controller -> path; "" is version 2.
+
+    Source: cgroups(7).
+
+    >>> parse_cgroup_paths("4:cpu,cpuacct:/docker/1b\n0::/docker/1b\n")
+    {'cpu': '/docker/1b', 'cpuacct': '/docker/1b', '': '/docker/1b'}
+    """
+    paths = {}
+    for line in text.split("\n"):
+        fields = line.split(":", 2)
+        if len(fields) == 3:
+            for controller in fields[1].split(","):
+                paths[controller] = fields[2]
+    return paths
+
+
+def cut_path(path: str, owner: str) -> str | None:
+    """Return a path up to the part that contains its owner's name, None without such a part.
+
+    A container's processes may be in groups below the container's group, and
+    a process id may have been reused by another process.
+
+    >>> cut_path("/machine.slice/libpod-1b.scope/container", "1b")
+    '/machine.slice/libpod-1b.scope'
+    """
+    parts = path.split("/")
+    for number, part in enumerate(parts):
+        if part == "..":
+            return None
+        if owner in part:
+            return "/".join(parts[: number + 1])
+    return None
+
+
+def parse_field(text: str, name: str, source: str) -> int:
+    r"""Return one value from lines of a name and a number, as in ``memory.stat``.
+
+    >>> parse_field("cache 4096\ntotal_inactive_file 1024\n", "total_inactive_file", "memory.stat")
+    1024
+    """
+    for line in text.split("\n"):
+        found, _, value = line.partition(" ")
+        if found == name:
+            return parse_integer(value, source)
+    raise HostDataError(source, f"has no {name}")
+
+
+def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
+    """Return the usage of a container's control group.
+
+    Args:
+        pid: one of its processes, on the machine of `roots`.
+        owner: text that identifies the container in the paths of its groups.
+
+    Returns:
+        None when the process has exited, or its groups are not visible here.
+
+    Raises:
+        HostDataError: a file exists and is unreadable or malformed.
+
+    Source: Linux Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
+    """
+    text = read_optional_text(roots.procfs / str(pid) / "cgroup")
+    paths = {
+        controller: cut
+        for controller, path in parse_cgroup_paths(text or "").items()
+        if (cut := cut_path(path, owner)) is not None
+    }
+    base = roots.sysfs / "fs/cgroup"
+    if "memory" in paths and "cpuacct" in paths:
+        memory = base / "memory" / paths["memory"].lstrip("/")
+        cpu = base / "cpuacct" / paths["cpuacct"].lstrip("/")
+        cpu_ns = read_optional_integer(cpu / "cpuacct.usage")
+        usage = read_optional_integer(memory / "memory.usage_in_bytes")
+        inactive = _read_field(memory / "memory.stat", "total_inactive_file")
+    elif "" in paths:
+        group = base / paths[""].lstrip("/")
+        cpu_us = _read_field(group / "cpu.stat", "usage_usec")
+        cpu_ns = None if cpu_us is None else cpu_us * _NS_PER_US
+        usage = read_optional_integer(group / "memory.current")
+        inactive = _read_field(group / "memory.stat", "inactive_file")
+    else:
+        return None
+    if cpu_ns is None or usage is None or inactive is None:
+        return None
+    return CgroupUsage(cpu_ns, max(0, usage - inactive))
+
+
+def _read_field(path: Path, name: str) -> int | None:
+    text = read_optional_text(path)
+    return None if text is None else parse_field(text, name, str(path))

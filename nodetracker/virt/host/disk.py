@@ -1,0 +1,273 @@
+"""Read the host's block devices and the filesystem that holds guests' disks."""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.host import Disk, Filesystem, StorageInfo
+from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
+from nodetracker.virt.host.roots import (
+    Partial,
+    Problems,
+    Roots,
+    clean_label,
+    describe_os_error,
+    list_directory,
+    path_exists,
+    read_integer,
+    read_label,
+    read_label_bytes,
+    read_optional_integer,
+    read_optional_text,
+)
+
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+_FIELDS_BEFORE = 6
+_FIELDS_AFTER = 3
+_SECTOR_BYTES = 512
+"""The unit of ``size``, independent of the device's sector size."""
+
+_NOT_A_DISK = re.compile(
+    r"(?:loop|ram|zram|dm-|md|sr|fd|bcache|zd)[0-9].*"  # memory, removable, or made of disks
+    r"|mmcblk[0-9]+(?:boot[0-9]+|rpmb)"
+)
+_PAGE_80_HEADER_BYTES = 4
+
+
+def parse_vpd_serial(data: bytes) -> str:
+    r"""Return the serial number in a SCSI unit serial number page, "" for any other page.
+
+    Source: SPC-4, 7.8.15: page code 80h, length in bytes 2 and 3, ASCII.
+
+    >>> parse_vpd_serial(b"\x00\x80\x00\x04 S1Z")
+    'S1Z'
+    """
+    if len(data) < _PAGE_80_HEADER_BYTES or data[1] != 0x80:
+        return ""
+    length = int.from_bytes(data[2:4], "big")
+    return clean_label(data[_PAGE_80_HEADER_BYTES : _PAGE_80_HEADER_BYTES + length])
+
+
+def _read_serial(directory: Path) -> str:
+    """Return the first serial number found: virtio's, NVMe's or SCSI's."""
+    serial = read_label(directory / "serial") or read_label(directory / "device/serial")
+    if serial:
+        return serial
+    return parse_vpd_serial(read_label_bytes(directory / "device/vpd_pg80"))
+
+
+def _read_numa_node(directory: Path, problems: Problems) -> int | None:
+    """Return the NUMA cell of the disk's nearest parent device that has one."""
+    try:
+        device = directory.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    for place in (device / "device", *device.parents):
+        if place.name == "devices":
+            break
+        read = partial(read_optional_integer, place / "numa_node")
+        unknown: int | None = -1
+        node = problems.attempt(read, unknown, "the disk's NUMA cell is unknown")
+        if node is not None:
+            return node if node >= 0 else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount: one line of ``mountinfo``.
+
+    Attributes:
+        options: options of the filesystem, not of this mount, e.g. ``prjquota``.
+    """
+
+    mount_point: str
+    device: str
+    fs_type: str
+    options: tuple[str, ...] = ()
+
+
+def read_storage(path: Path, roots: Roots) -> StorageInfo:
+    """Return the filesystem for guests' disks and the block devices of the host."""
+    filesystem, disks = read_filesystem(path, roots), read_disks(roots)
+    problems = (*filesystem.problems, *disks.problems)
+    return StorageInfo(filesystem.value, disks.value, problems=problems)
+
+
+def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
+    """Measure the filesystem of a directory or of its nearest existing parent.
+
+    The amounts are measured, not claimed by guests. Total and available are
+    rounded down, used is rounded up. Available excludes the blocks reserved
+    for root, so used and available need not add up to the total. Device and
+    type are "" with a problem when ``mountinfo`` cannot be used.
+
+    Raises:
+        HostDataError: the filesystem cannot be measured; the fact is held.
+
+    Source: statvfs(3); ``proc/self/mountinfo`` for device and type.
+    """
+    measured = _find_existing(path)
+    try:
+        device_id = measured.stat().st_dev
+        size = os.statvfs(measured)
+    except OSError as error:
+        raise HostDataError(str(measured), describe_os_error(error)) from error
+    if size.f_blocks == 0:
+        raise HostDataError(str(measured), "is on a filesystem of size zero")
+    problems = Problems(measured)
+    cost = "device and type of the filesystem are unknown"
+    mount = problems.attempt(partial(_read_mount, measured, roots), None, cost)
+    filesystem = Filesystem(
+        path=_as_utf8(str(measured)),
+        total_mb=capacity_mib_from_bytes(size.f_blocks * size.f_frsize),
+        used_mb=usage_mib_from_bytes((size.f_blocks - size.f_bfree) * size.f_frsize),
+        available_mb=capacity_mib_from_bytes(size.f_bavail * size.f_frsize),
+        device=_as_utf8(mount.device) if mount else "",
+        fs_type=_as_utf8(mount.fs_type) if mount else "",
+        device_id=device_id,
+    )
+    return Partial(filesystem, problems.list_all())
+
+
+def read_mount(path: Path, roots: Roots) -> Mount | None:
+    """Return the mount that contains a directory or its nearest existing parent, if any.
+
+    Raises:
+        HostDataError: the path cannot be resolved, or ``mountinfo`` cannot be read.
+    """
+    return _read_mount(_find_existing(path), roots)
+
+
+def _read_mount(measured: Path, roots: Roots) -> Mount | None:
+    mountinfo = roots.procfs / "self/mountinfo"
+    text = read_optional_text(mountinfo, errors="surrogateescape")
+    return find_mount(parse_mountinfo(text or "", str(mountinfo)), str(measured))
+
+
+def _find_existing(path: Path) -> Path:
+    try:
+        resolved = Path(os.path.realpath(path))
+        return next((place for place in (resolved, *resolved.parents) if place.is_dir()), resolved)
+    except (OSError, ValueError) as error:
+        reason = describe_os_error(error) if isinstance(error, OSError) else "is not a path"
+        raise HostDataError(str(path), reason) from error
+
+
+def parse_mountinfo(text: str, source: str = "/proc/self/mountinfo") -> tuple[Mount, ...]:
+    r"""Parse the text of ``mountinfo``, keeping its order: later mounts hide earlier ones.
+
+    The kernel escapes blanks, newlines and backslashes as three octal digits;
+    they are decoded.
+
+    Source: Linux Documentation/filesystems/proc.rst, 3.5.
+
+    >>> line = r"36 35 98:0 / /mnt/a\040b rw,noatime master:1 - ext3 /dev/root rw,errors=continue"
+    >>> parse_mountinfo(line)[0].mount_point, parse_mountinfo(line)[0].options
+    ('/mnt/a b', ('rw', 'errors=continue'))
+    """
+    mounts = []
+    for line in text.split("\n"):
+        if not line:
+            continue
+        fields = line.split(" ")
+        # The number of optional fields before the dash varies; none of the
+        # fixed fields before those is a single dash.
+        dash = fields.index("-", _FIELDS_BEFORE) if "-" in fields[_FIELDS_BEFORE:] else len(fields)
+        after = fields[dash + 1 :]
+        if len(after) < _FIELDS_AFTER:
+            raise HostDataError(source, "has a line with missing fields")
+        fs_type, device = _decode_octal(after[0]), _decode_octal(after[1])
+        options = tuple(after[2].split(","))
+        mounts.append(Mount(_decode_octal(fields[4]), device, fs_type, options))
+    return tuple(mounts)
+
+
+def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    """Return the mount that contains an absolute path without symbolic links.
+
+    The longest mount point that is the path or one of its parents wins. Of
+    several mounts on the same point the last one wins, as it hides the others.
+    """
+    above = {path, *(str(parent) for parent in PurePosixPath(path).parents)}
+    best: Mount | None = None
+    for mount in mounts:
+        if mount.mount_point in above and (
+            best is None or len(mount.mount_point) >= len(best.mount_point)
+        ):
+            best = mount
+    return best
+
+
+def _decode_octal(text: str) -> str:
+    if "\\" not in text:
+        return text
+    # An escape is one byte; a character may consist of several.
+    raw = text.encode(errors="surrogateescape")
+    raw = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), raw)
+    return raw.decode(errors="surrogateescape")
+
+
+def _as_utf8(text: str) -> str:
+    """Replace the bytes of a name that are not UTF-8, which databases reject."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def read_disks(roots: Roots) -> Partial[tuple[Disk, ...]]:
+    """Return the whole disks, sorted by name.
+
+    Excluded are partitions, devices backed by memory (loop, ram, zram) or by
+    other disks (device mapper, md, bcache, ZFS volumes), drives for removable
+    media, hidden paths of multipath disks, and devices of size zero. A disk
+    whose size cannot be read is left out with a problem.
+
+    Source: Linux Documentation/ABI/stable/sysfs-block.
+    """
+    problems = Problems(roots.sysfs / "block")
+    disks = []
+    for directory in _list_devices(roots, problems):
+        read = partial(_read_disk, directory, problems)
+        disk = problems.attempt(read, None, "the disk is left out")
+        if disk is not None:
+            disks.append(disk)
+    return Partial(tuple(disks), problems.list_all())
+
+
+def _list_devices(roots: Roots, problems: Problems) -> list[Path]:
+    cost = "no disk is listed"
+    for base in (roots.sysfs / "block", roots.sysfs / "class/block"):
+        names = problems.attempt(partial(list_directory, base), None, cost)
+        if names is not None:
+            return [base / name for name in names if not _NOT_A_DISK.fullmatch(name)]
+    return []
+
+
+def _read_disk(directory: Path, problems: Problems) -> Disk | None:
+    """Return one disk, None for a device that is excluded or has been removed."""
+    if not path_exists(directory):
+        list_directory(directory)  # raises unless the device has been removed
+        return None
+    if path_exists(directory / "partition") or read_label(directory / "hidden") == "1":
+        return None
+    path = directory / "size"
+    try:
+        sectors = read_integer(path)
+    except HostDataError:
+        if not path_exists(directory):
+            return None
+        raise
+    if sectors < 0:
+        raise HostDataError(str(path), "is negative")
+    if sectors == 0:
+        return None
+    return Disk(
+        name=directory.name.replace("!", "/"),
+        size_mb=capacity_mib_from_bytes(sectors * _SECTOR_BYTES),
+        model=read_label(directory / "device/model"),
+        serial=_read_serial(directory),
+        is_rotational=read_label(directory / "queue/rotational") == "1",
+        numa_node=_read_numa_node(directory, problems),
+    )

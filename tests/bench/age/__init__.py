@@ -1,0 +1,1 @@
+"""Fill a database with what released claims and changes leave behind in years, and measure it."""

@@ -1,0 +1,138 @@
+"""What every store adds to the history beside the changes of nodes."""
+
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.model.change import EventKind
+from nodetracker.model.claim import MigrationStatus
+from nodetracker.model.errors import ClaimRefusedError
+from nodetracker.model.listing import HistoryQuery
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
+from nodetracker.ports import Store
+from nodetracker.views.history import describe_entry
+from tests.builders import (
+    ADMISSION_POLICY,
+    ask,
+    claim,
+    key_of,
+    make_incarnation,
+    make_node,
+    move,
+    read_history,
+    register,
+    take_service,
+)
+
+HELD = HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "timed out")
+DOWN = HostWarning(WarningKind.HOST_DOWN, WHOLE_HOST, "", "no heartbeat for 60 s")
+
+
+def texts(store: Store, host: str, nodename: str | None = None) -> list[str]:
+    """Return what happened on a host, the oldest first, without the start of its agent."""
+    lines = read_history(store, host, nodename, has_events=True)
+    found = [change.text for line in lines for change in describe_entry(line, {})]
+    return [text for text in found if text != "nodetracker-compute started"]
+
+
+def test_a_claim_has_a_line_for_each_state(store: Store) -> None:
+    make_node(store)
+    held = claim(store, ask(MEMORY_MB=1))
+    store.confirm_claim(held.uuid)
+    store.confirm_claim(held.uuid)
+    store.abort_claim(held.uuid)
+    store.abort_claim(held.uuid)
+    name = held.workload.name or held.workload.uuid
+    assert texts(store, "alpha", "node-1") == [
+        f"claim of {name} created",
+        f"claim of {name} confirmed",
+        f"claim of {name} released: aborted",
+    ]
+
+
+def test_a_claim_that_is_renewed_or_refused_has_none(store: Store) -> None:
+    make_node(store)
+    held = claim(store, ask(MEMORY_MB=1))
+    before = texts(store, "alpha")
+    store.renew_claim(held.uuid, ADMISSION_POLICY)
+    with pytest.raises(ClaimRefusedError):
+        claim(store, ask(MEMORY_MB=2**30))
+    assert texts(store, "alpha") == before
+
+
+def test_a_move_has_lines_at_its_source_and_its_claims_at_both_ends(store: Store) -> None:
+    make_node(store)
+    make_node(store, host="beta")
+    held = claim(store, ask(MEMORY_MB=1))
+    started = move(store, held, "beta")
+    store.set_migration_status(started.uuid, MigrationStatus.MIGRATING)
+    store.confirm_migration(started.uuid)
+    name = held.workload.name or held.workload.uuid
+    what = f"{started.migration_type} of {held.workload.uuid} to node-1 of host beta"
+    assert sorted(texts(store, "alpha")) == sorted(
+        [
+            f"claim of {name} created",
+            f"{what}: started",
+            f"{what}: migrating",
+            f"claim of {name} released: moved",
+            f"{what}: confirmed",
+        ]
+    )
+    assert texts(store, "beta") == [f"claim of {name} created", f"claim of {name} confirmed"]
+
+
+def test_a_service_has_lines_of_what_changed(store: Store) -> None:
+    agent = register(store)
+    for change in (
+        ServiceChange(disabled=True, disabled_reason="disk", disabled_by="alice"),
+        ServiceChange(disabled=True, disabled_reason="disk"),
+        ServiceChange(disabled=False, maintenance=True),
+        ServiceChange(maintenance=False, forced_down=True),
+        ServiceChange(forced_down=False),
+    ):
+        store.set_service("alpha", COMPUTE_BINARY, change)
+    store.mark_service(agent, "AUTO: libvirt is away")
+    store.mark_service(agent, None)
+    store.mark_service(agent, None)
+    store.raise_warning("alpha", DOWN)
+    store.raise_warning("alpha", DOWN)
+    store.resolve_warnings(WarningKind.HOST_DOWN)
+    take_service(store, "alpha", make_incarnation("another"))
+    (service,) = store.list_services("alpha")
+    store.report_state(key_of(service), 1, AuditState(), is_last=True)
+    name = COMPUTE_BINARY
+    assert texts(store, "alpha", WHOLE_HOST) == [
+        f"{name} disabled: disk (by alice)",
+        f"{name} enabled",
+        f"{name} in maintenance",
+        f"{name} no longer in maintenance",
+        f"{name} forced down",
+        f"{name} no longer forced down",
+        f"{name} disabled: AUTO: libvirt is away",
+        f"{name} enabled",
+        f"{name} down: no heartbeat for 60 s",
+        f"{name} up",
+        f"{name} taken over",
+        f"{name} stopped",
+    ]
+
+
+def test_a_warning_has_a_line_when_it_begins_and_when_it_ends(store: Store) -> None:
+    agent = register(store)
+    for active in ([HELD], [HELD], [], [], [HELD]):
+        store.sync_warnings(agent, active)
+    raised = "warning fact_held cpu raised: timed out"
+    resolved = "warning fact_held cpu resolved: timed out"
+    assert texts(store, "alpha", "node-1") == [raised, resolved, raised]
+
+
+def test_lines_of_claims_are_purged_with_them_and_others_with_the_history(store: Store) -> None:
+    make_node(store)
+    store.abort_claim(claim(store, ask(MEMORY_MB=1)).uuid)
+    later = store.now() + timedelta(seconds=1)
+    store.purge(later, ("claims", "claim_history"))
+    kinds = [entry.kind for entry in store.list_history_page(HistoryQuery()).items]
+    assert kinds == [EventKind.NODE, EventKind.SERVICE]
+    store.purge(later, ("history",))
+    assert not store.list_history_page(HistoryQuery()).items

@@ -1,0 +1,128 @@
+"""The pages of hosts in a browser: what is still there, several at once, and moves that end."""
+
+import pytest
+from playwright.sync_api import expect
+
+from nodetracker.model.service import COMPUTE_BINARY
+from tests.contract.scene import build
+from tests.functional.browser import open_tab
+from tests.functional.test_page_node import DenyChanges
+from tests.page_fleet import AllowAll, serve_page
+from tests.page_node import RICH, add_rich_node
+from tests.stores import SqliteStore
+
+ENDS = ["nodetracker:migrations:confirm", "nodetracker:migrations:revert"]
+
+
+class AllowEnds(AllowAll):
+    """A `PolicyAuthorizer` of somebody who may end moves, too."""
+
+    def list_allowed(self, context) -> list[str]:
+        return [*super().list_allowed(context), *ENDS]
+
+
+@pytest.fixture
+def store():
+    store = SqliteStore()
+    build(store)
+    add_rich_node(store)
+    return store
+
+
+@pytest.fixture
+def url(store):
+    with serve_page(store, authorizer=AllowEnds()) as url:
+        yield url
+
+
+def service_of(store, host):
+    (service,) = store.list_services(host, COMPUTE_BINARY)
+    return service
+
+
+def test_a_host_is_taken_out_and_says_what_is_still_there(browser, store, url):
+    with open_tab(browser, f"{url}#/host?host={RICH[0]}") as tab:
+        page = tab.page
+        page.get_by_text("1 node, 12 guests").wait_for()
+        page.get_by_role("button", name="Take out of service").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(f"Host {RICH[0]}")
+        expect(dialog).not_to_contain_text("Node")
+        dialog.get_by_label("Reason").fill("new disk")
+        dialog.get_by_role("button", name="Take out of service").click()
+        page.get_by_text("1 node, 12 guests still there").wait_for()
+        page.get_by_text("new disk").wait_for()
+        service = service_of(store, RICH[0])
+        assert (service.disabled, service.maintenance) == (True, True)
+        page.get_by_role("button", name="Put into service").wait_for()
+        tab.check()
+        assert tab.problems == []
+
+
+def test_several_hosts_are_taken_out_at_once(browser, store, url):
+    with open_tab(browser, f"{url}#/hosts") as tab:
+        page = tab.page
+        for host in ("alpha", RICH[0]):
+            page.get_by_label(f"Choose {host}").check()
+        page.get_by_text("2 hosts chosen").wait_for()
+        tab.check()
+        page.get_by_role("button", name="Take out of service").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("listitem")).to_have_text(["alpha", RICH[0]])
+        dialog.get_by_role("button", name="Take out of service").click()
+        page.get_by_text("0 hosts chosen").wait_for()
+        assert all(service_of(store, host).maintenance for host in ("alpha", RICH[0]))
+        assert not service_of(store, "beta").maintenance
+        page.get_by_role("link", name=RICH[0]).click()
+        page.get_by_role("heading", name=RICH[0]).wait_for()
+        assert tab.problems == []
+
+
+def test_a_move_is_ended_where_that_is_allowed(browser, store, url):
+    with open_tab(browser, f"{url}#/moves") as tab:
+        page = tab.page
+        buttons = page.get_by_role("button", name="Revert the move of")
+        buttons.first.wait_for()
+        before = buttons.count()
+        buttons.first.click()
+        expect(page.get_by_role("dialog")).to_contain_text("From host")
+        page.get_by_role("dialog").get_by_role("button", name="Revert").click()
+        expect(buttons).to_have_count(before - 1)
+        tab.check()
+        assert tab.problems == []
+
+
+def test_who_may_change_nothing_is_offered_nothing(browser, store):
+    with (
+        serve_page(store, authorizer=DenyChanges()) as url,
+        open_tab(browser, "about:blank") as tab,
+    ):
+        for view, text in (
+            ("hosts", RICH[0]),
+            (f"host?host={RICH[0]}", "1 node"),
+            ("moves", "Workload"),
+        ):
+            tab.page.goto(f"{url}#/{view}")
+            tab.page.get_by_text(text).first.wait_for()
+            assert tab.page.get_by_role("checkbox").count() == 0
+            for name in ("Take out of service", "Choose", "End"):
+                assert tab.page.get_by_role("button", name=name, exact=True).count() == 0
+
+
+def test_a_host_without_nodes_has_a_page(browser, store, url):
+    with open_tab(browser, f"{url}#/host?host=nobody") as tab:
+        tab.page.get_by_text("No such host.").wait_for()
+
+
+def test_the_page_links_to_grafana_if_that_is_configured(browser, store):
+    dashboard = "https://grafana.example.org/d/nodetracker?orgId=1"
+    with (
+        serve_page(store, limits={"grafana_url": dashboard}) as url,
+        open_tab(browser, url) as tab,
+    ):
+        expect(tab.page.get_by_role("link", name="Grafana")).to_have_attribute("href", dashboard)
+        tab.page.goto(f"{url}#/host?host={RICH[0]}")
+        link = tab.page.get_by_role("link", name=f"Grafana of {RICH[0]}")
+        expect(link).to_have_attribute("href", f"{dashboard}&var-host={RICH[0]}")
+        tab.check()
+        assert tab.problems == []

@@ -1,0 +1,94 @@
+"""``/v1/trends``, and those of a node."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nodetracker.model.amounts import DISK, MEMORY, VCPU
+from tests.builders import create, make_values, register, update
+from tests.stores import SqliteStore
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+MISSING = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def store():
+    """Two nodes, sampled at noon of five days in which n1 gets 16 GiB a day."""
+    now = START
+    store = SqliteStore(lambda: now)
+    agent = register(store)
+    plain = make_values(
+        memory_mb=262_144, memory_mb_used=1024, ram_allocation_ratio=1.0, cpu_used=2.5, vcpus=64,
+        cpu_allocation_ratio=4.0, disk_allocation_ratio=1.0, metrics={"memory_used_mb": 512},
+    )  # fmt: skip
+    store.apply_changes(agent, [create(agent, "n1", plain), create(agent, "n2", plain)], 60)
+    for day in range(6):
+        now = START + timedelta(days=day, hours=12)
+        record = next(n for n in store.load_nodes("alpha") if n.nodename == "n1")
+        used = {"memory_mb_used": 65_536 + 16_384 * day}
+        store.apply_changes(agent, [update(record, **used)], 60)
+        store.sample_trends()
+    return store
+
+
+@pytest.fixture
+def path(store):
+    return f"/v1/nodes/{store.list_nodes('alpha', 'n1')[0].uuid}/trends"
+
+
+def test_hours_are_columns_in_units(api):
+    body = api.get("/v1/trends")
+    assert body["resolution"] == "hour"
+    assert body["times"][:2] == [
+        "2026-03-01T12:00:00.000000+00:00",
+        "2026-03-02T12:00:00.000000+00:00",
+    ]
+    memory, cpus = body["amounts"][MEMORY], body["amounts"][VCPU]
+    assert memory["allocated"][:2] == [66_560, 82_944]
+    assert memory["total"][0] == 2 * 262_144
+    assert memory["measured"][0] == 1024
+    assert (cpus["allocated"][0], cpus["limit"][0], cpus["measured"][0]) == (5, 512, None)
+    assert {len(column) for of in body["amounts"].values() for column in of.values()} == {6}
+
+
+def test_days_of_a_node(api, path):
+    body = api.get(f"{path}?resolution=day")
+    assert body["times"][-1] == "2026-03-05T00:00:00.000000+00:00"
+    assert body["amounts"][MEMORY]["allocated"] == [65_536 + 16_384 * day for day in range(5)]
+    assert body["amounts"][DISK]["total"] == [3000] * 5
+
+
+def test_a_forecast_is_that_of_the_fleet_or_of_the_node(api, path):
+    (line,) = api.get(path)["forecasts"]
+    assert (line["resource"], line["days"], line["latest"]) == (MEMORY, 8, 8)
+    assert line["text"] == "Memory is full in about 8 days (8 to 8)"
+    assert api.get("/v1/trends?resolution=day")["forecasts"] == []  # 24 days, of five days
+
+
+def test_a_period(api, path):
+    for where in ("/v1/trends", path):
+        body = api.get(f"{where}?since=2026-03-02T12:00:00Z&until=2026-03-03T13:00:00%2B01:00")
+        assert body["times"] == [
+            "2026-03-02T12:00:00.000000+00:00",
+            "2026-03-03T12:00:00.000000+00:00",
+        ]
+    assert api.get("/v1/trends?until=2020-01-01")["times"] == []
+
+
+@pytest.mark.parametrize("query", ["resolution=week", "since=x", "until=2026-99-01", "odd=1"])
+def test_an_invalid_parameter_is_refused(api, query):
+    found = api.request("GET", f"/v1/trends?{query}")
+    assert found.status_code == 400
+    assert query.partition("=")[0] in found.json["errors"][0]["detail"]
+
+
+def test_an_unknown_node_is_not_found(api):
+    assert api.request("GET", f"/v1/nodes/{MISSING}/trends").status_code == 404
+
+
+def test_they_are_shown_to_whom_nodes_are(api, path):
+    api.rules.denied.add("nodetracker:nodes:list")
+    assert api.request("GET", "/v1/trends").status_code == 403
+    api.rules.denied.add("nodetracker:nodes:show")
+    assert api.request("GET", path).status_code == 403

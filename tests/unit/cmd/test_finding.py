@@ -1,0 +1,76 @@
+"""Finding workloads by name, and adopting guests, on the command line."""
+
+import json
+
+import pytest
+
+from tests.builders import make_guest, make_node
+from tests.stores import SqliteStore
+from tests.unit.cmd.test_formats import conf, run  # noqa: F401 - a fixture
+
+NAMES = ("web-1", "web-2", "Web-10", "db_1", "twin", "twin")
+
+
+@pytest.fixture
+def manage(conf):  # noqa: F811
+    store = SqliteStore()
+    for number, name in enumerate(NAMES):
+        make_node(store, (make_guest(number + 1, name=name),), host=f"h{number}")
+    return lambda line: run(store, conf, *line.split())
+
+
+@pytest.fixture
+def ask(manage):
+    return lambda line: json.loads(manage(f"{line} -f json"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("WEB", ["web-1", "web-2", "Web-10"]),
+        ("web-?", ["web-1", "web-2"]),
+        ("*-1*", ["web-1", "Web-10"]),
+        ("*", list(NAMES)),
+        ("b_1", ["db_1"]),
+        ("b?1", []),
+        ("none", []),
+    ],
+)
+def test_a_list_of_workloads_has_those_of_a_name(ask, pattern, names):
+    assert [row["name"] for row in ask(f"workload list --name {pattern}")] == names
+
+
+def test_a_workload_is_shown_by_its_name_or_uuid(ask):
+    shown = ask("workload show web-1")
+    assert shown["places"][0]["host"] == "h0"
+    assert ask(f"workload show {shown['uuid'].upper()}") == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("twin", ["2 workloads are named twin: ", " on h4", " on h5"]),
+        ("web", ["no such workload: web"]),
+    ],
+)
+def test_a_name_that_is_not_one_workload_s_is_refused(manage, capsys, name, texts):
+    with pytest.raises(AssertionError):  # its exit code is 1
+        manage(f"workload show {name}")
+    error = capsys.readouterr().err
+    assert all(text in error for text in texts)
+
+
+def test_a_guest_is_adopted(ask):
+    (guest,) = ask("workload list --name db_1")
+    claim = ask(f"claim create --adopt {guest['uuid']}")
+    assert (claim["state"], claim["workload_uuid"]) == ("confirmed", guest["uuid"])
+    assert ask(f"claim create --adopt {guest['uuid']}")["uuid"] == claim["uuid"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["claim create", "claim create request.json --adopt x", "claim create --adopt x --host h"],
+)
+def test_a_claim_is_of_a_request_or_of_a_guest(manage, line):
+    with pytest.raises(SystemExit, match="2"):
+        manage(line)

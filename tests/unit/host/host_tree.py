@@ -1,7 +1,0 @@
-"""The type of the `make_roots` fixture."""
-
-from collections.abc import Callable
-
-from nodetracker.host.roots import Roots
-
-MakeRoots = Callable[..., Roots]

@@ -1,0 +1,196 @@
+"""The overview of the fleet: amounts, freshness, counts."""
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
+from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.warning import WarningKind
+from nodetracker.views.overview import ResourceUse, build_overview, render_overview
+from nodetracker.views.services import Freshness, freshness_of
+from tests.builders import NOW, make_service
+
+NODE = OverviewNode(
+    id=1,
+    uuid="11111111-1111-4111-8111-111111111111",
+    host="host-1",
+    nodename="node-1",
+    vcpus=16,
+    pcpus=4,
+    pcpus_used=3,
+    memory_mb=65536,
+    memory_mb_used=40960,
+    local_gb=500,
+    cpu_used=20.5,
+    disk_used=30.5,
+    cpu_allocation_ratio=4.0,
+    ram_allocation_ratio=1.5,
+    disk_allocation_ratio=1.0,
+    reserved={"vcpus": 2, "memory_mb": 512, "disk_mb": 1024},
+    overhead={"memory_mb": 100},
+    running_vms=3,
+    total_containers=2,
+)
+SERVICE = make_service(
+    host="host-1",
+    binary=COMPUTE_BINARY,
+    created_at=NOW,
+    last_seen_up=NOW,
+    clock_skew_ms=-250,
+    last_audit={"age_seconds": 5.0, "audit_interval_seconds": 60},
+)
+
+
+def build(*nodes, services=(SERVICE,), now=NOW, **rows):
+    found = OverviewRows(now, tuple(services), nodes, **rows)
+    return build_overview(found, 60, 600)
+
+
+def test_amounts_have_placements_limit_and_add_up():
+    unclaimed = (
+        UnclaimedSum(1, WorkloadKind.INSTANCE, 2, 2500, 1, 4096, 2048),
+        UnclaimedSum(1, WorkloadKind.CONTAINER, 1, 500, 0, 1024, 0),
+    )
+    (line,) = build(NODE, unclaimed=unclaimed).nodes
+    assert line.amounts == {
+        VCPU: ResourceUse(16000, 2000, 17500, 3000, 58000),
+        PCPU: ResourceUse(4, 0, 2, 1, 4),
+        MEMORY: ResourceUse(65536, 512, 35128, 5320, 98048),  # two instances' overhead
+        DISK: ResourceUse(512000, 1024, 29184, 2048, 512000),
+    }
+    assert line.amounts[VCPU].free == -6500
+    for use in line.amounts.values():
+        assert use.total == use.reserved + use.claimed + use.unclaimed + use.free
+
+
+def test_a_guest_that_the_row_does_not_count_yet_is_not_unclaimed():
+    late = (UnclaimedSum(1, WorkloadKind.CONTAINER, 1, 0, 0, 100_000, 0),)
+    (line,) = build(NODE, unclaimed=late).nodes
+    memory = line.amounts[MEMORY]
+    assert (memory.claimed, memory.unclaimed) == (0, 40960 - 512)
+
+
+@pytest.mark.parametrize(
+    ("state", "age", "interval", "expected"),
+    [
+        ("up", 0.0, 60, Freshness.FRESH),
+        ("up", 180.0, 60, Freshness.FRESH),
+        ("up", 180.5, 60, Freshness.LATE),
+        ("up", 600.0, 60, Freshness.LATE),
+        ("up", 600.5, 60, Freshness.STALE),
+        ("up", 900.0, 900, Freshness.FRESH),
+        ("up", 2701.0, 900, Freshness.STALE),
+        ("up", 600.0, None, Freshness.FRESH),
+        ("up", 601.0, None, Freshness.STALE),
+        ("down", 1.0, 60, Freshness.STALE),
+        ("unreachable", 1.0, 60, Freshness.STALE),
+        ("up", None, 60, Freshness.NEVER),
+        ("down", None, 60, Freshness.NEVER),
+    ],
+)
+def test_freshness_is_a_class(state, age, interval, expected):
+    assert freshness_of(state, age, interval, 600) is expected
+
+
+def test_a_node_without_an_agent_is_down_and_was_never_read():
+    (line,) = build(NODE, services=()).nodes
+    assert (line.state, line.status, line.freshness) == ("down", "enabled", Freshness.NEVER)
+
+
+def test_a_host_without_nodes_is_a_line_beside_them():
+    empty = dataclasses.replace(SERVICE, host="host-2")
+    silent = dataclasses.replace(empty, host="host-3", last_seen_up=NOW - timedelta(hours=2))
+    overview = build(NODE, services=[empty, SERVICE, silent])
+    assert [(line.node.host, line.state, line.freshness) for line in overview.empty_hosts] == [
+        ("host-2", "up", Freshness.NEVER),
+        ("host-3", "down", Freshness.NEVER),
+    ]
+    shown = render_overview(overview)
+    assert [(item["host"], item["uuid"]) for item in shown["empty_hosts"]] == [
+        ("host-2", ""),
+        ("host-3", ""),
+    ]
+    assert shown["down_since"] == {"host-3": "2026-03-01T10:00:00.250000+00:00"}
+    assert (len(shown["nodes"]), shown["states"]["up"]) == (1, 1)
+
+
+def test_since_when_a_host_is_down_is_unknown_where_it_is_forced():
+    forced = dataclasses.replace(SERVICE, forced_down=True)
+    (line,) = build(NODE, services=[forced]).nodes
+    assert (line.state, line.down_since) == ("down", None)
+
+
+def test_a_host_s_state_and_ages_are_those_at_the_database_s_time():
+    disabled = dataclasses.replace(SERVICE, disabled=True, maintenance=True)
+    overview = build(NODE, services=[disabled], now=NOW + timedelta(seconds=61))
+    (line,), (service,) = overview.nodes, overview.services
+    assert (line.state, line.status, line.maintenance) == ("down", "disabled", True)
+    assert (line.freshness, line.audit_age_seconds) == (Freshness.STALE, 66.0)
+    assert (service.heartbeat_age_seconds, service.audit_age_seconds) == (61.0, 66.0)
+    assert service.clock_skew_seconds == -0.25
+
+
+def test_totals_are_those_of_all_nodes_though_lines_are_cut():
+    nodes = [
+        dataclasses.replace(NODE, id=number, nodename=f"node-{number}") for number in (3, 2, 1)
+    ]
+    warnings = (
+        WarningCount("host-1", "", WarningKind.CLOCK_SKEW, 1),
+        WarningCount("host-1", "node-2", WarningKind.FACT_HELD, 2),
+    )
+    shown = render_overview(build(*nodes, warnings=warnings), max_nodes=2)
+    assert [(item["nodename"], item["warnings"]) for item in shown["nodes"]] == [
+        ("node-1", 0),
+        ("node-2", 2),
+    ]
+    assert shown["truncated"]
+    assert shown["totals"]["DISK_GB"] == {
+        "total": 1500, "reserved": 3, "claimed": 91.5, "unclaimed": 0, "free": 1405.5,
+        "limit": 1500,
+    }  # fmt: skip
+    assert shown["states"] == {"up": 3, "down": 0, "unreachable": 0}
+    assert shown["statuses"] == {"enabled": 3, "disabled": 0}
+    assert shown["freshness"] == {"fresh": 3, "late": 0, "stale": 0, "never": 0}
+    assert shown["guests"] == {"instance": 9, "container": 6}
+    assert shown["warnings"] == {"clock_skew": 1, "fact_held": 2}
+    assert shown["claims"] == {"held": 0, "confirmed": 0, "released": 0}
+    assert shown["summary"] == "3 nodes, 9 instances, 6 containers, 0 claims confirmed, 0 held"
+
+
+def test_an_empty_fleet_has_totals_of_zero():
+    shown = render_overview(build(services=()))
+    assert (shown["nodes"], shown["truncated"]) == ([], False)
+    assert set(shown["totals"]) == {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
+    assert shown["totals"]["VCPU"] == dict.fromkeys(shown["totals"]["VCPU"], 0)
+
+
+METRICS = {"cpu_percent": 25, "memory_used_mb": 16384, "disk_used_mb": 51200}
+MEASURING = dataclasses.replace(NODE, metrics=METRICS)
+
+
+class TestMeasured:
+    """What machines use, summed over those that measure it and were read recently."""
+
+    def test_shares_are_of_the_physical_amounts(self):
+        shown = render_overview(build(MEASURING))["measured"]
+        assert shown == {
+            VCPU: {"percent": 25, "nodes": 1, "text": "25 % in use"},
+            MEMORY: {"percent": 25, "nodes": 1, "text": "25 % in use"},
+            DISK: {"percent": 10, "nodes": 1, "text": "10 % in use"},
+        }
+
+    def test_what_no_node_measures_is_not_zero(self):
+        assert build(NODE).measured == {}
+
+    def test_nodes_that_do_not_measure_are_not_in_the_share(self):
+        other = dataclasses.replace(NODE, id=2, nodename="node-2", metrics={"memory_used_mb": 0})
+        shown = render_overview(build(MEASURING, other))["measured"]
+        assert shown[VCPU]["text"] == "25 % in use on 1 of 2 nodes"
+        assert shown[MEMORY]["text"] == "12 % in use"
+
+    def test_a_node_that_is_not_read_any_more_does_not_measure(self):
+        assert build(MEASURING, now=NOW + timedelta(hours=1)).measured == {}

@@ -1,0 +1,213 @@
+"""Test reading GPUs from PCI and NVML."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from host_tree import MakeRoots
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.host import Gpu
+from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.virt.host import gpu as gpu_module
+from nodetracker.virt.host.gpu import is_gpu, parse_nvml_address, read_gpus
+from nodetracker.virt.host.roots import Roots
+
+H200 = PciDevice("0000:5e:00.0", "10de", "2335", class_id="030200", numa_node=1)
+KNOWN_BY_PCI = Gpu("0000:5e:00.0", "NVIDIA", "10de:2335", numa_node=1)
+KNOWN_BY_NVML = Gpu(
+    "0000:5e:00.0",
+    "NVIDIA",
+    "NVIDIA H200",
+    memory_mb=143771,
+    uuid="GPU-1",
+    driver_version="570.86",
+    numa_node=1,
+)
+
+
+class FakeNvmlError(Exception):
+    """Replaces pynvml.NVMLError."""
+
+
+@dataclass
+class FakeNvml:
+    """NVIDIA's library with as many devices as bus ids; calls named in `broken` fail."""
+
+    bus_ids: tuple[str | bytes, ...] = ("00000000:5E:00.0",)
+    broken: frozenset[str] = frozenset()
+    strings_are_bytes: bool = False
+    opened: int = 0
+    NVMLError: type[Exception] = field(default=FakeNvmlError)
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        self._call("nvmlInit")
+        self.opened += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.opened -= 1
+        self._call("nvmlShutdown")
+
+    def nvmlSystemGetDriverVersion(self) -> str | bytes:  # noqa: N802
+        self._call("nvmlSystemGetDriverVersion")
+        return self._string("570.86")
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        self._call("nvmlDeviceGetCount")
+        return len(self.bus_ids)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802
+        self._call("nvmlDeviceGetHandleByIndex")
+        return index
+
+    def nvmlDeviceGetPciInfo(self, handle: Any) -> Any:  # noqa: N802
+        self._call("nvmlDeviceGetPciInfo")
+        return SimpleNamespace(busId=self.bus_ids[handle])
+
+    def nvmlDeviceGetName(self, handle: Any) -> str | bytes:  # noqa: N802
+        self._call("nvmlDeviceGetName")
+        return self._string("NVIDIA H200")
+
+    def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:  # noqa: N802
+        self._call("nvmlDeviceGetUUID")
+        return self._string(f"GPU-{handle + 1}")
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:  # noqa: N802
+        self._call("nvmlDeviceGetMemoryInfo")
+        return SimpleNamespace(total=143771 * 2**20)
+
+    def _call(self, name: str) -> None:
+        if name in self.broken:
+            raise FakeNvmlError(name)
+
+    def _string(self, text: str) -> str | bytes:
+        return text.encode() if self.strings_are_bytes else text
+
+
+@pytest.mark.parametrize(
+    ("vendor_id", "class_id", "expected"),
+    [
+        ("10de", "030200", True),
+        ("10de", "030000", True),
+        ("1002", "038000", True),
+        ("1002", "120000", True),
+        ("8086", "030000", True),
+        ("102b", "030000", False),
+        ("1234", "030000", False),
+        ("1d17", "038000", True),
+        ("10de", "040300", False),
+        ("8086", "120000", False),
+        ("10de", "", False),
+    ],
+    ids=[
+        "compute",
+        "desktop",
+        "mi200",
+        "mi300",
+        "intel",
+        "console",
+        "qemu",
+        "other-vendor",
+        "audio",
+        "npu",
+        "no-class",
+    ],
+)
+def test_a_gpu_is_identified_by_class_and_vendor(
+    vendor_id: str, class_id: str, expected: bool
+) -> None:
+    assert is_gpu(PciDevice("0000:01:00.0", vendor_id, "0001", class_id=class_id)) is expected
+
+
+def test_a_share_of_a_gpu_is_not_a_gpu() -> None:
+    share = PciDevice("0000:5e:00.4", "10de", "2335", "030200", PciDeviceType.VF)
+    assert not is_gpu(share)
+
+
+def test_nvml_provides_name_memory_and_driver(make_roots: MakeRoots) -> None:
+    nvml = FakeNvml()
+    assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_NVML,)
+    assert nvml.opened == 0
+
+
+def test_strings_of_older_libraries_are_bytes(make_roots: MakeRoots) -> None:
+    nvml = FakeNvml(bus_ids=(b"00000000:5E:00.0",), strings_are_bytes=True)
+    assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_NVML,)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nvmlInit",
+        "nvmlSystemGetDriverVersion",
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetPciInfo",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetUUID",
+    ],
+)
+def test_a_failing_library_leaves_the_data_of_pci(call: str, make_roots: MakeRoots) -> None:
+    nvml = FakeNvml(broken=frozenset({call}))
+    assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_PCI,)
+    assert nvml.opened == 0
+
+
+def test_results_are_kept_when_the_library_cannot_be_closed(make_roots: MakeRoots) -> None:
+    nvml = FakeNvml(broken=frozenset({"nvmlShutdown"}))
+    assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_NVML,)
+
+
+def test_unknown_memory_is_zero(make_roots: MakeRoots) -> None:
+    (gpu,) = read_gpus(
+        make_roots(), (H200,), FakeNvml(broken=frozenset({"nvmlDeviceGetMemoryInfo"}))
+    )
+    assert (gpu.name, gpu.memory_mb) == ("NVIDIA H200", 0)
+
+
+def test_a_gpu_that_pci_does_not_show_is_reported_by_nvml(make_roots: MakeRoots) -> None:
+    nvml = FakeNvml(bus_ids=("00010000:01:00.0", "00000000:5E:00.0", "garbage"))
+    gpus = read_gpus(make_roots(), (H200,), nvml)
+    assert [gpu.address for gpu in gpus] == ["0000:5e:00.0", "10000:01:00.0"]
+    assert [gpu.numa_node for gpu in gpus] == [1, None]
+
+
+def test_the_library_is_not_used_for_another_machine(
+    make_roots: MakeRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_module, "_load_nvml", FakeNvml)
+    roots = make_roots({"dev/nvidiactl": ""})
+    assert read_gpus(roots, (H200,)) == (KNOWN_BY_PCI,)
+
+
+def test_the_library_is_used_for_this_machine_only_with_a_device(
+    make_roots: MakeRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_module, "_load_nvml", FakeNvml)
+    here = Roots(rootfs=make_roots().rootfs)
+    assert read_gpus(here, ()) == ()
+    assert read_gpus(here, (H200,)) == (KNOWN_BY_NVML,)
+    make_roots({"dev/nvidiactl": ""})
+    assert [gpu.name for gpu in read_gpus(here, ())] == ["NVIDIA H200"]
+
+
+def test_gpus_are_in_order_of_their_addresses(make_roots: MakeRoots) -> None:
+    amd = PciDevice("10000:01:00.0", "1002", "74a1", "120000")
+    odd = PciDevice("0000:01:00.0", "1d17", "3d00", "038000")
+    assert [gpu.vendor for gpu in read_gpus(make_roots(), (amd, H200, odd))] == [
+        "1d17",
+        "NVIDIA",
+        "AMD",
+    ]
+
+
+@given(st.text() | st.from_regex(r"[0-9A-Fa-f]{3,9}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9]"))
+def test_any_bus_id_is_read_or_refused(text: str) -> None:
+    try:
+        address = parse_nvml_address(text)
+    except HostDataError:
+        return
+    assert parse_nvml_address(address) == address
