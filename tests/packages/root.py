@@ -1,0 +1,69 @@
+"""A bare Debian, in a directory that programs see as /."""
+
+import os
+import subprocess
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent.parent
+BUILT_WITH = [
+    line.split()[0]
+    for line in (SOURCE / "bindep.txt").read_text().splitlines()
+    if "package]" in line
+]
+KEPT = ("PIP_", "SSL_", "REQUESTS_CA")
+"""Starts of the names of environment variables by which registries are reached."""
+ENTER = """
+mount --bind "$1" "$1"; mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys"; mount --rbind /dev "$1/dev"
+exec chroot "$1" bash -c "$2"
+"""
+
+
+class Root:
+    """The root directory of a release of Debian; nothing of it runs between two calls of `run`."""
+
+    def __init__(self, path: Path, suite: str) -> None:
+        self.path = path
+        subprocess.run(
+            ["mmdebstrap", "--mode=root", "--variant=apt", "--dpkgopt=force-unsafe-io",
+             "--include=ca-certificates,curl,systemd", suite, str(path)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        # How this machine reaches its mirrors.
+        for name in ("resolv.conf", "hosts", "apt/apt.conf.d/.", "ssl/certs/."):
+            subprocess.run(["cp", "-a", f"/etc/{name}", str(path / "etc" / name)], check=True)
+
+    def copy(self, path: Path) -> "Root":
+        """Return a second root with the same files."""
+        subprocess.run(["cp", "-a", str(self.path), str(path)], check=True)
+        again = object.__new__(Root)
+        again.path = path
+        return again
+
+    def run(self, script: str, code: int = 0, network: bool = True) -> str:
+        """Return what a script prints, which ends with `code`; its processes and mounts end with it."""
+        kept = {n: v for n, v in os.environ.items() if "proxy" in n.lower() or n.startswith(KEPT)}
+        own_network = [] if network else ["--net"]
+        enter = ENTER if network else "ip link set lo up" + ENTER
+        done = subprocess.run(
+            ["unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child",
+             *own_network, "sh", "-ec", enter, "sh", str(self.path), script],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8",
+                 "DEBIAN_FRONTEND": "noninteractive"} | kept,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, check=False,
+        )  # fmt: skip
+        print(done.stdout)
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def build(self, directory: str) -> Path:
+        """Run "tox -e dist" in a clone of this commit; returns the directory of what it built."""
+        clone = f"{self.path}{directory}"
+        subprocess.run(["git", "clone", "--quiet", str(SOURCE), clone], check=True)
+        self.run(f"cd {directory} && /tools/bin/tox -q run -e dist")
+        return Path(clone, "dist")
+
+    def remove(self) -> None:
+        """Remove its files."""
+        subprocess.run(["rm", "-r", "--one-file-system", str(self.path)], check=True)

@@ -1,0 +1,158 @@
+"""The packages on a bare Debian: built, installed, started, upgraded, removed and purged, in this order."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.servers.process import require, require_root
+from tests.packages.root import BUILT_WITH, Root
+
+EXPOSURE = 20
+"""The largest exposure of a unit, in tenths, by systemd-analyze security."""
+APT = "apt-get -y -q -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
+CONFIG = "/etc/nodetracker/nodetracker.conf"
+OWN = "/etc/nodetracker/nodetracker-api.conf.d/own.conf"
+STATE = "/var/lib/nodetracker"
+USERS_FILES = (
+    f"sha256sum {STATE}/compute_id {STATE}/credential {OWN} /srv/api/api.sqlite; ls -ln {STATE}"
+)
+# As the unit says: its user, its state directory and its program.
+AS_AGENT = (
+    "setpriv --reuid=nodetracker --regid=nodetracker --init-groups env XDG_STATE_HOME=/var/lib"
+)
+START = f"""
+cd /; {AS_AGENT} /opt/nodetracker/bin/nodetracker-standalone >/tmp/standalone.log 2>&1 & pid=$!
+for _ in $(seq 240); do curl -sf http://127.0.0.1:8774/ui/ >/dev/null && break; sleep 0.5; done
+curl -si http://127.0.0.1:8774/ui/ | head -1
+for _ in $(seq 240); do
+    {AS_AGENT} nodetracker-manage --config-file {STATE}/nodetracker.conf node list -f value -c state | grep . && break
+    sleep 0.5
+done
+kill $pid; wait $pid; echo ended with $?
+"""
+API = f"""
+mkdir -p /srv/api; chown nodetracker-api /srv/api
+cat > {OWN} <<END
+[database]
+connection = sqlite:////srv/api/api.sqlite
+[api]
+auth_strategy = noauth
+END
+systemd-tmpfiles --create nodetracker-common.conf
+as() {{ setpriv --reuid=nodetracker-api --regid=nodetracker-api --groups=nodetracker,nodetracker-api "$@"; }}
+cd /; as nodetracker-manage --config-dir $(dirname {OWN}) db sync
+as /opt/nodetracker/bin/nodetracker-api >/tmp/api.log 2>&1 & pid=$!
+for _ in $(seq 240); do curl -sf http://127.0.0.1:8774/v1/services && break; sleep 0.5; done
+kill $pid; wait $pid; echo; echo ended with $?
+"""
+
+
+@pytest.fixture(scope="module", params=["bookworm"])
+def roots(request: pytest.FixtureRequest) -> Iterator[tuple[Root, Root]]:
+    """A root to install into, and one with the tools that build the packages."""
+    require_root("make a root")
+    require("mmdebstrap", "unshare", "ip")
+    directory = Path(tempfile.mkdtemp(prefix="nodetracker-root-"))
+    root = Root(directory / "bare", request.param)
+    root.run("apt-get update -q")
+    tools = root.copy(directory / "tools")
+    tools.run(f"apt-get install -y -q --no-install-recommends git {' '.join(BUILT_WITH)}")
+    tools.run("python3 -m venv /tools && /tools/bin/pip install -q tox")
+    yield root, tools
+    root.remove()
+    tools.remove()
+    directory.rmdir()
+
+
+@pytest.fixture(scope="module")
+def built(roots: tuple[Root, Root]) -> Path:
+    """The directory of what was built on this release of Debian."""
+    return roots[1].build("/one")
+
+
+@pytest.fixture(scope="module")
+def root(roots: tuple[Root, Root], built: Path) -> Root:
+    """A bare root with the packages in /dist."""
+    roots[0].run("mkdir /dist /before")
+    for package in built.glob("*.deb"):
+        (roots[0].path / "dist" / package.name).write_bytes(package.read_bytes())
+    return roots[0]
+
+
+def install(root: Root, *services: str, directory: str = "/dist") -> str:
+    names = " ".join(f"{directory}/nodetracker-{name}_*.deb" for name in ("common", *services))
+    return root.run(f"{APT} install --no-install-recommends {names}")
+
+
+def check_unit(root: Root, service: str) -> None:
+    """Check a unit as systemd does, and print how exposed it is."""
+    unit = f"/lib/systemd/system/nodetracker-{service}.service"
+    root.run(f"systemd-analyze verify --man=no --recursive-errors=no {unit}")
+    command = f"systemd-analyze security --offline=true --threshold={EXPOSURE} {unit}"
+    root.run(f"set -o pipefail; {command} | tail -1")
+
+
+def test_an_environment_made_by_hand_is_moved(root):
+    # The version before: the same files with a lower version and another configuration file.
+    root.run(
+        "set -e; cd /before; for file in /dist/*.deb; do "
+        "package=$(dpkg-deb -f $file Package); dpkg-deb -R $file $package; "
+        "sed -i 's/+deb/~before+deb/g' $package/DEBIAN/control; "
+        f"if [ -e $package{CONFIG} ]; then echo '# before' >> $package{CONFIG}; fi; "
+        "dpkg-deb -Znone -b $package ${package}_before.deb; rm -r $package; done"
+    )
+    root.run("mkdir -p /opt/nodetracker; touch /opt/nodetracker/pyvenv.cfg /opt/nodetracker/own")
+    printed = install(root, "standalone", directory="/before")
+    assert "the environment in /opt/nodetracker was moved to /opt/nodetracker.2" in printed
+    root.run("ls /opt/nodetracker.2*/own")
+
+
+def test_the_page_of_standalone_answers_and_lists_this_host(root):
+    check_unit(root, "standalone")
+    printed = root.run(START, network=False)
+    assert "200 OK" in printed
+    assert printed.splitlines()[-2:] == ["up", "ended with 0"]
+
+
+def test_an_upgrade_keeps_what_was_changed_and_says_that_the_schema_may_be_due(root):
+    root.run(f"echo '# mine' >> {CONFIG}; echo secret > {STATE}/credential")
+    before = root.run(f"sha256sum {STATE}/*; ls -ln {STATE}")
+    assert '"nodetracker-manage db sync" is due' in install(root, "standalone")
+    assert root.run(f"sha256sum {STATE}/*; ls -ln {STATE}") == before
+    assert "# mine" in root.run(f"cat {CONFIG}")
+    root.run(f"! grep before {CONFIG}.dpkg-dist")
+    assert root.run(START, network=False).splitlines()[-2:] == ["up", "ended with 0"]
+
+
+@pytest.mark.parametrize("service", ["compute", "conductor", "api"])
+def test_a_service_that_needs_configuration_is_not_enabled(root, service):
+    install(root, service)
+    check_unit(root, service)
+    assert root.run(f"systemctl is-enabled nodetracker-{service}", 1) == "disabled\n"
+    assert root.run(f"nodetracker-{service} --version")
+
+
+def test_the_agent_goes_on_with_what_standalone_stored(root):
+    root.run(f"cd /; {AS_AGENT} nodetracker-compute --once", network=False)
+
+
+def test_the_rest_service_starts_with_a_file_of_its_own(root):
+    printed = root.run(API, network=False)
+    assert '"nodetracker-api"' in printed
+    assert "ended with 0" in printed
+    root.run(f"! {AS_AGENT} cat {OWN}")
+
+
+@pytest.mark.parametrize("how", ["remove", "purge"])
+def test_what_users_own_outlives_the_packages(root, how):
+    before = root.run(USERS_FILES)
+    root.run(f"{APT} {how} 'nodetracker-*'")
+    assert root.run(USERS_FILES) == before
+    root.run("! test -e /usr/bin/nodetracker-manage && ! test -d /opt/nodetracker")
+    root.run(f"test -e {CONFIG}", code=0 if how == "remove" else 1)
+
+
+def test_lintian_finds_no_error(roots, built):
+    roots[1].run("lintian --allow-root --fail-on error /one/dist/*.deb")
