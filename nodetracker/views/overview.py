@@ -105,6 +105,16 @@ Uses = Mapping[str, ResourceUse]
 """Resource class -> its capacity and usage, for VCPU, PCPU, MEMORY_MB and DISK_GB."""
 
 
+class Severity(enum.IntEnum):
+    """How bad the worst problem of a node is."""
+
+    FINE = 0
+    SET = 1  # an operator disabled it, or set maintenance
+    WARNED = 2
+    UNREAD = 3
+    LOST = 4  # its agent is down or unreachable
+
+
 @dataclass(frozen=True, slots=True)
 class NodeLine:
     """One node of the overview.
@@ -112,7 +122,8 @@ class NodeLine:
     Attributes:
         state, status, maintenance: of its host's service; see `state_of`.
         guests: number of guests by kind.
-        warnings: number of unresolved warnings about it.
+        warnings: number of unresolved warnings about it or its whole host, without
+            ``host_down``, which the state says.
         audit_age_seconds: since its last good reading, None = never; not rendered.
         down_since: of its host; None = it is up, or unknown.
         node: its row, whose ratios metrics need.
@@ -128,6 +139,18 @@ class NodeLine:
     warnings: int
     audit_age_seconds: float | None
     down_since: datetime | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How bad its worst problem is, by which the page and the terminal sort."""
+        if self.state != "up":
+            return Severity.LOST
+        if self.freshness is not Freshness.FRESH:
+            return Severity.UNREAD
+        if self.warnings:
+            return Severity.WARNED
+        is_set = self.maintenance or self.status == "disabled"
+        return Severity.SET if is_set else Severity.FINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +259,8 @@ def _list_lines(
         unclaimed.setdefault(item.node_id, []).append(item)
     warnings = Counter[tuple[str, str]]()
     for warning in rows.warnings:
-        warnings[warning.host, warning.nodename] += warning.count
+        if warning.kind is not WarningKind.HOST_DOWN:
+            warnings[warning.host, warning.nodename] += warning.count
     without_agent = state_of(None, Liveness(rows.now, 0))
     empty = map(blank_node, agents.keys() - {node.host for node in rows.nodes})
     lines = []
@@ -256,7 +280,7 @@ def _list_lines(
                     WorkloadKind.INSTANCE: node.running_vms,
                     WorkloadKind.CONTAINER: node.total_containers,
                 },
-                warnings=warnings[node.host, node.nodename],
+                warnings=sum(warnings[node.host, name] for name in {node.nodename, WHOLE_HOST}),
                 audit_age_seconds=age,
                 down_since=find_down_since(agent, liveness),
             )
@@ -511,7 +535,7 @@ def _render_node(line: NodeLine) -> dict[str, Any]:
         **pick(line, "state", "status", "maintenance", "freshness"),
         "amounts": render_amounts(line.amounts),
         "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
-        "warnings": line.warnings,
+        **pick(line, "warnings", "severity"),
     }
 
 

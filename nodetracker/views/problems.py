@@ -1,6 +1,5 @@
 """Find what is wrong with each node of the overview, the worst first."""
 
-import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -8,19 +7,9 @@ from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
-from nodetracker.views.overview import NodeLine, Overview, ServiceLine, build_overview
+from nodetracker.views.overview import NodeLine, Overview, ServiceLine, Severity, build_overview
 from nodetracker.views.services import Freshness
 from nodetracker.views.trends import Trend
-
-
-class Severity(enum.IntEnum):
-    """How bad the worst problem of a node is."""
-
-    FINE = 0
-    SET = 1  # an operator disabled it, or set maintenance
-    WARNED = 2
-    UNREAD = 3
-    LOST = 4  # its agent is down or unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +41,6 @@ class FleetView:
     def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
         """Return a node's problems, the worst first."""
         return self.problems.get((line.node.host, line.node.nodename), ())
-
-    def severity_of(self, line: NodeLine) -> Severity:
-        """Return how bad the worst problem of a node is."""
-        return max((found.severity for found in self.problems_of(line)), default=Severity.FINE)
 
 
 def view_fleet(

@@ -4,6 +4,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
+from playwright.sync_api import expect
 
 from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import LoginFailures, authenticate
@@ -54,10 +55,10 @@ def find_node(store, nodename: str) -> str:
 
 def read_cpus(page) -> list[tuple[int, str]]:
     """Return the squares of the map: CPU and state."""
-    page.locator(".cpu[data-cpu]").first.wait_for()
+    page.locator(".cpu[role=option]").first.wait_for()
     found = page.evaluate(
-        "[...document.querySelectorAll('.cpu[data-cpu]')]"
-        ".map(item => [Number(item.dataset.cpu), item.classList[1].slice(4)])"
+        "[...document.querySelectorAll('.cpu[role=option]')]"
+        ".map(item => [Number(item.id.slice(4)), item.classList[1].slice(4)])"
     )
     return sorted((cpu, state) for cpu, state in found)
 
@@ -100,10 +101,26 @@ class TestNumaMap:
             assert pinned == set(pins)
             for cpu, (name, guest) in pins.items():
                 text = f"CPU {cpu}: pinned by {name} (its CPU {guest})"
-                page.locator(f".cpu[data-cpu='{cpu}'][title='{text}']").wait_for()
-            page.locator(".cpus").first.focus()
-            page.keyboard.press("ArrowRight")
-            page.locator(".cell p").get_by_text("CPU 0: for the host alone").wait_for()
+                page.locator(f"#cpu-{cpu}").and_(page.get_by_role("option", name=text)).wait_for()
+
+    def test_arrows_move_over_the_cpus_of_a_cell_as_over_a_list(self, browser, store, url):
+        with open_tab(browser, f"{url}{find_node(store, RICH[1])}") as tab:
+            page = tab.page
+            cpus, seen = page.get_by_role("listbox").first, []
+            cpus.focus()
+            for key in ("", "ArrowRight", "ArrowDown", "ArrowLeft", "Home", "ArrowUp", "End"):
+                if key:
+                    page.keyboard.press(key)
+                chosen = cpus.locator("[role=option][aria-selected=true]")
+                expect(chosen).to_have_count(1)
+                assert cpus.get_attribute("aria-activedescendant") == chosen.get_attribute("id")
+                text = chosen.get_attribute("aria-label")
+                expect(page.locator(".cell p").first).to_have_text(text)
+                seen.append(text)
+            assert seen[0].startswith("CPU 0: for the host alone")
+            assert seen[0] == seen[4] == seen[5]
+            assert seen[1] == seen[3]
+            assert len(set(seen)) == 4
 
 
 def test_what_is_measured_has_its_age(browser, store, url):
@@ -212,7 +229,6 @@ class TestWorkloads:
             page.get_by_role("link", name="legacy-vm").wait_for()
             assert page.get_by_role("row").count() == 2
             page.get_by_label("Show").select_option("Claims")
-            page.get_by_role("button", name="Show").click()
             page.get_by_role("columnheader", name="Since").wait_for()
             page.get_by_role("link", name="db-1").first.wait_for()
             assert "kind=claims" in page.url

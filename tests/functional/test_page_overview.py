@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
-from nodetracker.model.warning import HostWarning, WarningKind
+from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.builders import make_node
 from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
@@ -24,9 +24,10 @@ def test_nodes_are_sorted_worst_first_and_in_natural_order(browser):
         store.report_state(agent, service.report_count + 1, state)
     store.set_service("h11", COMPUTE_BINARY, ServiceChange(disabled=True))
     store.raise_warning("h2", HostWarning(WarningKind.DRIFT, "node-1", "memory", "it drifts"))
+    store.raise_warning("h10", HostWarning(WarningKind.CLOCK_SKEW, WHOLE_HOST, "", "it is late"))
     with serve_page(store) as url, open_tab(browser, url) as tab:
         hosts = tab.page.locator("tbody tr td:nth-child(2)")
-        expect(hosts).to_have_text(["h2", "h11", "h1", "h10"])
+        expect(hosts).to_have_text(["h2", "h10", "h11", "h1"])
         tab.page.get_by_role("button", name="Host", exact=True).click()
         expect(hosts).to_have_text(["h1", "h2", "h10", "h11"])
 

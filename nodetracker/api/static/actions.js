@@ -2,7 +2,7 @@
 import { refreshAll, request } from "./api.js";
 import { join, plural } from "./format.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
-import { announce, bdi, button, list, quiet, RequestForm, sentence } from "./widgets.js";
+import { announce, bdi, button, field, list, quiet, RequestForm, sentence } from "./widgets.js";
 
 // The dialog of an action on places {"Host": name}, or on many hosts with a request each: [{name, path}].
 function Ask({ action, place, each, onDone, onClose }) {
@@ -32,7 +32,7 @@ function Ask({ action, place, each, onDone, onClose }) {
       <p>${Object.entries(place).map(([kind, name], index) => html`${index > 0 && ", "}${kind} <strong><bdi>${name}</bdi></strong>`)}</p>
       ${each && html`<p>${plural(each.length, "host")}</p>${list(each.map(({ name }) => bdi(name)), "plain many")}`}
       <p>${effect}</p>
-      ${takesReason && html`<label>Reason <input name="reason" maxlength="255" autocomplete="off" /></label>`}
+      ${takesReason && field({}, "reason", "Reason", { maxlength: 255, autocomplete: "off" })}
     <//>
   </dialog>`;
 }

@@ -47,8 +47,6 @@ export const fillOf = (use) => (use.limit > 0 ? allocatedOf(use) / use.limit : (
 // Shared and pinned CPUs are shown as one: most nodes have only one of them.
 export const cpuOf = ({ VCPU, PCPU }) => (PCPU.limit > 0 && (VCPU.limit === 0 || fillOf(PCPU) > fillOf(VCPU)) ? "PCPU" : "VCPU");
 
-export const fullestOf = ({ amounts }) => Math.max(0, ...Object.values(amounts).map(fillOf));
-
 // A bar, with a mark where the physical amount ends. Without a label, the text beside it has to say the same.
 export function bar(use, label) {
   const whole = Math.max(use.limit, use.total, allocatedOf(use)) || 1;

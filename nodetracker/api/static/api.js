@@ -38,8 +38,11 @@ function explain(status, text) {
   }
 }
 
-// As usePoll, for a list with a query.
-export const useList = (noun, query, key) => usePoll(`/v1/${noun}?${new URLSearchParams(query)}`, key);
+// As usePoll, for a list with a query; a value may be a list of values, and undefined.
+export function useList(noun, query, key) {
+  const given = Object.entries(query).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
+  return usePoll(`/v1/${noun}?${new URLSearchParams(given.filter(([, value]) => value !== undefined))}`, key);
+}
 
 // Return the marker of the page after a page of a list, if any.
 export function markerOf({ links: [next] }) {
@@ -128,3 +131,5 @@ export function useOutage() {
 
 // Return {version, user, rules, …}: who the user is and may do what; null before the answer.
 export const useAbout = () => usePoll("/v1/about", 0).data;
+
+export const useMay = (rule) => useAbout()?.rules.includes(`nodetracker:${rule}`);

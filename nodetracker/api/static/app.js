@@ -1,15 +1,11 @@
 // The page around its views: header, menu, banner, and the title and icon of the tab.
-import { refreshAll, request, useAbout, useOutage, usePoll } from "./api.js";
 import { Fit } from "./fit.js";
 import { HostPage, Hosts } from "./host.js";
-import { join, time } from "./format.js";
 import { Events, Moves, Owned, Services, Warnings } from "./lists.js";
 import { NodePage } from "./node.js";
 import { Overview } from "./overview.js";
+import { announce, button, field, hrefOf, html, join, link, refreshAll, render, request, RequestForm, select, setNow, time, useAbout, useChoice, useEffect, useErrorBoundary, useLayoutEffect, useLocation, useMemo, useOutage, usePoll, useRef } from "./page.js";
 import { Palette } from "./palette.js";
-import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
-import { hrefOf, useLocation } from "./router.js";
-import { announce, button, link, recall, RequestForm, select, setNow } from "./widgets.js";
 import { Search } from "./workloads.js";
 
 // The views by path: name in the menu, component, and the heading if that is another.
@@ -25,10 +21,10 @@ const VIEWS = {
   "/fit": ["Fit", Fit, "Where would it fit?"],
 };
 const LOGIN_FIELDS = [
-  { title: "User", name: "user", autocomplete: "username", required: true },
-  { title: "Domain", name: "domain", defaultValue: "Default", required: true },
-  { title: "Project", name: "project", placeholder: "empty: the whole system" },
-  { title: "Password", name: "password", type: "password", autocomplete: "current-password", required: true },
+  ["user", "User", { autocomplete: "username", required: true }],
+  ["domain", "Domain", { defaultValue: "Default", required: true }],
+  ["project", "Project", { placeholder: "empty: the whole system" }],
+  ["password", "Password", { type: "password", autocomplete: "current-password", required: true }],
 ];
 
 const ICONS = { good: ["1a7f37", "✔"], warning: ["b26a00", "◆"], bad: ["b3261e", "▲"] }; // by level: colour and sign
@@ -81,7 +77,7 @@ function Login() {
     return request("/v1/session", { method: "POST", body: Object.fromEntries(filled) });
   };
   return html`<${RequestForm} class="login" submit="Log in" send=${send} onDone=${() => location.reload()}>
-    <h1>Log in</h1>${LOGIN_FIELDS.map(({ title, ...field }) => html`<label>${title} <input ...${field} /></label>`)}
+    <h1>Log in</h1>${LOGIN_FIELDS.map(([name, title, more]) => field({}, name, title, more))}
   <//>`;
 }
 
@@ -91,12 +87,11 @@ async function logOut() {
 }
 
 function ThemeSwitch() {
-  const [name, setName] = useState(() => recall("getItem", "theme") ?? "system");
+  const [name, choose] = useChoice("theme", "system");
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = name;
-    recall("setItem", "theme", name);
   }, [name]);
-  return html`<span class="theme">${select("Theme", name, [["system"], ["light"], ["dark"]], setName)}</span>`;
+  return html`<span class="theme">${select("Theme", name, ["system", "light", "dark"], choose)}</span>`;
 }
 
 function grafanaOf(url, host) {

@@ -1,11 +1,6 @@
 // Where would it fit: nodes for a workload with what they have left, what excludes the others, and why one does not take it.
-import { amount, resourceOf } from "./amounts.js";
-import { useAbout, useList } from "./api.js";
-import { plural } from "./format.js";
-import { html } from "./preact.js";
-import { useLocation } from "./router.js";
-import { column, HOST, NODE, numeric, Table } from "./table.js";
-import { answer, list, mark, nodeLink, QueryForm, quiet, section, sentence } from "./widgets.js";
+import { amount, answer, column, field, fixed, HOST, html, list, mark, NODE, nodeLink, numeric, plural, QueryForm, quiet, section, sentence, Table, useAbout, useList, useLocation } from "./page.js";
+import { amountColumn, RESOURCE } from "./workloads.js";
 
 const NUMBERS = [ // name in the address, title, resource, and its units in that of the field
   ["cpus", "CPUs", "VCPU", 1],
@@ -41,12 +36,11 @@ const excludedNodes = ({ total_nodes: total, checks, nearest, further }) => sect
   ${nearest && html`<p>The nearest is ${place(nearest)}:</p>${texts(nearest.explanations)}`}
   ${further.length > 0 && html`<p>Then come</p>${list(further.map((near) => html`${place(near)}${texts(near.explanations)}`))}`}`);
 
-const size = (id, title) => numeric(id, title, (value, { resource }) => (value === null ? "unlimited" : amount(resource, value)));
 const VERDICTS = [
-  column("resource", "Resource", (resource) => resourceOf(resource).name),
-  size("requested", "Requested"),
-  size("free", "Free"),
-  size("limit", "Limit"),
+  RESOURCE,
+  amountColumn("requested", "Requested"),
+  amountColumn("free", "Free"),
+  amountColumn("limit", "Limit", "unlimited"),
   column("fits", "Verdict", (fits) => mark(fits ? "fits" : "too little", fits ? "good" : "warning")),
 ];
 
@@ -55,7 +49,7 @@ function dryRun({ host, nodename, fits, explanations, resources, numa_reasons: c
   const devices = pci.map(({ alias, count, usable }) => `${alias}: ${count} requested, ${usable} usable`);
   return html`<h3>${place({ host, nodename })}</h3>
     ${fits ? html`<p>${mark("It would take it.", "good")}</p>` : texts(explanations)}
-    <${Table} isFixed caption="Amounts" columns=${VERDICTS} rows=${resources.filter(({ requested }) => requested > 0)} keyOf=${({ resource }) => resource} />
+    ${fixed("Amounts", VERDICTS, resources.filter(({ requested }) => requested > 0))}
     ${list([...devices, ...cells].map(sentence))}`;
 }
 
@@ -63,7 +57,7 @@ const whyNot = (name, nodes) => section(html`Why not on <bdi>${name}</bdi>?`, no
   : quiet("No host or node has this name."), "why");
 
 function Candidates({ wanted, query, why }) {
-  const resources = Object.entries(wanted).map(([name, value]) => `${name}:${value}`);
+  const resources = Object.entries(wanted).map(([name, value]) => `${name}:${value}`).join();
   return answer(useList("candidates", { limit: LIMIT, resources, ...query }, 0), ({ candidates, excluded, why: nodes }) => html`
     ${why && whyNot(why, nodes)}
     ${section(`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`, candidates.length > 0
@@ -76,25 +70,22 @@ const words = (text = "") => text.split(/[\s,]+/).filter(Boolean);
 export function Fit() {
   const { query } = useLocation();
   const known = { pages: PAGES, pci: useAbout()?.pci_aliases };
-  const field = (name, title, more) => html`<label class=${more.class}>${title}
-    <input name=${name} key=${name} defaultValue=${query[name]} ...${more} /></label>`;
-  const count = (name, title, step = 1) => field(name, title, { type: "number", min: 0, step });
+  const count = (name, title, step = 1) => field(query, name, title, { type: "number", min: 0, step });
   const amounts = NUMBERS.map(([name, , resource, factor]) => [resource, Math.ceil(Number(query[name] ?? 0) * factor)]);
   const more = words(query.more).map((text) => text.split(/[:=]/));
   const wanted = [...amounts.filter(([, value]) => value > 0), ...more.map(([name, value = 1]) => [name, value])];
   const filled = {
     numa_cells: query.cells, why: query.why,
-    ...Object.fromEntries(TEXTS.map(([name, , parameter]) => [parameter, words(query[name]).join()])),
+    ...Object.fromEntries(TEXTS.map(([name, , parameter]) => [parameter, words(query[name]).join() || undefined])),
   };
-  const others = Object.fromEntries(Object.entries(filled).filter(([, value]) => value));
-  const isAsked = wanted.length > 0 || Object.keys(others).length > 0;
+  const isAsked = wanted.length > 0 || Object.values(filled).some(Boolean);
   return html`<${QueryForm} submit="Find nodes">
       ${NUMBERS.map(([name, title]) => count(name, title, "any"))}
       ${count("cells", "NUMA cells")}
-      ${TEXTS.map(([name, title, , placeholder]) => field(name, title, { placeholder, list: known[name] && `known-${name}`, class: known[name] ? "" : "grow" }))}
-      ${field("more", "Other resources", { placeholder: "VGPU:1, CUSTOM_…:2", class: "grow" })}
-      ${field("why", "Why not on", { placeholder: "host or node" })}
+      ${TEXTS.map(([name, title, , placeholder]) => field(query, name, title, { placeholder, list: known[name] && `known-${name}`, class: known[name] ? "" : "grow" }))}
+      ${field(query, "more", "Other resources", { placeholder: "VGPU:1, CUSTOM_…:2", class: "grow" })}
+      ${field(query, "why", "Why not on", { placeholder: "host or node" })}
       ${Object.entries(known).map(([name, values = []]) => html`<datalist id=${`known-${name}`}>${values.map((value) => html`<option value=${value} />`)}</datalist>`)}
     <//>
-    ${isAsked && html`<${Candidates} wanted=${wanted.length > 0 ? Object.fromEntries(wanted) : { VCPU: 0 }} query=${others} why=${query.why} />`}`;
+    ${isAsked && html`<${Candidates} wanted=${wanted.length > 0 ? Object.fromEntries(wanted) : { VCPU: 0 }} query=${filled} why=${query.why} />`}`;
 }

@@ -1,29 +1,23 @@
 // What a node is made of: a box for each NUMA cell with a square for each CPU, PCI devices, GPUs.
-import { bar } from "./amounts.js";
-import { html, useState } from "./preact.js";
-import { announce, folded, legend, list, mark, quiet } from "./widgets.js";
+import { bar, folded, html, legend, list, mark, quiet, step, useState } from "./page.js";
 import { workloadLink } from "./workloads.js";
 
 const USES = ["pinned", "dedicated", "shared", "host", "offline"];
-const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 const MANY = 8;
 
-// The squares, of which the threads of a core touch. Arrows move from one to the next; the text below says what it is.
+// The squares, of which the threads of a core touch, as a list: arrows move from one to the next. The text below says what it is.
 function Cpus({ title, summary, cores }) {
   const cpus = cores.flat();
   const [current, setCurrent] = useState(null);
   const index = cpus.findIndex(({ id }) => id === current);
   const press = (event) => {
-    const step = STEPS[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const cpu = cpus[Math.min(Math.max(index + step, 0), cpus.length - 1)];
-    setCurrent(cpu.id);
-    announce(cpu.text);
+    const next = step(event, index, cpus.length);
+    if (next !== undefined) setCurrent(cpus[next].id);
   };
-  return html`<div class="cpus" role="img" tabindex="0" aria-label=${`${title}: ${summary}. Arrow keys name each CPU.`} onKeyDown=${press}>
-      ${cores.map((core) => html`<span class="core">${core.map(({ id, use, text }) => html`<span key=${id} data-cpu=${id} title=${text}
-        class=${`cpu cpu-${use} ${id === current ? "current" : ""}`} onPointerEnter=${() => setCurrent(id)}></span>`)}</span>`)}
+  return html`<div class="cpus" role="listbox" tabindex="0" aria-label=${`${title}: ${summary}`} aria-activedescendant=${index < 0 ? undefined : `cpu-${current}`}
+      onKeyDown=${press} onFocus=${() => setCurrent(current ?? cpus[0].id)}>
+      ${cores.map((core) => html`<span class="core">${core.map(({ id, use, text }) => html`<span key=${id} id=${`cpu-${id}`} title=${text} role="option" aria-label=${text}
+        aria-selected=${id === current} class=${`cpu cpu-${use} ${id === current ? "current" : ""}`} onPointerEnter=${() => setCurrent(id)}></span>`)}</span>`)}
     </div>
     ${quiet(cpus[index]?.text ?? summary)}`;
 }

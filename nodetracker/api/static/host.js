@@ -1,19 +1,13 @@
 // Hosts: the list, of which several are changed at once, and a host's page with what is still on it.
-import { useAsk } from "./actions.js";
-import { useAbout, useList, usePoll } from "./api.js";
-import { join, plural } from "./format.js";
-import { List, OpenMoves, WARNINGS } from "./lists.js";
+import { List, OpenMoves, STATE, WARNINGS, WHY_DISABLED } from "./lists.js";
 import { NODES } from "./overview.js";
-import { html, useState } from "./preact.js";
-import { useLocation } from "./router.js";
-import { column, Table } from "./table.js";
-import { ago, answer, hostLink, mark, quiet, section, sentence, states } from "./widgets.js";
+import { ago, answer, column, fixed, hostLink, html, join, mark, plural, quiet, section, states, useAsk, useList, useLocation, useMay, usePoll, useState } from "./page.js";
 import { Workloads } from "./workloads.js";
 
 const HOSTS = [
-  column("state", "State", (_, row) => states(row), ({ state, status }) => state + status),
+  STATE,
   column("host_name", "Host", hostLink),
-  column("disabled_reason", "Why disabled", sentence),
+  WHY_DISABLED,
   column("disabled_at", "Since", (at) => at && ago(at)),
   column("disabled_by", "By"),
 ];
@@ -27,7 +21,7 @@ const CHANGES = [ // of several hosts at once
 export function Hosts() {
   const [chosen, setChosen] = useState({}); // uuid of the agent's service -> host
   const [dialog, open] = useAsk();
-  const mayChange = useAbout()?.rules.includes("nodetracker:services:update");
+  const mayChange = useMay("services:update");
   const each = Object.entries(chosen).map(([uuid, name]) => ({ name, path: `/v1/services/${uuid}` }));
   const choose = (uuid, name, isChosen) => {
     const { [uuid]: _, ...others } = chosen;
@@ -63,9 +57,9 @@ export function HostPage() {
     ${nodes && remains(service, nodes)}
     ${service.disabled_reason && html`<p>Disabled${service.disabled_at && html` ${ago(service.disabled_at)}`}: <bdi>${service.disabled_reason}</bdi></p>`}
     <p class="quiet">Heartbeat ${ago(service.last_seen_up)}, version ${service.version}</p>
-    ${section("Nodes", html`<${Table} isFixed look="dense" caption="Nodes" columns=${NODES} rows=${nodes ?? []} empty="It has no node." />`)}
+    ${section("Nodes", fixed("Nodes", NODES, nodes ?? [], { look: "dense", empty: "It has no node." }))}
     ${section("Moves", html`<${OpenMoves} host=${host} />`)}
     ${section("Workloads", html`<${Workloads} workloads=${workloads} empty="Nothing is on this host." />`)}
-    ${warnings.length > 0 && section("Warnings", html`<${Table} isFixed caption="Warnings" columns=${WARNINGS} rows=${warnings} />`)}`
+    ${warnings.length > 0 && section("Warnings", fixed("Warnings", WARNINGS, warnings))}`
     : quiet("No such host.")));
 }

@@ -1,22 +1,19 @@
 // The views that are one list of the API.
-import { useAsk } from "./actions.js";
-import { markerOf, useAbout, useList } from "./api.js";
-import { html } from "./preact.js";
-import { setQuery, useLocation } from "./router.js";
-import { column, HOST, NODE, numeric, Table } from "./table.js";
-import { ago, answer, bdi, link, list, mark, nodeLink, QueryForm, select, sentence, states } from "./widgets.js";
+import { ago, answer, bdi, column, field, HOST, html, link, list, mark, markerOf, NODE, nodeLink, numeric, QueryForm, select, sentence, setQuery, states, Table, useAsk, useList, useLocation, useMay } from "./page.js";
 import { AMOUNTS, EVERYWHERE, keyOf, NAME } from "./workloads.js";
 
 const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
 
+export const STATE = column("state", "State", (_, row) => states(row), ({ state, status }) => state + status);
+export const WHY_DISABLED = column("disabled_reason", "Why disabled", sentence);
 const SERVICES = [
-  column("state", "State", (_, row) => states(row), ({ state, status }) => state + status),
+  STATE,
   column("binary", "Binary"),
   HOST,
   column("last_seen_up", "Heartbeat", ago),
   numeric("clock_skew_seconds", "Clock skew", (skew) => (skew === null ? "unknown" : `${skew.toFixed(1)} s`)),
   column("version", "Version"),
-  column("disabled_reason", "Why disabled", sentence),
+  WHY_DISABLED,
 ];
 
 export const WARNINGS = [
@@ -46,21 +43,19 @@ const MOVES = [
 const EVENTS = [
   column("at", "When", ago), column("kind", "Kind"), HOST, NODE, column("changes", "What", (texts) => list(texts, "plain")),
 ];
-const KINDS = ["node", "claim", "move", "service", "warning"];
+const KINDS = [["", "all"], "node", "claim", "move", "service", "warning"];
 
 // Render a list with filters {name: value or values}: its first page, and the following ones on demand.
 export function List({ noun, filters, next = "More", ...table }) {
   const { path, query: { marker, ...query } } = useLocation();
-  const wanted = Object.entries({ ...filters, marker }).flatMap(([name, values]) => [values].flat().filter(Boolean).map((value) => [name, value]));
-  return answer(useList(noun, wanted), (data) => {
+  return answer(useList(noun, { ...filters, marker }), (data) => {
     const following = markerOf(data);
     return html`<${Table} caption=${noun} rows=${data[noun]} ...${table} />
       <p class="pager">${marker && link(path, "First", query)} ${following && link(path, next, { ...query, marker: following, page: "" })}</p>`;
   });
 }
 
-const field = (query, name, title, type = "text") => html`<label>${title}
-  <input name=${name} type=${type} key=${name + query[name]} defaultValue=${query[name]} /></label>`;
+const kindOf = ({ kind = "" }, title, kinds) => select(title, kind, kinds, (value) => setQuery({ kind: value, marker: "" }));
 
 const filters = (...fields) => html`<${QueryForm} submit="Show">${fields}<//>`;
 
@@ -72,8 +67,8 @@ const ENDS = [
 // Render the moves that go on, of all hosts or of one, with what may end them.
 export function OpenMoves({ host }) {
   const [dialog, open] = useAsk();
-  const rules = useAbout()?.rules ?? [];
-  const ends = ENDS.filter(({ title }) => rules.includes(`nodetracker:migrations:${title.toLowerCase()}`));
+  const may = [useMay("migrations:confirm"), useMay("migrations:revert")];
+  const ends = ENDS.filter((_, index) => may[index]);
   const end = (_, { uuid, workload_uuid: workload, source_host: from, dest_host: to }) => html`<span class="ends">${ends.map((each) => open(
     { ...each, title: `${each.title} the move of ${workload}`, method: "POST", path: `/v1/migrations/${uuid}/${each.title.toLowerCase()}` },
     { "From host": from, "to host": to }, { text: each.title }))}</span>`;
@@ -94,6 +89,7 @@ export const Services = viewOf("service", List, { noun: "services", columns: SER
 export const Warnings = viewOf("warning", List, { noun: "warnings", columns: WARNINGS, empty: "No warning." });
 export const Moves = viewOf("move", OpenMoves);
 
+const MOMENT = { type: "datetime-local" };
 const local = (date) => date.toLocaleString("sv", { dateStyle: "short", timeStyle: "short" }).replace(" ", "T");
 const iso = (text) => text && new Date(text).toISOString();
 
@@ -112,21 +108,21 @@ export function Events() {
   const { query } = useLocation();
   const { host, nodename, kind, since, until } = query;
   return html`${filters(
-      select("Kind", kind ?? "", [["", "all"], ...KINDS.map((each) => [each])], (value) => setQuery({ kind: value, marker: "" })),
-      field(query, "host", "Host"), field(query, "nodename", "Node"), field(query, "since", "From", "datetime-local"), field(query, "until", "To", "datetime-local"),
+      kindOf(query, "Kind", KINDS),
+      field(query, "host", "Host"), field(query, "nodename", "Node"), field(query, "since", "From", MOMENT), field(query, "until", "To", MOMENT),
     )}
     <p>${link("/events", "Last night", { ...query, marker: "", ...lastNight() })}</p>
     <${List} noun="history" filters=${{ host, nodename, kind, since: iso(since), until: iso(until) }} columns=${EVENTS} isFixed next="Older" empty="Nothing happened." />`;
 }
 
-const OWNED = { // in the address -> title, noun of the API, filters, columns
-  "": ["Workloads", "workloads", {}, [HOST, ...EVERYWHERE]],
-  unclaimed: ["Guests without a claim", "workloads", { claimed: "false" }, [HOST, ...EVERYWHERE]],
-  claims: ["Claims", "claims", { state: ["held", "confirmed"] }, [
+const OWNED = { // in the address -> noun of the API, filters, columns, title
+  "": ["workloads", {}, [HOST, ...EVERYWHERE], "Workloads"],
+  unclaimed: ["workloads", { claimed: "false" }, [HOST, ...EVERYWHERE], "Guests without a claim"],
+  claims: ["claims", { state: ["held", "confirmed"] }, [
     column("state", "State"), column("created_at", "Since", ago), column("workload", "Workload", (_, claim) => NAME.cell(null,
       { uuid: claim.workload_uuid, name: claim.workload_name }), ({ workload_name }) => workload_name),
     HOST, NODE, column("project_id", "Project"), ...AMOUNTS,
-  ]],
+  ], "Claims"],
 };
 
 const adoptionOf = ({ uuid, name }) => ({
@@ -138,13 +134,13 @@ const adoptionOf = ({ uuid, name }) => ({
 export function Owned() {
   const { query } = useLocation();
   const [dialog, open] = useAsk();
-  const mayAdopt = useAbout()?.rules.includes("nodetracker:workloads:adopt");
-  const [title, noun, only, columns] = OWNED[query.kind] ?? OWNED[""];
+  const mayAdopt = useMay("workloads:adopt");
+  const [noun, only, columns, title] = OWNED[query.kind] ?? OWNED[""];
   const adopt = column("adopt", "Action", (_, row) => row.claim_uuid === null
     && open(adoptionOf(row), { Host: row.host, Node: row.nodename }, { text: "Adopt" }), () => "");
   const { host, project, name } = query;
   const chosen = { ...only, host, project, ...(noun === "workloads" && { name_part: name }) };
-  return html`${filters(html`<label>Show <select name="kind">${Object.entries(OWNED).map(([kind, [text]]) => html`<option value=${kind} selected=${kind === (query.kind ?? "")}>${text}</option>`)}</select></label>`,
+  return html`${filters(kindOf(query, "Show", Object.entries(OWNED).map(([kind, owned]) => [kind, owned.at(-1)])),
     field(query, "host", "Host"), field(query, "project", "Project"), noun === "workloads" && field(query, "name", "Name"))}
     <${List} key=${title} noun=${noun} filters=${chosen} keyOf=${noun === "workloads" ? keyOf : undefined} empty="Nothing is like that."
       columns=${noun === "workloads" && mayAdopt ? [...columns, adopt] : columns} />

@@ -1,16 +1,9 @@
 // A node: its state and amounts, why they are so, what it has, what is on it, and what may be done to it.
-import { useAsk } from "./actions.js";
-import { amount, resourceOf } from "./amounts.js";
-import { useAbout, useList, usePoll } from "./api.js";
-import { number, time } from "./format.js";
 import { gpuList, numaMap, pciTree } from "./hardware.js";
 import { WARNINGS } from "./lists.js";
-import { html, useEffect } from "./preact.js";
-import { navigate, setQuery, useLocation } from "./router.js";
-import { column, numeric, Table } from "./table.js";
+import { ageOf, ago, answer, column, fixed, folded, hostLink, html, link, list, mark, navigate, number, quiet, section, sentence, setQuery, states, time, useAsk, useEffect, useList, useLocation, useMay, usePoll } from "./page.js";
 import { TrendTotals } from "./trends.js";
-import { ageOf, ago, answer, folded, hostLink, link, list, mark, quiet, section, sentence, states } from "./widgets.js";
-import { Claims, useClaims, Workloads } from "./workloads.js";
+import { amountColumn, Claims, RESOURCE, useClaims, Workloads } from "./workloads.js";
 
 function summary(node, machine) {
   const reason = node.disabled_reason ?? "";
@@ -33,17 +26,16 @@ const FACTS = [
   column("error", "Error", sentence),
 ];
 
-const used = (id, title) => numeric(id, title, (value, { resource }) => (value === null ? "–" : amount(resource, value)));
 const WHY = [
-  column("resource", "Resource", (resource) => resourceOf(resource).name),
-  used("row_used", "Row"),
-  used("ledger", "Claims and guests"),
-  used("hypervisor", "Hypervisor"),
-  used("difference", "Difference"),
+  RESOURCE,
+  amountColumn("row_used", "Row"),
+  amountColumn("ledger", "Claims and guests"),
+  amountColumn("hypervisor", "Hypervisor"),
+  amountColumn("difference", "Difference"),
 ];
 
 // Render why the usage is what it is: row, claims and hypervisor side by side.
-const why = ({ diff, explanations }) => html`<${Table} isFixed caption="Usage, reserved amounts included" columns=${WHY} rows=${diff} />
+const why = ({ diff, explanations }) => html`${fixed("Usage, reserved amounts included", WHY, diff)}
   ${explanations.length > 0 ? list(explanations) : html`<p>${mark("Row, claims and hypervisor agree.", "good")}</p>`}`;
 
 const history = (entries) => html`<ol class="plain history">${entries.map(({ id, at, what, changes }) => html`<li key=${id}>
@@ -55,7 +47,7 @@ const abortOf = ({ id, name }) => ({
 });
 
 function Node({ node, path }) {
-  const about = useAbout();
+  const mayAbort = useMay("claims:abort");
   const [dialog, open, show] = useAsk();
   const { generation, host, hypervisor_hostname: nodename } = node;
   const usePart = (name) => usePoll(`${path}/${name}`, generation).data;
@@ -80,15 +72,14 @@ function Node({ node, path }) {
   const abortButton = (claim) => claim.state !== "released" && ask(abortOf(claim), "Abort");
   const sections = {
     Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} path=${`${path}/trends`} />`,
-    Warnings: warnings.length > 0 && html`<${Table} isFixed caption="Warnings" columns=${WARNINGS} rows=${warnings} />`,
+    Warnings: warnings.length > 0 && fixed("Warnings", WARNINGS, warnings),
     Why: diff && why(diff),
     NUMA: parts && numaMap(parts.cells),
     GPUs: parts?.gpus.length > 0 && gpuList(parts.gpus),
     "PCI devices": parts && pciTree(parts),
     Workloads: html`<${Workloads} workloads=${workloads} isHere empty="Nothing is on this node." />`,
-    Claims: html`<${Claims} claims=${claims} actionOf=${about?.rules.includes("nodetracker:claims:abort") && abortButton} />`,
-    Facts: html`<${Table} isFixed caption="Facts" columns=${FACTS} empty="Nothing was read yet."
-      rows=${Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }))} />`,
+    Claims: html`<${Claims} claims=${claims} actionOf=${mayAbort && abortButton} />`,
+    Facts: fixed("Facts", FACTS, Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact })), { empty: "Nothing was read yet." }),
     History: changes && html`${history(changes)}${link("/events", "All events", { host, nodename })}`,
     Row: folded(`All columns, generation ${number(generation)}`, html`<pre tabindex="0">${JSON.stringify(node, null, 2)}</pre>`),
   };

@@ -1,24 +1,18 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
-import { amountOf, bar, cpuOf, fillOf, fullestOf, allocatedOf } from "./amounts.js";
-import { usePoll } from "./api.js";
-import { number, plural } from "./format.js";
 import { List } from "./lists.js";
-import { html, useEffect, useMemo, useState } from "./preact.js";
-import { setQuery, useLocation } from "./router.js";
-import { column, compare, HOST, numeric, Table } from "./table.js";
+import { allocatedOf, amountOf, answer, bar, column, compare, cpuOf, fillOf, folded, HOST, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, useChoice, useEffect, useLocation, useMemo, usePoll, useState } from "./page.js";
 import { Tiles } from "./tiles.js";
 import { TrendTotals } from "./trends.js";
-import { answer, folded, link, list, mark, nodeLink, quiet, recall, section, select, sentence, severityOf, states } from "./widgets.js";
 
-const CHOICES = { // by which nodes are filtered: [value, text] each
-  state: [["up"], ["down"], ["unreachable"]],
-  status: [["enabled"], ["disabled"]],
-  freshness: [["fresh"], ["late"], ["stale"], ["never"]],
-  only: [["empty", "without nodes"], ["overcommitted"], ["unread", "not read recently"], ["maintenance", "in maintenance"], ["warnings", "with warnings"]],
+const CHOICES = { // by which nodes are filtered: as select has them
+  state: ["up", "down", "unreachable"],
+  status: ["enabled", "disabled"],
+  freshness: ["fresh", "late", "stale", "never"],
+  only: [["empty", "without nodes"], "overcommitted", ["unread", "not read recently"], ["maintenance", "in maintenance"], ["warnings", "with warnings"]],
 };
 const ONLY = {
   empty: ({ nodename }) => !nodename,
-  overcommitted: (node) => fullestOf(node) > 1,
+  overcommitted: ({ amounts }) => Object.values(amounts).some((use) => fillOf(use) > 1),
   maintenance: (node) => node.maintenance,
   unread: ({ state, freshness }) => state === "up" && (freshness === "late" || freshness === "stale"),
   warnings: ({ warnings }) => warnings > 0,
@@ -32,7 +26,7 @@ const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { amounts
 
 // Columns of nodes of the overview, and of /v1/nodes, which names some values otherwise.
 export const NODES = [
-  column("state", "State", (_, node) => states(node), severityOf),
+  column("state", "State", (_, node) => states(node), ({ severity }) => -severity),
   HOST,
   column("node", "Node", (nodename, { uuid, host }) => (nodename ? nodeLink({ node_uuid: uuid, nodename }) : link("/host", "no node yet", { host })), (node) => node.nodename ?? node.hypervisor_hostname),
   barColumn("cpu", "CPU", cpuOf),
@@ -43,19 +37,17 @@ export const NODES = [
 ];
 const WITH_WARNINGS = [...NODES, numeric("warnings", "Warnings")];
 const FIXED = ["state", "node"]; // columns that cannot be hidden
+const NONE = "No node is like that.";
 const LATE_MS = 400;
 const NARROW = 1000; // px of a window in which not all columns are shown until they are chosen
 
 // Return the columns of nodes that the reader wants, and the boxes by which they are chosen.
 function useColumns(columns) {
-  const [hidden, setHidden] = useState(() => (recall("getItem", "hidden") ?? (innerWidth < NARROW ? "instances containers" : "")).split(" "));
-  const shown = useMemo(() => columns.filter(({ id }) => !hidden.includes(id)), [columns, hidden]);
-  const choose = (id, isShown) => {
-    const wanted = isShown ? hidden.filter((each) => each !== id) : [...hidden, id];
-    setHidden(wanted);
-    recall("setItem", "hidden", wanted.join(" "));
-  };
-  const box = ({ id, title }) => html`<label><input type="checkbox" checked=${!hidden.includes(id)} onChange=${({ target }) => choose(id, target.checked)} /> ${title}</label> `;
+  const [names, choose] = useChoice("hidden", innerWidth < NARROW ? "instances containers" : "");
+  const hidden = names.split(" ");
+  const shown = useMemo(() => columns.filter(({ id }) => !hidden.includes(id)), [columns, names]);
+  const change = (id, isShown) => choose((isShown ? hidden.filter((each) => each !== id) : [...hidden, id]).join(" "));
+  const box = ({ id, title }) => html`<label><input type="checkbox" checked=${!hidden.includes(id)} onChange=${({ target }) => change(id, target.checked)} /> ${title}</label> `;
   return [shown, folded("Columns", columns.filter(({ id }) => !FIXED.includes(id)).map(box))];
 }
 
@@ -82,8 +74,12 @@ function Nodes({ nodes }) {
   const [columns, choice] = useColumns(WITH_WARNINGS);
   const isShown = useMemo(() => filterOf(query), [query.text, ...Object.keys(CHOICES).map((name) => query[name])]);
   return html`${filters(query, Object.keys(CHOICES), "host, node or UUID")}${choice}
-    <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} empty="No node is like that." />`;
+    <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} empty=${NONE} />`;
 }
+
+// A page of /v1/nodes.
+const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ sort_key: "host", ...filters }} isFixed look="dense" columns=${NODES}
+  classOf=${classOf} ...${more} />`;
 
 // The nodes of a fleet that is too large for the overview, page by page, with the filters that the API has.
 function PagedNodes({ nodes }) {
@@ -92,8 +88,7 @@ function PagedNodes({ nodes }) {
   return html`${filters(query, ["state", "status"], "part of a node's name")}
     ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts, and cannot be filtered by freshness, warnings and overcommitment.`)}
     ${choice}
-    <${List} noun="nodes" filters=${{ sort_key: "host", name_part: query.text, state: query.state, status: query.status }} isFixed look="dense" columns=${columns}
-      classOf=${classOf} next="Next nodes" empty="No node is like that." />`;
+    ${pageOf({ name_part: query.text, state: query.state, status: query.status }, { columns, next: "Next nodes", empty: NONE })}`;
 }
 
 // The list of nodes may be far below what leads to it.
@@ -113,15 +108,12 @@ const health = ({ level, text, problems, notes }) => html`<section class="health
   ${notes.length > 0 && html`<div class="quiet">${findings(notes, sentence)}</div>`}
 </section>`;
 
-const known = new WeakMap(); // overview -> its lines, so that they are rendered once
-
 // Return a line for each node and each host without one, in natural order, with since when their hosts are down.
 function linesOf(overview) {
   const { nodes, empty_hosts: empty, down_since: since } = overview;
-  if (!known.has(overview)) known.set(overview, [...empty, ...nodes]
+  return [...empty, ...nodes]
     .map((node) => (node.host in since ? { ...node, down_since: since[node.host] } : node))
-    .sort((a, b) => compare(a.host, b.host) || compare(a.nodename, b.nodename)));
-  return known.get(overview);
+    .sort((a, b) => compare(a.host, b.host) || compare(a.nodename, b.nodename));
 }
 
 // The first nodes, while the overview of a large fleet is being made.
@@ -131,14 +123,15 @@ function FirstNodes() {
     const timer = setTimeout(setLate, LATE_MS, true);
     return () => clearTimeout(timer);
   }, []);
-  return html`${quiet("Loading the fleet…")}${isLate && html`
-    <${List} noun="nodes" filters=${{ sort_key: "host" }} isFixed look="dense" columns=${NODES} classOf=${classOf} />`}`;
+  return html`${quiet("Loading the fleet…")}${isLate && pageOf()}`;
 }
 
-export const Overview = () => answer(usePoll("/v1/overview"), (overview) => {
-  const nodes = linesOf(overview);
+function Fleet({ overview }) {
+  const nodes = useMemo(() => linesOf(overview), [overview]);
   return html`${health(overview.health)}
     <section aria-label="Totals"><${TrendTotals} amounts=${overview.totals} measured=${overview.measured} path="/v1/trends" />${quiet(overview.summary)}</section>
     ${nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}
     ${section("Nodes", html`<${overview.truncated ? PagedNodes : Nodes} nodes=${overview.truncated ? overview.nodes : nodes} />`)}`;
-}, html`<${FirstNodes} />`);
+}
+
+export const Overview = () => answer(usePoll("/v1/overview"), (overview) => html`<${Fleet} overview=${overview} />`, html`<${FirstNodes} />`);

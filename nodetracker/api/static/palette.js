@@ -1,8 +1,5 @@
 // The palette that Ctrl-K and "/" open: finds views, hosts, nodes, workloads, projects, claims and actions by what is typed.
-import { request, useAbout } from "./api.js";
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
-import { hrefOf } from "./router.js";
-import { announce } from "./widgets.js";
+import { announce, hrefOf, html, request, useEffect, useLayoutEffect, useMay, useRef, useState } from "./page.js";
 
 const WAIT_MS = 150; // after the last key
 const PLACES = { // kind -> where it is shown
@@ -34,7 +31,7 @@ function Chooser({ views, onClose }) {
   const [found, setFound] = useState([]);
   const [chosen, setChosen] = useState(0);
   const dialog = useRef(null);
-  const mayChange = useAbout()?.rules.includes("nodetracker:services:update");
+  const mayChange = useMay("services:update");
   const items = itemsOf(text, views, found, mayChange);
   useLayoutEffect(() => dialog.current.showModal(), []); // before the next key
   useEffect(() => {

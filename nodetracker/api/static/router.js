@@ -1,15 +1,15 @@
 // The address of the page: "#/nodes/UUID?sort=host" is the path /nodes/UUID with a query.
 import { useUpdates } from "./preact.js";
 
+const filledOf = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => value));
+
 let current = read();
 const listeners = new Set();
 
 function read() {
   const [path, query] = location.hash.slice(1).split("?");
-  return { path: path || "/", query: Object.fromEntries(new URLSearchParams(query)) };
+  return { path: path || "/", query: filledOf(Object.fromEntries(new URLSearchParams(query))) };
 }
-
-const filledOf = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => value));
 
 export function hrefOf(path, query = {}) {
   const text = new URLSearchParams(filledOf(query)).toString();

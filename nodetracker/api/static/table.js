@@ -60,6 +60,9 @@ function pager(page, pages, count) {
     ${step("Next", page + 1)}</nav>`;
 }
 
+// Render rows that cannot be sorted.
+export const fixed = (caption, columns, rows, more) => html`<${Table} isFixed caption=${caption} columns=${columns} rows=${rows} ...${more} />`;
+
 // Render a table.
 // isFixed: it cannot be sorted; isShown(row): the filter; keyOf(row): its identity;
 // sort: the order without one in the address; classOf(row): of a line; look: a class.

@@ -1,14 +1,9 @@
 // Tiles: every node a small square, coloured by how full it is of a resource, or by its state.
-import { allocatedOf, amountOf, cpuOf, fillOf, resourceOf } from "./amounts.js";
-import { join, plural } from "./format.js";
-import { html, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
-import { navigate } from "./router.js";
-import { announce, legend, recall, select, severityOf, wordsOf } from "./widgets.js";
+import { allocatedOf, amountOf, announce, cpuOf, fillOf, html, join, legend, navigate, plural, resourceOf, select, step, useChoice, useLayoutEffect, useMemo, useRef, useState, wordsOf } from "./page.js";
 
 const STEPS = [[0, "below 25 %"], [0.25, "25–49 %"], [0.5, "50–74 %"], [0.75, "75–89 %"], [0.9, "90 % and more"]];
 const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]]; // up to so many nodes, of so many pixels
 const GAP = 2;
-const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 const ROWS = { ArrowUp: -1, ArrowDown: 1 };
 
 const fullest = ({ amounts }) => Object.keys(amounts).reduce((most, name) => (fillOf(amounts[name]) > fillOf(amounts[most]) ? name : most));
@@ -22,7 +17,7 @@ const classOf = (by, step) => `${by === "state" ? "rank" : "step"}-${step}`;
 
 function stepOf(node, by) {
   const fill = fillOf(node.amounts[RESOURCES[by](node)]);
-  return by === "state" ? severityOf(node) : Math.max(0, STEPS.findLastIndex(([least]) => fill >= least));
+  return by === "state" ? SEVERITIES.length - 1 - node.severity : Math.max(0, STEPS.findLastIndex(([least]) => fill >= least));
 }
 
 // Return the classes of a node's square and of what is drawn on it.
@@ -100,7 +95,8 @@ export function Tiles({ nodes }) {
   const box = useRef(null);
   const width = useWidth(box);
   const [at, setAt] = useState(-1);
-  const [by, setBy] = useState(() => Object.keys(RESOURCES).find((name) => name === recall("getItem", "tiles")) ?? "fullest resource");
+  const [chosen, choose] = useChoice("tiles");
+  const by = chosen in RESOURCES ? chosen : "fullest resource";
   const layout = useMemo(() => layOut(nodes, width), [nodes, width]);
   const paths = useMemo(() => drawPaths(nodes, layout, by), [nodes, layout, by]);
   const summary = useMemo(() => summarize(nodes.filter(({ uuid }) => uuid), by), [nodes, by]);
@@ -117,15 +113,10 @@ export function Tiles({ nodes }) {
   };
   const press = (event) => {
     const { key } = event;
+    const next = step(event, at, nodes.length);
     if (key === "Enter") open(at);
-    else if (key in KEYS) go(Math.min(nodes.length - 1, Math.max(0, at + KEYS[key])));
-    else if (key in ROWS) go(at < 0 ? 0 : findInRow(places, at, places[at].y + ROWS[key] * (size + GAP)));
-    else return;
-    event.preventDefault();
-  };
-  const choose = (name) => {
-    setBy(name);
-    recall("setItem", "tiles", name);
+    else if (at >= 0 && key in ROWS) go(findInRow(places, at, places[at].y + ROWS[key] * (size + GAP)));
+    else if (next !== undefined) go(next);
   };
   const current = nodes[at];
   return html`<div class="tiles" ref=${box}>
@@ -137,7 +128,7 @@ export function Tiles({ nodes }) {
       ${current && html`<rect class="tile-cursor" ...${places[at]} width=${size} height=${size} />`}
     </svg>
     <p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current, by)}</bdi>` : "\u00a0"}</p>
-    <div class="filters">${select("Tiles by", by, Object.keys(RESOURCES).map((name) => [name]), choose)}
+    <div class="filters">${select("Tiles by", by, Object.keys(RESOURCES), choose)}
       <div aria-hidden="true">${legend([
         ...titlesOf(by).map((title, step) => [html`<span class=${`swatch ${classOf(by, step)}`}></span>`, title]),
         [sample("hatch"), "down"], [sample("outline"), "disabled"], [sample("dots"), "stale"],

@@ -1,9 +1,5 @@
 // Totals with what they were: a chart of each resource, and when it is full.
-import { amount, totals } from "./amounts.js";
-import { usePoll } from "./api.js";
-import { join } from "./format.js";
-import { html, useState } from "./preact.js";
-import { legend, list, select, sentence, serverNow } from "./widgets.js";
+import { amount, html, join, legend, list, select, sentence, serverNow, totals, usePoll, useState } from "./page.js";
 
 const HOUR_MS = 3_600_000;
 const PERIODS = { // name -> its length in hours, and what its samples are for
@@ -59,6 +55,6 @@ export function TrendTotals({ amounts, measured, path }) {
   const hasChart = data?.times.length > 1;
   return html`${totals(amounts, (name) => hasChart && data.amounts[name] && chart(name, data, period), measured)}
     ${(hasChart || period !== "week") && html`${legend([sign("", "allocated"), sign("measured", "measured"), sign("limit", "limit")])}
-      <div class="filters">${select("Trends of the last", period, Object.keys(PERIODS).map((name) => [name]), setPeriod)}</div>`}
+      <div class="filters">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}</div>`}
     ${data?.forecasts.length > 0 && list(data.forecasts.map(({ text }) => sentence(text)), "plain")}`;
 }

@@ -11,15 +11,33 @@ export function announce(text) {
   document.getElementById("live").textContent = text;
 }
 
+const KEYS = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -Infinity, End: Infinity };
+
+// Return the index to which a key leads within a list; undefined, and nothing is done, if it is another key.
+export function step(event, index, length) {
+  if (!(event.key in KEYS)) return undefined;
+  event.preventDefault();
+  return Math.min(length - 1, Math.max(0, index + KEYS[event.key]));
+}
+
 const cut = (characters) => [...characters.slice(0, LONGEST / 2), "…", ...characters.slice(1 - LONGEST / 2)].join("");
 
-// Read or write what the reader chose (getItem, setItem), in the browser's storage, which may be switched off.
-export function recall(method, name, ...values) {
+function recall(method, name, ...values) {
   try {
     return localStorage[method](`nodetracker.${name}`, ...values);
   } catch {
-    return null; // a choice lasts until the page is left
+    return null; // storage is switched off: a choice lasts until the page is left
   }
+}
+
+// As useState, of a text that the reader chose and the browser keeps.
+export function useChoice(name, initial) {
+  const [chosen, setChosen] = useState(() => recall("getItem", name) ?? initial);
+  const choose = (text) => {
+    setChosen(text);
+    recall("setItem", name, text);
+  };
+  return [chosen, choose];
 }
 
 // A name of any length and direction; a long one is cut in its middle and has a title.
@@ -45,10 +63,6 @@ export function wordsOf({ state, status, maintenance, freshness, forced_down: is
   const isUnread = state === "up" && freshness === "never"; // and so not as it should be
   return [!isUnread && state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
 }
-
-// Return how good a node is, from 0: lost, not read, warned of, set aside, fine. The terminal has the same order.
-export const severityOf = ({ state, status, maintenance, freshness = "fresh", warnings }) =>
-  [state !== "up", freshness !== "fresh", warnings > 0, maintenance || status === "disabled", true].indexOf(true);
 
 // The state of a node or service; lines may break between its words.
 export const states = (row) => wordsOf(row).map((word, index) => [
@@ -100,10 +114,15 @@ export const section = (title, content, id = title.toLowerCase().replaceAll(" ",
   <h2 id=${id} tabindex="-1">${title}</h2>${content}
 </section>`;
 
+// A choice of values; one that has another text is [value, text].
 export const select = (title, chosen, values, onChange) => html`<label>${title}
-  <select value=${chosen} onChange=${({ target }) => onChange(target.value)}>${values.map(([value, text = value]) => html`
-    <option value=${value}>${text}</option>`)}</select>
+  <select value=${chosen} onChange=${({ target }) => onChange(target.value)}>${values.map((each) => html`
+    <option value=${[each].flat()[0]}>${[each].flat().at(-1)}</option>`)}</select>
 </label>`;
+
+// A field that begins with what the address has.
+export const field = (query, name, title, { class: look, ...more } = {}) => html`<label class=${look}>${title}
+  <input name=${name} key=${name + query[name]} defaultValue=${query[name]} ...${more} /></label>`;
 
 // Render fields that are in the address once the button is pressed.
 export function QueryForm({ submit, children, ...more }) {

@@ -1,11 +1,5 @@
 // Workloads: tables, links, the claims of a node with their timeline, and the search for one by its uuid or a part of its name, or of a project.
-import { disk, memory } from "./amounts.js";
-import { useList, usePoll } from "./api.js";
-import { age, join, number, plural, time } from "./format.js";
-import { html, useMemo } from "./preact.js";
-import { useLocation } from "./router.js";
-import { column, NODE, numeric, Table } from "./table.js";
-import { bdi, link, QueryForm, quiet, section, serverNow } from "./widgets.js";
+import { age, amount, bdi, column, disk, field, fixed, html, join, link, memory, NODE, number, numeric, plural, QueryForm, quiet, resourceOf, section, serverNow, Table, time, useList, useLocation, useMemo, usePoll } from "./page.js";
 
 const UUID = /^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$/i;
 
@@ -22,6 +16,9 @@ export const AMOUNTS = [
   numeric("memory_mb", "Memory", memory),
   numeric("disk_gb", "Disk", disk),
 ];
+export const RESOURCE = column("resource", "Resource", (resource) => resourceOf(resource).name);
+export const amountColumn = (id, title, unknown = "–") =>
+  numeric(id, title, (value, { resource }) => (value === null ? unknown : amount(resource, value)));
 const COLUMNS = [
   column("kind", "Kind"),
   column("power_state", "Power", (state) => state ?? "not listed"),
@@ -65,9 +62,8 @@ function Workload({ uuid }) {
 
 export function Search() {
   const text = useLocation().query.text?.trim();
-  return html`<${QueryForm} role="search" submit="Search"><label class="grow">Workload or project
-      <input type="search" name="text" placeholder="UUID, part of a name, or project" key=${text} defaultValue=${text} />
-    </label><//>
+  return html`<${QueryForm} role="search" submit="Search">
+      ${field({ text }, "text", "Workload or project", { type: "search", class: "grow", placeholder: "UUID, part of a name, or project" })}<//>
     ${text && (UUID.test(text) ? html`<${Workload} key=${text} uuid=${text} />` : html`<${Found} key=${text} text=${text} />`)}`;
 }
 
@@ -127,6 +123,5 @@ export function Claims({ claims, actionOf }) {
     ...AMOUNTS,
     ...(actionOf ? [column("action", "Action", (_, claim) => actionOf(claim))] : []),
   ];
-  return html`<div class="claims"><${Table} isFixed caption="Claims, newest first" columns=${columns} rows=${claims}
-    empty="No claim yet." /></div>`;
+  return html`<div class="claims">${fixed("Claims, newest first", columns, claims, { empty: "No claim yet." })}</div>`;
 }

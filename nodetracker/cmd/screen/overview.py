@@ -26,8 +26,8 @@ from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun, natural_key
 from nodetracker.model.trend import TREND_RESOURCES
-from nodetracker.views.overview import NodeLine, Overview, ResourceUse, Uses
-from nodetracker.views.problems import FleetView, Problem, Severity
+from nodetracker.views.overview import NodeLine, Overview, ResourceUse, Severity, Uses
+from nodetracker.views.problems import FleetView, Problem
 from nodetracker.views.trends import Trend
 from nodetracker.views.values import (
     count_many,
@@ -73,11 +73,10 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
     head += [make_line(found.text) for found in view.trend.forecasts]
     if not overview.lines:
         return [cut_line(line, terminal.width, terminal.has_unicode) for line in head]
-    rank = rank_by_severity(view)
     nodes = sorted(
         overview.lines,
         key=lambda line: (
-            rank(line),
+            -line.severity,
             natural_key(line.node.host),
             natural_key(line.node.nodename),
         ),
@@ -86,13 +85,8 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
     shown = nodes if len(nodes) <= room else nodes[: room - 1]
     lines = [*head, BLANK, *(draw_nodes(view, shown, terminal) if shown else ())]
     if rest := nodes[len(shown) :]:
-        lines.append(_draw_rest(view, rest, terminal))
+        lines.append(_draw_rest(rest, terminal))
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]
-
-
-def rank_by_severity(view: FleetView) -> Callable[[NodeLine], int]:
-    """Return what is lowest of the node with the worst problem."""
-    return lambda line: -view.severity_of(line)
 
 
 def draw_sentence(view: FleetView) -> Line:
@@ -370,9 +364,9 @@ def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:
     return make_line(Piece(safe_text(f"{text}{more}", terminal.has_unicode), style))
 
 
-def _draw_rest(view: FleetView, rest: Sequence[NodeLine], terminal: Terminal) -> Line:
+def _draw_rest(rest: Sequence[NodeLine], terminal: Terminal) -> Line:
     """Return the sum of the nodes that have no line."""
-    fine = sum(view.severity_of(line) is Severity.FINE for line in rest)
+    fine = sum(line.severity is Severity.FINE for line in rest)
     shares = []
     for resource in _SMALL:
         use = sum((line.amounts.get(resource, ResourceUse()) for line in rest), ResourceUse())

@@ -11,7 +11,6 @@ from nodetracker.cmd.screen.overview import (
     draw_overview,
     draw_sentence,
     draw_totals,
-    rank_by_severity,
 )
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import safe_text
@@ -86,11 +85,11 @@ def list_lines(view: FleetView, watch: Watch) -> list[NodeLine]:
         for line in view.overview.lines
         if wanted in line.node.host.lower() or wanted in line.node.nodename.lower()
     ]
-    rank = _rank(view, watch.order)
+    rank = _rank(watch.order)
     return sorted(lines, key=lambda line: (rank(line), *map(natural_key, _key_of(line))))
 
 
-def _rank(view: FleetView, order: Order) -> Callable[[NodeLine], Any]:
+def _rank(order: Order) -> Callable[[NodeLine], Any]:
     resources = {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}
     if order in resources:
         return lambda line: -_share_of(line, resources[order])
@@ -98,7 +97,7 @@ def _rank(view: FleetView, order: Order) -> Callable[[NodeLine], Any]:
         return lambda line: (
             -(float("inf") if line.audit_age_seconds is None else line.audit_age_seconds)
         )
-    return rank_by_severity(view) if order is Order.WORST else lambda line: 0
+    return lambda line: -line.severity if order is Order.WORST else 0
 
 
 def _share_of(line: NodeLine, resource: str) -> float:

@@ -10,7 +10,8 @@ from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, Wa
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
-from nodetracker.views.overview import ResourceUse, build_overview, render_overview
+from nodetracker.views.overview import ResourceUse, Severity, build_overview, render_overview
+from nodetracker.views.problems import view_fleet
 from nodetracker.views.services import Freshness, freshness_of
 from tests.builders import NOW, make_service
 
@@ -144,8 +145,8 @@ def test_totals_are_those_of_all_nodes_though_lines_are_cut():
     )
     shown = render_overview(build(*nodes, warnings=warnings), max_nodes=2)
     assert [(item["nodename"], item["warnings"]) for item in shown["nodes"]] == [
-        ("node-1", 0),
-        ("node-2", 2),
+        ("node-1", 1),
+        ("node-2", 3),
     ]
     assert shown["truncated"]
     assert shown["totals"]["DISK_GB"] == {
@@ -159,6 +160,32 @@ def test_totals_are_those_of_all_nodes_though_lines_are_cut():
     assert shown["warnings"] == {"clock_skew": 1, "fact_held": 2}
     assert shown["claims"] == {"held": 0, "confirmed": 0, "released": 0}
     assert shown["summary"] == "3 nodes, 9 instances, 6 containers, 0 claims confirmed, 0 held"
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned", "severity"),
+    [
+        ({}, None, Severity.FINE),
+        ({"disabled": True}, None, Severity.SET),
+        ({"maintenance": True}, None, Severity.SET),
+        ({"disabled": True}, "", Severity.WARNED),
+        ({}, "", Severity.WARNED),
+        ({}, "node-1", Severity.WARNED),
+        ({}, "node-2", Severity.FINE),
+        ({"last_audit": {}}, "node-1", Severity.UNREAD),
+        ({"last_audit": {}, "forced_down": True}, "node-1", Severity.LOST),
+    ],
+)
+def test_severity_is_that_of_the_worst_problem(changes, warned, severity):
+    service = dataclasses.replace(SERVICE, **changes)
+    found = [] if warned is None else [WarningCount("host-1", warned, WarningKind.CLOCK_SKEW, 1)]
+    gone = WarningCount("host-1", "", WarningKind.HOST_DOWN, 1)  # is up again
+    rows = OverviewRows(NOW, (service,), (NODE,), warnings=(*found, gone))
+    view = view_fleet(rows, 60, 600)
+    (line,) = view.overview.nodes
+    assert render_overview(view.overview)["nodes"][0]["severity"] == line.severity == severity
+    worst = max((found.severity for found in view.problems_of(line)), default=Severity.FINE)
+    assert worst == severity
 
 
 def test_an_empty_fleet_has_totals_of_zero():

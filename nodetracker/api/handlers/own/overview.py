@@ -10,7 +10,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import BusyError, StoreError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.health import HealthState
-from nodetracker.views.overview import HealthLevel
+from nodetracker.views.overview import HealthLevel, Severity
 from nodetracker.views.services import STATES, STATUSES, Freshness
 
 USE = answer(
@@ -34,7 +34,11 @@ _NODE = answer(
     freshness=Freshness,
     amounts=_AMOUNTS,
     guests=_GUESTS,
-    warnings=(int, "unresolved warnings about the node"),
+    warnings=(int, "unresolved warnings about the node or its whole host"),
+    severity=(
+        {"type": "integer", "enum": list(map(int, Severity))},
+        "0 fine, 1 disabled or in maintenance, 2 warned of, 3 not read, 4 lost",
+    ),
 )
 
 _FINDING = answer(
