@@ -128,7 +128,11 @@ def add_rich_node(store: SqliteStore) -> None:
         booted_at=now - timedelta(days=12, hours=5), gpus=_make_gpus(), host_ip="192.0.2.7",
         system={"vendor": "Dell Inc.", "product": "PowerEdge R6525", "serial": "7XK2Q93",
                 "nics": _NICS, "caches": _CACHES}, mem_available=74_000,
-        metrics={"cpu_percent": 23, "memory_used_mb": 57_072, "disk_used_mb": 830_000},
+        metrics={
+            "cpu_percent": 23, "memory_used_mb": 57_072, "disk_used_mb": 830_000,
+            "instances_cpu_used_milli": 2104, "instances_memory_used_mb": 39_000,
+            "containers_cpu_used_milli": 1021, "containers_memory_used_mb": 1900,
+        },
     )  # fmt: skip
     guests = tuple(_make_guest(name, cpus, memory) for name, cpus, memory in _GUESTS)
     agent = _add_node(store, host, nodename, values, guests, _make_devices())

@@ -11,6 +11,7 @@ from nodetracker.model.node import MEASURE_INTERVAL_SECONDS, NodeRecord, NodeVal
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import count_noun, render_time
+from nodetracker.model.units import MILLI
 from nodetracker.views.services import find_read_at
 from nodetracker.views.values import render_age, render_gib, render_mib
 
@@ -96,6 +97,26 @@ def _list_amounts(values: NodeValues) -> Iterator[tuple[str, str, str]]:
     yield "Memory", known, "memory"
     used, total = metrics.get("disk_used_mb"), render_gib(values.local_gb)
     yield "Disk", "" if used is None else f"{render_mib(used)} of {total} in use", "storage"
+    if (guests := _render_guests(values)) is not None:
+        yield "Guests", guests, "guests"
+
+
+def _render_guests(values: NodeValues) -> str | None:
+    """Return what all guests use of CPUs and memory: "" = unknown, None = there are none."""
+    metrics, counts = values.metrics, (values.running_vms, values.total_containers)
+    used: dict[str, int | None] = {"cpu_used_milli": 0, "memory_used_mb": 0}
+    has_guests = False
+    for kind, count in zip(("instances", "containers"), counts, strict=True):
+        if count or f"{kind}_memory_used_mb" in metrics:
+            has_guests = True
+            for name, total in used.items():
+                found = metrics.get(f"{kind}_{name}")
+                used[name] = None if found is None or total is None else total + found
+    cpu_milli, memory_mb = used.values()
+    if memory_mb is None:
+        return ""
+    cpus = "CPUs unknown," if cpu_milli is None else f"{cpu_milli / MILLI:.1f} CPUs and"
+    return f"{cpus} {render_mib(memory_mb)} of memory in use" if has_guests else None
 
 
 def _find_measured_at(

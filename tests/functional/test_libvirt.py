@@ -229,6 +229,27 @@ def test_an_owner_that_is_written_is_seen_by_its_event(
     agent.follows(lambda: getattr(agent.guest(), "project_id", "") == "p1", "owner")
 
 
+def test_what_running_domains_use_is_written_with_other_changes(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
+    libvirtd.define(domain_xml("web", FIRST))
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    namespace = "http://openstack.org/xmlns/libvirt/nova/1.1"
+    for number in range(50):  # measured usage alone does not cause a write
+        owner = f'<instance><owner><project uuid="p{number}">shop</project></owner></instance>'
+        libvirtd.virsh("metadata", "web", namespace, "--key", "nova", "--set", owner)
+        agent.follows(lambda: agent.guest().project_id == f"p{number}", "owner")  # noqa: B023
+        metrics = agent.node().values.metrics
+        if metrics.keys() >= {"instances_cpu_used_milli", "instances_memory_used_mb"}:
+            break
+    assert 0 < metrics["instances_memory_used_mb"] < 1000
+    assert metrics["instances_cpu_used_milli"] >= 0
+    shown = agent.programs.ask("node", "show", "host-1")["measured"]
+    (text,) = (item["text"] for item in shown if item["label"] == "Guests")
+    assert re.fullmatch(r"\d+\.\d CPUs and \d+ MiB of memory in use", text)
+
+
 def test_a_domain_with_many_devices_is_read_completely(
     libvirtd: Libvirtd, agent: RunningAgent
 ) -> None:

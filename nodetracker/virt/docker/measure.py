@@ -1,12 +1,12 @@
 """Measure the usage of containers and images, and build guests from containers."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from nodetracker.model.errors import HostDataError, NotFoundError
 from nodetracker.model.guest import Guest
-from nodetracker.model.units import MILLI, usage_mib_from_bytes
+from nodetracker.model.units import usage_mib_from_bytes
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container
 from nodetracker.virt.docker.guests import assign_uuids, build_guest
@@ -14,6 +14,7 @@ from nodetracker.virt.docker.report import parse_image_bytes
 from nodetracker.virt.host.cgroup import CgroupUsage, read_cgroup_usage
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
+from nodetracker.virt.usage import UsageMeter
 
 STEP_MB = 64
 """Charges of containers without a memory limit are multiples of this many MiB."""
@@ -21,7 +22,6 @@ STEP_MB = 64
 LOWER_SECONDS = 600.0
 """A charge is lowered only after the working set was smaller for this long."""
 
-_NS_PER_SECOND = 1_000_000_000
 IMAGES_SECONDS = 600.0
 """Interval between measurements of the images' disk usage, which is expensive for the engine."""
 
@@ -64,7 +64,7 @@ class GuestBuilder:
         self._trusts_labels = trusts_labels
         self._lock = threading.Lock()  # readings of one node may overlap
         self._charges = WorkingSetCharges()
-        self._cpu_meter = CpuMeter()
+        self._meter = UsageMeter("containers")
         self._images: Pending[int] | None = None
         self._images_at: float | None = None
         self._images_mb: int | None = None
@@ -114,17 +114,12 @@ class GuestBuilder:
     def _build_metrics(
         self, usage: dict[str, CgroupUsage] | None, now: float
     ) -> dict[str, int | None]:
-        memory_mb: int | None = None
-        cpu_milli: int | None = None
+        memory_bytes = cpu_ns = None
         if usage is not None:
-            memory_mb = usage_mib_from_bytes(sum(one.working_set_bytes for one in usage.values()))
-            counters = {container_id: one.cpu_ns for container_id, one in usage.items()}
-            cpu_milli = self._cpu_meter.observe(counters, now)
-        return {
-            "containers_memory_used_mb": memory_mb,
-            "containers_cpu_used_milli": cpu_milli,
-            "images_disk_used_mb": self._update_image_usage(now),
-        }
+            memory_bytes = sum(one.working_set_bytes for one in usage.values())
+            cpu_ns = {container_id: one.cpu_ns for container_id, one in usage.items()}
+        used = self._meter.observe(cpu_ns, memory_bytes, now)
+        return used | {"images_disk_used_mb": self._update_image_usage(now)}
 
     def _update_image_usage(self, now: float) -> int | None:
         """Return the last measured disk usage of images; a due measurement is not waited for."""
@@ -189,33 +184,6 @@ class _Charge:
             self.peak_mb = max(self.peak_mb, measured_mb)
             if now - self.smaller_since >= LOWER_SECONDS:
                 self.charged_mb, self.smaller_since = self.peak_mb, None
-
-
-class CpuMeter:
-    """CPU time of containers as CPUs in use between two readings."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, tuple[int, float]] = {}
-
-    def observe(self, counters: Mapping[str, int], now: float) -> int | None:
-        """Return the CPUs in use since the previous reading, in thousandths.
-
-        Args:
-            counters: container id -> CPU nanoseconds since it started.
-
-        Returns:
-            The sum over the containers in both readings; None without a
-            previous reading.
-        """
-        is_first = not self._last
-        total = 0.0
-        for container_id, cpu_ns in counters.items():
-            before = self._last.get(container_id)
-            # A smaller counter means that the container was restarted.
-            if before is not None and cpu_ns >= before[0] and now > before[1]:
-                total += (cpu_ns - before[0]) * MILLI / _NS_PER_SECOND / (now - before[1])
-        self._last = {container_id: (cpu_ns, now) for container_id, cpu_ns in counters.items()}
-        return None if is_first and counters else round(total)
 
 
 def parse_statistics(raw: object, source: str) -> CgroupUsage:

@@ -95,11 +95,12 @@ class LibvirtClient(SerializedConnection):
     def list_domain_resources(self) -> list[DomainStatistics]:
         """Return states, CPUs, memory and disks of every domain, in one round trip.
 
-        Domains whose job is taken are reported without sizes. The call may
+        Domains whose job is taken are reported without sizes and memory. The call may
         hang while another domain's QEMU hangs.
         """
         return self._statistics(
             libvirt.VIR_DOMAIN_STATS_STATE
+            | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
             | libvirt.VIR_DOMAIN_STATS_VCPU
             | libvirt.VIR_DOMAIN_STATS_BALLOON
             | libvirt.VIR_DOMAIN_STATS_BLOCK

@@ -44,6 +44,7 @@ from nodetracker.virt.libvirt.storage import (
     read_pool_storage,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
+from nodetracker.virt.libvirt.usage import DomainMeter
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 
@@ -97,6 +98,7 @@ class HypervisorReader:
             session.bulk_clients,
             environment.probes,
         )
+        self._meter = DomainMeter()
         self._devices = DeviceReader(session.client.get_device_xml)
         self._own_features: HostFeatures | None = None
         self._last_sizes: SizeReading | None = None
@@ -158,6 +160,7 @@ class HypervisorReader:
             if pending_system
             else fresh(self._source, SystemInfo(identity.hostname, "", "", "")),
             guests=build_listing(domains, sizes, bulk, self._scope, self._topology),
+            measured=self._meter.observe(domains.value, bulk.value),
             netdevs=found.netdevs,
             mdev_types=found.mdev_types,
             pci_problems=found.problems,

@@ -45,7 +45,7 @@ _SILENT_TIMEOUT_SECONDS = 0.2
 """For a guest that did not answer the last time, so that it does not delay every reading."""
 # Source: libvirt's virDomainState.
 _PAUSED = 3
-_ACTIVE_STATES = frozenset({1, 2, _PAUSED, 4, 7})
+ACTIVE_STATES = frozenset({1, 2, _PAUSED, 4, 7})
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ def _has_to_be_queried(values: Mapping[str, object] | None, has_unknown: bool) -
     if values is None:
         return has_unknown
     count, state = values.get("block.count"), values.get("state.state")
-    if not isinstance(count, int) or state not in _ACTIVE_STATES:
+    if not isinstance(count, int) or state not in ACTIVE_STATES:
         return False
     answered = {f"block.{n}.{part}" for n in range(count) for part in ("capacity", "rd.reqs")}
     if not count or answered & values.keys():

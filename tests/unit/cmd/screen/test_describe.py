@@ -65,7 +65,7 @@ def test_the_description_is_as_its_file_says(parts, width):
     lines = draw(parts, Terminal(width))
     check(f"describe-{width}", steady(lines))
     assert max(map(line_width, lines)) <= width
-    assert len(lines) <= 66
+    assert len(lines) <= 67
 
 
 def test_the_description_needs_no_unicode(parts):
@@ -94,7 +94,7 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
     text = plain_text(lines)
     assert "… 42 more" in text
     assert text.count("unclaimed  ") >= MAX_WORKLOADS
-    assert len(lines) <= 66
+    assert len(lines) <= 67
 
 
 def test_a_node_of_which_nothing_is_known_is_described():
@@ -116,7 +116,34 @@ class TestMeasured:
 
     def test_what_was_never_measured(self, parts):
         found = self.list_texts(parts, service=False, mem_available=None, metrics={})
-        assert found == dict.fromkeys(("Load", "Memory", "Disk"), "unknown")
+        assert found == dict.fromkeys(("Load", "Memory", "Disk", "Guests"), "unknown")
+
+    @pytest.mark.parametrize(
+        ("metrics", "text"),
+        [
+            (
+                {"instances_cpu_used_milli": 3060, "instances_memory_used_mb": 5325},
+                "3.1 CPUs and 5.2 GiB of memory in use, 4 s ago",
+            ),
+            (
+                {
+                    "instances_cpu_used_milli": 1000, "instances_memory_used_mb": 1024,
+                    "containers_cpu_used_milli": 500, "containers_memory_used_mb": 512,
+                },
+                "1.5 CPUs and 1.5 GiB of memory in use, 4 s ago",
+            ),
+            ({"instances_memory_used_mb": 512}, "CPUs unknown, 512 MiB of memory in use, 4 s ago"),
+            ({"containers_cpu_used_milli": 5, "containers_memory_used_mb": 1}, "unknown"),
+        ],
+        ids=["instances", "both kinds", "the first reading", "only containers are measured"],
+    )  # fmt: skip
+    def test_what_guests_use_is_that_of_all_kinds(self, parts, metrics, text):
+        found = self.list_texts(parts, metrics=metrics, running_vms=3, total_containers=0)
+        assert found["Guests"] == text
+
+    def test_a_node_without_guests_has_no_line_of_their_use(self, parts):
+        found = self.list_texts(parts, metrics={}, running_vms=0, total_containers=0)
+        assert "Guests" not in found
 
     def test_what_was_not_measured_for_too_long(self, parts):
         facts = parts[0].values.facts

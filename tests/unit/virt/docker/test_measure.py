@@ -5,7 +5,7 @@ import math
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.docker.measure import CpuMeter, WorkingSetCharges, parse_statistics
+from nodetracker.virt.docker.measure import WorkingSetCharges, parse_statistics
 from nodetracker.virt.host.cgroup import CgroupUsage
 
 MIB = 1 << 20
@@ -60,24 +60,6 @@ def test_the_charge_of_a_removed_container_is_dropped():
     sets.charge("a", CgroupUsage(0, 300 * MIB), 0)
     sets.retain(["b"])
     assert sets.charge("a", CgroupUsage(0, 1), 1) == 64
-
-
-def test_cpu_usage_is_the_cpu_time_between_two_readings():
-    meter = CpuMeter()
-    assert meter.observe({"a": 0, "b": 10**9}, 100) is None
-    assert meter.observe({"a": 5 * 10**9, "b": 2 * 10**9}, 110) == 600
-
-
-def test_a_new_or_restarted_container_counts_from_the_next_reading():
-    meter = CpuMeter()
-    meter.observe({"a": 9 * 10**9}, 0)
-    assert meter.observe({"a": 10**9, "b": 10**9}, 10) == 0
-    assert meter.observe({"a": 2 * 10**9, "b": 3 * 10**9}, 20) == 300
-
-
-def test_no_container_uses_no_cpu():
-    meter = CpuMeter()
-    assert meter.observe({}, 0) == 0
 
 
 def test_statistics_of_both_cgroup_versions_are_parsed():
