@@ -192,7 +192,7 @@ class TestUser:
 
     def test_is_the_one_of_the_unit_and_of_the_directories(self, service):
         assert [rule[:2] for rule in rules(SYSUSERS)] == [["u", user] for user in USERS.values()]
-        owners = {(rule[3], rule[4]) for rule in rules(TMPFILES)}
+        owners = {(rule[3], rule[4]) for rule in rules(TMPFILES) if rule[0] != "L"}
         assert owners == {
             (service["User"], service["Group"]),
             *(("root", user) for user in USERS.values()),
@@ -213,6 +213,19 @@ class TestDirectories:
             ["d", "/etc/nodetracker/nodetracker.conf.d", "0755", "root", "nodetracker", "-"],
             ["z", "/etc/nodetracker/nodetracker.conf", "0640", "root", "nodetracker", "-"],
             ["z", "/etc/nodetracker/nodetracker.conf.d/*.conf", "0640", "root", "nodetracker", "-"],
+            ["d", "/etc/nodetracker/nodetracker-compute.conf.d", "0755", "root", "nodetracker", "-"],
+            [
+                "z",
+                "/etc/nodetracker/nodetracker-compute.conf.d/*.conf",
+                "0640",
+                "root",
+                "nodetracker",
+                "-",
+            ],
+            *(
+                ["L", f"/etc/nodetracker/{name}.conf.d", *"----", "nodetracker-compute.conf.d"]
+                for name in ("nodetracker-manage", "nodetracker-status")
+            ),
             *(
                 rule
                 for service in ("nodetracker-conductor", "nodetracker-api")
@@ -249,4 +262,5 @@ class TestDirectories:
         state = tmp_path / "var" / "lib" / "nodetracker"
         assert state.stat().st_mode & 0o777 == 0o750
         assert secret.stat().st_mode & 0o777 == 0o640
-        assert (etc / "nodetracker" / "nodetracker.conf.d").is_dir()
+        for name in ("nodetracker", "nodetracker-compute", "nodetracker-manage"):
+            assert (etc / "nodetracker" / f"{name}.conf.d").is_dir()

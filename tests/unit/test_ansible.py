@@ -54,8 +54,17 @@ def test_options_that_it_writes_exist():
 
 def test_directories_that_it_writes_to_exist():
     tmpfiles = (ROOT / "etc" / "tmpfiles.d" / "nodetracker.conf").read_text()
-    for name in ("nodetracker", "nodetracker-conductor", "nodetracker-api"):
-        assert f"d /etc/nodetracker/{name}.conf.d " in tmpfiles
+    for name in ("compute", "conductor", "api"):
+        assert f"d /etc/nodetracker/nodetracker-{name}.conf.d " in tmpfiles
+    written = [
+        step["ansible.builtin.template"]["dest"]
+        for step in list_steps(yaml.safe_load(TASKS))
+        if "ansible.builtin.template" in step
+    ]
+    assert written == [
+        f"/etc/nodetracker/nodetracker-{name}.conf.d/ansible.conf"
+        for name in ("compute", "{{ nodetracker_service }}")
+    ]
 
 
 def test_variables_are_those_of_the_role():
