@@ -33,7 +33,7 @@ def build(directory):
     """Build the packages without the environment; returns their directory."""
     tree = directory / "nodetracker"
     for name in ("debian", "etc"):
-        shutil.copytree(ROOT / name, tree / name, symlinks=True)
+        shutil.copytree(ROOT / name, tree / name)
     write_changelog(tree, "1.0.0.dev1", 1_700_000_000)
     run("dpkg-buildpackage", *BUILD, "--build=all", cwd=tree)
     return directory
