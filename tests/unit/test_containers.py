@@ -71,6 +71,11 @@ def test_files_that_are_copied_exist():
     )
 
 
+def test_packages_that_were_built_before_are_not_taken():
+    assert "dist" in read_lines(ROOT / ".containerignore")
+    assert "/tools/bin/tox -q run -e dist\n" in IMAGE
+
+
 def test_the_state_is_a_volume_where_the_options_have_it():
     (state,) = re.findall(r"^VOLUME (.*)$", IMAGE, re.MULTILINE)
     assert state == next(
