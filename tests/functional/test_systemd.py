@@ -213,7 +213,14 @@ class TestDirectories:
             ["d", "/etc/nodetracker/nodetracker.conf.d", "0755", "root", "nodetracker", "-"],
             ["z", "/etc/nodetracker/nodetracker.conf", "0640", "root", "nodetracker", "-"],
             ["z", "/etc/nodetracker/nodetracker.conf.d/*.conf", "0640", "root", "nodetracker", "-"],
-            ["d", "/etc/nodetracker/nodetracker-compute.conf.d", "0755", "root", "nodetracker", "-"],
+            [
+                "d",
+                "/etc/nodetracker/nodetracker-compute.conf.d",
+                "0755",
+                "root",
+                "nodetracker",
+                "-",
+            ],
             [
                 "z",
                 "/etc/nodetracker/nodetracker-compute.conf.d/*.conf",

@@ -1,7 +1,12 @@
 """A bare Debian, in a directory that programs see as /."""
 
+import hashlib
 import os
 import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent.parent
@@ -67,3 +72,28 @@ class Root:
     def remove(self) -> None:
         """Remove its files."""
         subprocess.run(["rm", "-r", "--one-file-system", str(self.path)], check=True)
+
+
+def list_members(path: Path) -> set[str]:
+    """Return a line for each file in a package, a wheel or a source distribution, with all that it has."""
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as archive:
+            return {
+                f"{m} {hashlib.sha256(archive.read(m)).hexdigest()}" for m in archive.infolist()
+            }
+    if path.suffix != ".deb":
+        return {*_list_tar(path.name, path.read_bytes())}
+    parts = ("--ctrl-tarfile", "--fsys-tarfile")
+    return {
+        line
+        for part in parts
+        for line in _list_tar(part, subprocess.check_output(["dpkg-deb", part, str(path)]))
+    }
+
+
+def _list_tar(name: str, data: bytes) -> Iterator[str]:
+    with tarfile.open(fileobj=BytesIO(data)) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.isfile() else None
+            digest = hashlib.sha256(file.read()).hexdigest() if file else member.linkname
+            yield f"{name} {member.name} {member.mode:o} {member.mtime} {member.uid} {digest}"

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.functional.servers.process import require, require_root
-from tests.packages.root import BUILT_WITH, Root
+from tests.packages.root import BUILT_WITH, SOURCE, Root, list_members
+from tests.unit.test_dependencies import imported_modules
 
 EXPOSURE = 20
 """The largest exposure of a unit, in tenths, by systemd-analyze security."""
 APT = "apt-get -y -q -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
 CONFIG = "/etc/nodetracker/nodetracker.conf"
 OWN = "/etc/nodetracker/nodetracker-api.conf.d/own.conf"
+AGENTS = "/etc/nodetracker/nodetracker-compute.conf.d/own.conf"
 STATE = "/var/lib/nodetracker"
 USERS_FILES = (
     f"sha256sum {STATE}/compute_id {STATE}/credential {OWN} /srv/api/api.sqlite; ls -ln {STATE}"
@@ -40,6 +42,7 @@ connection = sqlite:////srv/api/api.sqlite
 [api]
 auth_strategy = noauth
 END
+printf '[conductor]\\nuse_local = false\\nendpoint = https://127.0.0.1:1\\n' > {AGENTS}
 systemd-tmpfiles --create nodetracker-common.conf
 as() {{ setpriv --reuid=nodetracker-api --regid=nodetracker-api --groups=nodetracker,nodetracker-api "$@"; }}
 cd /; as nodetracker-manage --config-dir $(dirname {OWN}) db sync
@@ -49,12 +52,12 @@ kill $pid; wait $pid; echo; echo ended with $?
 """
 
 
-@pytest.fixture(scope="module", params=["bookworm"])
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
 def roots(request: pytest.FixtureRequest) -> Iterator[tuple[Root, Root]]:
     """A root to install into, and one with the tools that build the packages."""
     require_root("make a root")
     require("mmdebstrap", "unshare", "ip")
-    directory = Path(tempfile.mkdtemp(prefix="nodetracker-root-"))
+    directory = Path(tempfile.mkdtemp(prefix=f"nodetracker-{request.param}-"))
     root = Root(directory / "bare", request.param)
     root.run("apt-get update -q")
     tools = root.copy(directory / "tools")
@@ -143,6 +146,8 @@ def test_the_rest_service_starts_with_a_file_of_its_own(root):
     assert '"nodetracker-api"' in printed
     assert "ended with 0" in printed
     root.run(f"! {AS_AGENT} cat {OWN}")
+    # The agent's own file says that it calls a conductor; so do the commands of its host.
+    assert "conductor" in root.run(f"{AS_AGENT} nodetracker-manage service list", 1)
 
 
 @pytest.mark.parametrize("how", ["remove", "purge"])
@@ -156,3 +161,27 @@ def test_what_users_own_outlives_the_packages(root, how):
 
 def test_lintian_finds_no_error(roots, built):
     roots[1].run("lintian --allow-root --fail-on error /one/dist/*.deb")
+
+
+def test_two_builds_are_the_same(roots, built):
+    again = roots[1].build("/two")
+    names = sorted(path.name for path in built.iterdir())
+    assert len([name for name in names if name.endswith(".deb")]) == 5
+    assert names == sorted(path.name for path in again.iterdir())
+    for name in names:
+        if (built / name).read_bytes() != (again / name).read_bytes():
+            members = list_members(built / name) ^ list_members(again / name)
+            pytest.fail(
+                "\n".join([f"{name} differs:", *sorted(members, key=lambda line: line.split()[1])])
+            )
+
+
+def test_all_that_the_programs_import_is_in_the_package(roots, built):
+    sources = (SOURCE / "nodetracker").rglob("*.py")
+    names = {name for path in sources for name in imported_modules(path.read_text())}
+    (roots[1].path / "names").write_text(" ".join(names))
+    roots[1].run(
+        "dpkg-deb -x /one/dist/nodetracker-common_*.deb / && cd / && /opt/nodetracker/bin/python3 -c '"
+        "import nodetracker.cmd, pkgutil; from nodetracker.rpc.transport import import_library; "
+        'import_library(); [*map(pkgutil.resolve_name, open("names").read().split())]\''
+    )
