@@ -265,6 +265,10 @@ _OWN: tuple[Route, ...] = (
         GET=_own(trends.show_trends, "nodes:list", {200: trends.TRENDS}, trends.QUERY),
     ),
     route(
+        "/v1/trends/nodes",
+        GET=_own(trends.list_days_of_nodes, "nodes:list", {200: trends.DAYS}, trends.DAY_QUERY),
+    ),
+    route(
         "/v1/search",
         GET=_own(search.search, "overview:show", {200: search.FOUND}, search.QUERY),
     ),

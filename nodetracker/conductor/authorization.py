@@ -313,6 +313,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "sum_fleet": None,
         "read_overview": None,
         "read_trend": None,
+        "read_node_hours": None,
         "sample_trends": None,
         "find_service": None,
         "set_service": None,

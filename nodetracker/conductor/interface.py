@@ -9,6 +9,6 @@ COMPRESSED_FROM_BYTES = 4096
 CONDUCTOR = Interface(
     Store,
     topic="conductor",
-    version="4.4",
+    version="4.5",
     local=frozenset({"close"}),
 )

@@ -47,6 +47,7 @@ class SqlReader:
     sum_fleet = reading(fleet.sum_fleet)
     read_overview = reading(fleet.read_overview)
     read_trend = reading(trends.read_trend)
+    read_node_hours = reading(trends.read_node_hours)
     list_services = reading(services.list_services)
     list_outage_services = reading(services.list_outage_services)
     list_service_page = reading(services.list_service_page)

@@ -6,7 +6,7 @@ updated; the fleet's own row of an hour or day shows that all of its rows are st
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -52,6 +52,33 @@ def read_trend(connection: sa.Connection, query: TrendQuery) -> list[TrendSample
         and (since is None or at >= resolution.start_of(since))
         and (values := unpack(packed).get(key)) is not None
     ]
+
+
+def read_node_hours(
+    connection: sa.Connection, uuids: Sequence[str], since: datetime
+) -> dict[str, list[TrendSample]]:
+    wanted = sa.select(_nodes.id, _nodes.uuid, _nodes.created_at).where(_nodes.uuid.in_(uuids))
+    found: dict[str, list[TrendSample]] = {}
+    parts: dict[int, list[tuple[str, datetime, list[TrendSample]]]] = {}
+    for node, uuid, created in connection.execute(wanted):
+        hours = found[uuid] = []
+        first = Resolution.HOUR.start_of(created)
+        parts.setdefault(node // PART_NODES, []).append((str(node), first, hours))
+    stored = (
+        sa.select(_trends.part, _trends.at, _trends.samples)
+        .where(
+            _trends.seconds == Resolution.HOUR.seconds,
+            _trends.part.in_(list(parts)),
+            _trends.at >= since,
+        )
+        .order_by(_trends.at)
+    )
+    for part, at, packed in connection.execute(stored):
+        samples = unpack(packed)
+        for key, first, hours in parts[part]:
+            if at >= first and key in samples:
+                hours.append(TrendSample(at, amounts_of(samples[key])))
+    return found
 
 
 def list_stored(

@@ -1,6 +1,6 @@
 """The part of the store that all roles read: services, nodes, warnings, pages of all nouns."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -113,6 +113,15 @@ class FleetReader(Protocol):
         """Return samples of the fleet or of a node, oldest first, by one statement.
 
         Hours and days that were not sampled are missing.
+        """
+
+    @repeatable
+    def read_node_hours(
+        self, uuids: Sequence[str], since: datetime
+    ) -> Mapping[str, Sequence[TrendSample]]:
+        """Return by uuid the hours of nodes from a time on, oldest first, by two statements.
+
+        Nodes that do not exist are missing.
         """
 
     @repeatable

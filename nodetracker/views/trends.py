@@ -19,6 +19,7 @@ ROW_COLUMNS = (
     *(f"{_NOUNS[resource]}_{name}" for resource in TREND_RESOURCES for name in AMOUNTS),
 )
 WEEK_HOURS = 7 * 24
+DAY_HOURS = 24
 _FORECAST_DAYS = 90
 _SUBJECTS = {VCPU: "CPU is", MEMORY: "Memory is", DISK: "Disk is"}
 
@@ -50,20 +51,24 @@ class Trend:
     hours: tuple[TrendSample, ...] = ()
     forecasts: tuple[ForecastLine, ...] = ()
 
-    def list_shares(self, resource: str, count: int) -> list[float | None]:
-        """Return what was allocated of what may be, in equal parts of the week to its newest hour.
 
-        Args:
-            count: of the parts; None = not known in one of them.
-        """
-        parts: list[list[float]] = [[] for _ in range(count)]
-        for sample in self.hours:
-            age = (self.hours[-1].at - sample.at) / timedelta(hours=1)
-            amounts = sample.amounts[resource]
-            if age < WEEK_HOURS and amounts.limit > 0:
-                share = amounts.allocated / amounts.limit
-                parts[-1 - int(age * count / WEEK_HOURS)].append(share)
-        return [sum(found) / len(found) if found else None for found in parts]
+def list_shares(
+    hours: Sequence[TrendSample], resource: str, length: int, count: int
+) -> list[float | None]:
+    """Return what was allocated of what may be, in equal parts of the time to the newest hour.
+
+    Args:
+        hours: samples, oldest first.
+        length: of the time, in hours.
+        count: of the parts; None = not known in one of them.
+    """
+    parts: list[list[float]] = [[] for _ in range(count)]
+    for sample in hours:
+        age = (hours[-1].at - sample.at) / timedelta(hours=1)
+        amounts = sample.amounts[resource]
+        if age < length and amounts.limit > 0:
+            parts[-1 - int(age * count / length)].append(amounts.allocated / amounts.limit)
+    return [sum(found) / len(found) if found else None for found in parts]
 
 
 def forecast_query(node_id: int | None = None) -> TrendQuery:
@@ -118,6 +123,28 @@ def render_trend(samples: Sequence[TrendSample]) -> dict[str, Any]:
             for resource in TREND_RESOURCES
         },
     }
+
+
+def render_days(
+    hours_by_uuid: Mapping[str, Sequence[TrendSample]], resource: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield what nodes had allocated in the last day, in percent; not of nodes with one hour."""
+    for uuid, hours in hours_by_uuid.items():
+        shares = list_shares(hours, resource, DAY_HOURS, DAY_HOURS)
+        percents = [None if share is None else round(100 * share) for share in shares]
+        known = [percent for percent in percents if percent is not None]
+        if len(known) > 1:
+            text = render_range(min(known), max(known))
+            yield {"uuid": uuid, "percents": percents, "text": text}
+
+
+def render_range(least: int, most: int) -> str:
+    """Return a range of percentages in words.
+
+    >>> render_range(12, 40), render_range(7, 7)
+    ('12 % to 40 %', '7 %')
+    """
+    return f"{most} %" if least == most else f"{least} % to {most} %"
 
 
 def list_rows(samples: Sequence[TrendSample]) -> Iterator[Mapping[str, Any]]:

@@ -211,6 +211,10 @@ CALLS: list[tuple[str, Call]] = [
             for found in (None, node_id(s))
         ],
     ),
+    (
+        "read_node_hours",
+        lambda s: s.store.read_node_hours([s.record("a1").uuid], s.store.now() - timedelta(days=1)),
+    ),
     ("list_provider_removals", lambda s: s.store.list_provider_removals("alpha")),
     ("take_provider_removals", lambda s: s.store.take_provider_removals(RemovalQuery(limit=5))),
     ("find_answer", lambda s: s.store.find_answer(s.call_id)),

@@ -210,6 +210,39 @@ def test_a_purge_deletes_what_is_older(fleet: Fleet) -> None:
     assert fleet.by_day() == {}
 
 
+def test_hours_of_several_nodes_are_read_at_once(fleet: Fleet) -> None:
+    fleet.add("n1", 1)
+    fleet.sample(1.0, 2.0)
+    fleet.hour = 2.5
+    fleet.add("n2", 7)
+    fleet.sample(3.0, 4.0, n1=5)
+    fleet.hour = 4.5
+    fleet.add("n3")
+    uuids = [fleet.record(name).uuid for name in ("n1", "n2", "n3")]
+    since = MIDNIGHT + timedelta(hours=2)
+    with count_statements(fleet.store) as seen:
+        found = fleet.store.read_node_hours([*uuids, "no such node"], since)
+    assert len(seen) == 2
+    measured = {
+        uuid: {sample.at.hour: sample.amounts[MEMORY].measured for sample in hours}
+        for uuid, hours in found.items()
+    }
+    assert measured == {uuids[0]: {2: 1, 3: 5, 4: 5}, uuids[1]: {3: 7, 4: 7}, uuids[2]: {}}
+
+
+def test_hours_of_a_node_whose_id_another_one_had_are_its_own(fleet: Fleet) -> None:
+    deleted = fleet.add("n1", 100)
+    fleet.sample(1.0)
+    fleet.store.apply_changes(fleet.agent, [delete(fleet.record("n1"))], 60)
+    fleet.hour = 4.5
+    fleet.add("n2", 7)
+    with fleet.store.engine.begin() as connection:  # as SQLite does
+        connection.execute(sa.update(tables.compute_nodes).values(id=deleted))
+    fleet.sample(4.6)
+    uuid = fleet.record("n2").uuid
+    assert [found.at.hour for found in fleet.store.read_node_hours([uuid], MIDNIGHT)[uuid]] == [4]
+
+
 def test_the_number_of_statements_does_not_depend_on_that_of_nodes(fleet: Fleet) -> None:
     counts, rows = [], []
     for day, size in enumerate((1, 99)):

@@ -28,7 +28,7 @@ from nodetracker.model.text import count_noun, natural_key
 from nodetracker.model.trend import TREND_RESOURCES
 from nodetracker.views.overview import NodeLine, Overview, ResourceUse, Severity, Uses
 from nodetracker.views.problems import FleetView, Problem
-from nodetracker.views.trends import Trend
+from nodetracker.views.trends import WEEK_HOURS, Trend, list_shares
 from nodetracker.views.values import (
     count_many,
     render_age,
@@ -169,7 +169,7 @@ def _draw_week(resource: str, trend: Trend, room: int, terminal: Terminal) -> Li
     is_known = len(trend.hours) > 1 and resource in TREND_RESOURCES
     if not is_known or not terminal.is_interactive or width < _FEWEST_CELLS:
         return ()
-    line = draw_sparkline(trend.list_shares(resource, width), terminal)
+    line = draw_sparkline(list_shares(trend.hours, resource, WEEK_HOURS, width), terminal)
     return (Piece(f"{_WEEK}{line}", Style.DIM),)
 
 

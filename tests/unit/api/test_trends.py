@@ -76,6 +76,59 @@ def test_a_period(api, path):
     assert api.get("/v1/trends?until=2020-01-01")["times"] == []
 
 
+class TestNodes:
+    """The last 24 hours of several nodes."""
+
+    @pytest.fixture
+    def store(self):
+        """Node n1 has 12, 25 and 50 % of its memory in use, an hour is missing; n3 has an hour."""
+        now = START
+        store = SqliteStore(lambda: now)
+        agent = register(store)
+        plain = make_values(
+            memory_mb=1000, memory_mb_used=125, ram_allocation_ratio=1.0, reserved={}, cpu_used=1.5,
+            vcpus=3, cpu_allocation_ratio=1.0,
+        )  # fmt: skip
+        store.apply_changes(agent, [create(agent, "n1", plain), create(agent, "n2", plain)], 60)
+        for hour, used in ((-24, 9), (0, 125), (2, 250), (3, 500)):
+            now = START + timedelta(hours=24 + hour)
+            if hour == 3:
+                store.apply_changes(agent, [create(agent, "n3", plain)], 60)
+            record = next(n for n in store.load_nodes("alpha") if n.nodename == "n1")
+            store.apply_changes(agent, [update(record, memory_mb_used=used)], 60)
+            store.sample_trends()
+        return store
+
+    @pytest.fixture
+    def uuids(self, store):
+        return {node.nodename: node.uuid for node in store.list_nodes()}
+
+    def test_are_percentages_by_the_hour(self, api, uuids):
+        names = "&".join(f"node={uuid}" for uuid in [*uuids.values(), MISSING])
+        body = api.get(f"/v1/trends/nodes?{names}")
+        assert body["resource"] == MEMORY
+        assert {node["uuid"]: node["text"] for node in body["nodes"]} == {
+            uuids["n1"]: "12 % to 50 %",
+            uuids["n2"]: "12 %",
+        }
+        percents = next(n["percents"] for n in body["nodes"] if n["uuid"] == uuids["n1"])
+        assert percents == [None] * 20 + [12, None, 25, 50]
+
+    def test_are_of_a_resource(self, api, uuids):
+        body = api.get(f"/v1/trends/nodes?node={uuids['n2']}&resource={VCPU}")
+        assert (body["resource"], body["nodes"][0]["text"]) == (VCPU, "50 %")
+
+    @pytest.mark.parametrize(
+        "query", ["", f"node={MISSING}&resource=PCPU", f"node={MISSING}&" * 101]
+    )
+    def test_are_refused_without_uuids_and_of_too_many(self, api, query):
+        assert api.request("GET", f"/v1/trends/nodes?{query}").status_code == 400
+
+    def test_are_shown_to_whom_nodes_are(self, api):
+        api.rules.denied.add("nodetracker:nodes:list")
+        assert api.request("GET", f"/v1/trends/nodes?node={MISSING}").status_code == 403
+
+
 @pytest.mark.parametrize("query", ["resolution=week", "since=x", "until=2026-99-01", "odd=1"])
 def test_an_invalid_parameter_is_refused(api, query):
     found = api.request("GET", f"/v1/trends?{query}")
