@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -25,7 +26,7 @@ def store():
     agent = register(store)
     values = make_values(
         memory_mb=393_216, memory_mb_used=0, ram_allocation_ratio=1.0, cpu_allocation_ratio=4.0,
-        disk_allocation_ratio=1.0, metrics={"memory_used_mb": 20_480},
+        disk_allocation_ratio=1.0, metrics={"memory_used_mb": 20_480}, pcpus=0, pcpus_used=0,
     )  # fmt: skip
     store.apply_changes(agent, [create(agent, "n1", values)], 60)
     for hour in range(HOURS + 1):
@@ -94,4 +95,58 @@ def test_an_hour_is_asked_for_once(browser, url):
             pass
         with tab.page.expect_response(lambda response: "/v1/overview" in response.url):
             pass
-        assert len([one for one in asked if "trends" in one]) <= 1
+        assert len([one for one in asked if "/v1/trends?" in one]) <= 1
+
+
+def list_asked(requests) -> list[str]:
+    """Return the nodes whose last day was asked for."""
+    found = (urlsplit(url) for url in requests)
+    queries = [parse_qs(url.query) for url in found if url.path.endswith("/v1/trends/nodes")]
+    return [uuid for query in queries for uuid in query["node"]]
+
+
+def test_a_row_has_the_last_day_of_its_memory_or_of_what_it_is_sorted_by(browser, url):
+    with open_tab(browser, url) as tab:
+        line = tab.page.locator("tbody tr")
+        line.scroll_into_view_if_needed()
+        day = line.get_by_role("img")
+        expect(day).to_have_accessible_name("Memory over 24 hours: 50 % to 56 %")
+        expect(line.locator("[data-title=Memory] path")).to_have_count(1)
+        tab.page.get_by_role("button", name="CPU", exact=True).click()
+        expect(day).to_have_accessible_name("CPU over 24 hours: 1 %")
+        tab.page.get_by_role("button", name="Disk", exact=True).click()
+        expect(day).to_have_accessible_name("Disk over 24 hours: 0 %")
+        tab.check()
+        assert tab.problems == []
+
+
+def test_the_last_day_is_asked_for_once_and_of_the_nodes_in_view(browser):
+    now = utc_clock() - timedelta(hours=1)
+    store = SqliteStore(lambda: now)
+    agent = register(store)
+    values = make_values(pcpus=0, pcpus_used=0)
+    nodes = [create(agent, f"n{number}", values) for number in range(90)]
+    store.apply_changes(agent, nodes, 60)
+    store.sample_trends()
+    now += timedelta(hours=1)
+    store.sample_trends()
+    store.apply_changes(agent, [create(agent, "n90", values)], 60)
+    with serve_page(store) as url, open_tab(browser, "about:blank") as tab:
+        page, requests = tab.page, []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(url)
+        days = page.locator("tbody").get_by_role("img")
+        days.first.wait_for()
+        page.wait_for_load_state("networkidle")
+        seen = list_asked(requests)
+        assert 0 < len(seen) < 60
+        page.locator("footer").scroll_into_view_if_needed()
+        page.locator("tbody tr").last.scroll_into_view_if_needed()
+        expect(page.locator("tbody tr").nth(89).get_by_role("img")).to_have_count(1)
+        expect(page.locator("tbody tr").nth(90).get_by_role("img")).to_have_count(0)
+        for _ in range(2):
+            with page.expect_response(lambda response: "/v1/overview" in response.url):
+                pass
+        asked = list_asked(requests)
+        assert len(asked) == len(set(asked)) < 91
+        assert tab.problems == []

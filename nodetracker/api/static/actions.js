@@ -1,8 +1,7 @@
 // What may be done: buttons, each with a dialog that says what it does to what, and asks once.
 import { refreshAll, request } from "./api.js";
-import { join, plural } from "./format.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
-import { announce, bdi, button, field, list, quiet, RequestForm, sentence } from "./widgets.js";
+import { announce, bdi, button, field, join, list, plural, quiet, RequestForm, sentence } from "./widgets.js";
 
 // The dialog of an action on places {"Host": name}, or on many hosts with a request each: [{name, path}].
 function Ask({ action, place, each, onDone, onClose }) {

@@ -1,7 +1,6 @@
 // Amounts of resources: reserved, claimed, unclaimed and left of what may be allocated, the limit.
-import { join, number } from "./format.js";
 import { html } from "./preact.js";
-import { legend } from "./widgets.js";
+import { aside, join, legend, number } from "./widgets.js";
 
 const PARTS = ["reserved", "claimed", "unclaimed"];
 const UNITS = ["MiB", "GiB", "TiB", "PiB"];
@@ -75,7 +74,7 @@ function total(resource, use, chart, measured) {
   ]);
   const { name } = resourceOf(resource);
   return html`<div class="total" key=${name}><h2>${name}</h2>${bar(use, `${name}: ${allocated}, ${rest}`)}
-    <p>${join([allocated, measured?.text])}<br /><span class="quiet">${rest}</span></p>${chart}</div>`;
+    <p>${join([allocated, measured?.text])}<br />${aside(rest)}</p>${chart}</div>`;
 }
 
 const sample = (part) => html`<span class=${`swatch part-${part}`}></span>`;

@@ -96,11 +96,9 @@ const iso = (text) => text && new Date(text).toISOString();
 // Return the hours from 18:00 of the day before to 8:00, as fields have them.
 function lastNight() {
   const end = new Date();
-  if (end.getHours() < 8) end.setDate(end.getDate() - 1);
+  end.setHours(end.getHours() < 8 ? 8 - 24 : 8, 0, 0, 0);
   const since = new Date(end);
-  since.setDate(end.getDate() - 1);
-  since.setHours(18, 0, 0, 0);
-  end.setHours(8, 0, 0, 0);
+  since.setHours(18 - 24);
   return { since: local(since), until: local(end) };
 }
 

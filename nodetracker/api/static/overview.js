@@ -2,7 +2,7 @@
 import { List } from "./lists.js";
 import { allocatedOf, amountOf, answer, bar, column, compare, cpuOf, fillOf, folded, HOST, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, useChoice, useEffect, useLocation, useMemo, usePoll, useState } from "./page.js";
 import { Tiles } from "./tiles.js";
-import { TrendTotals } from "./trends.js";
+import { DayLine, TrendTotals } from "./trends.js";
 
 const CHOICES = { // by which nodes are filtered: as select has them
   state: ["up", "down", "unreachable"],
@@ -17,11 +17,19 @@ const ONLY = {
   unread: ({ state, freshness }) => state === "up" && (freshness === "late" || freshness === "stale"),
   warnings: ({ warnings }) => warnings > 0,
 };
-const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { amounts }) => {
+
+// The trend of the amount by which nodes are sorted, or of their memory; there is none of pinned CPUs.
+function DayOf({ id, ...node }) {
+  const { sort = "" } = useLocation().query;
+  const chosen = ["cpu", "disk"].find((each) => sort.endsWith(each)) ?? "memory";
+  return id === chosen && html`<${DayLine} ...${node} />`;
+}
+
+const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { uuid, amounts }) => {
   const resource = resourceOf(amounts);
   const use = amounts[resource];
   const text = amountOf(resource, allocatedOf(use), use.limit) + (resource === "PCPU" ? " pinned" : "");
-  return html`${bar(use)}<span class="amount">${fill > 1 ? mark(text, "warning") : text}</span>`;
+  return html`${bar(use)}<span class="amount">${uuid && resource !== "PCPU" && html`<${DayOf} id=${id} uuid=${uuid} resource=${resource} />`}${fill > 1 ? mark(text, "warning") : text}</span>`;
 }, ({ amounts }) => fillOf(amounts[resourceOf(amounts)]));
 
 // Columns of nodes of the overview, and of /v1/nodes, which names some values otherwise.
@@ -39,7 +47,7 @@ const WITH_WARNINGS = [...NODES, numeric("warnings", "Warnings")];
 const FIXED = ["state", "node"]; // columns that cannot be hidden
 const NONE = "No node is like that.";
 const LATE_MS = 400;
-const NARROW = 1000; // px of a window in which not all columns are shown until they are chosen
+const NARROW = 1100; // px of a window in which not all columns are shown until they are chosen
 
 // Return the columns of nodes that the reader wants, and the boxes by which they are chosen.
 function useColumns(columns) {

@@ -2,7 +2,6 @@
 export * from "./actions.js";
 export * from "./amounts.js";
 export * from "./api.js";
-export * from "./format.js";
 export * from "./preact.js";
 export * from "./router.js";
 export * from "./table.js";

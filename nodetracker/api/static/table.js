@@ -1,10 +1,9 @@
 // Tables: sorted by the address, 100 lines at a time, cards on narrow screens.
 //
 // In a column, value(row) is sorted by and cell(value, row) shown. Equal rows are not rendered again.
-import { number, plural } from "./format.js";
 import { Component, html, useMemo } from "./preact.js";
 import { setQuery, useLocation } from "./router.js";
-import { bdi, button, nodeLink } from "./widgets.js";
+import { bdi, button, nodeLink, number, plural } from "./widgets.js";
 
 const LINES = 100;
 const ORDERS = { ascending: "▲", descending: "▼" };

@@ -1,11 +1,31 @@
-// Small parts of many views: functions that return elements, and components.
-import { age, join, time } from "./format.js";
+// Small parts of many views: numbers, times and ages as text, functions that return elements, and components.
 import { html, useState, useUpdates } from "./preact.js";
 import { hrefOf, setQuery } from "./router.js";
 
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const DECIMAL = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const AGES = [["s", 1, 100], ["min", 60, 6000], ["h", 3600, 172_800], ["d", 86_400, Infinity]];
 const SHORT = 24; // characters of a name that is not broken
 const LONGEST = 32; // characters of a name that is not cut
 const TICK_MS = 5000;
+
+export const join = (words, separator = ", ") => words.filter(Boolean).join(separator);
+
+// Return a number: "1,235", and below 100 with one decimal, "12.5".
+export const number = (value) => (Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value).replace("-", "\u2212");
+
+// Return "1 node", "2 nodes".
+export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+// Return seconds as "12 s", "5 min", "3 h", "2 d".
+export function age(seconds) {
+  const value = Math.max(0, seconds);
+  const [unit, length] = AGES.find(([, , end]) => value < end);
+  return `${WHOLE.format(Math.floor(value / length))} ${unit}`;
+}
+
+// Return a Date, or a time of the API, in the browser's zone and with its name: "2026-01-31 12:00:00 CET".
+export const time = (value) => new Date(value).toLocaleString("sv", { dateStyle: "short", timeStyle: "long" });
 
 export function announce(text) {
   document.getElementById("live").textContent = text;
@@ -47,6 +67,7 @@ export const bdi = (text) => (text?.length > LONGEST
 
 export const sentence = (text) => html`<bdi>${text}</bdi>`;
 export const quiet = (text) => html`<p class="quiet">${text}</p>`;
+export const aside = (text) => html`<span class="quiet">${text}</span>`;
 export const link = (path, text, query) => html`<a href=${hrefOf(path, query)}>${text}</a>`;
 export const list = (items, className) => html`<ul class=${className}>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
 export const folded = (title, text) => html`<details><summary>${title}</summary>${text}</details>`;
@@ -88,7 +109,7 @@ export const nodeLink = ({ node_uuid: uuid, host, nodename }) =>
 export const hostLink = (host) => link("/host", bdi(host), { host });
 
 let offset = 0; // ms by which the server's clock is ahead of the browser's
-const clocks = new Set();
+export const clocks = new Set(); // called every few seconds
 
 export function setNow(now) {
   offset = new Date(now) - Date.now();
@@ -96,9 +117,11 @@ export function setNow(now) {
 
 export const serverNow = () => Date.now() + offset;
 
-setInterval(() => {
-  if (!document.hidden) for (const update of clocks) update();
-}, TICK_MS);
+export function tick() {
+  for (const update of clocks) update();
+}
+
+setInterval(() => document.hidden || tick(), TICK_MS);
 
 export const ageOf = (at) => age((serverNow() - new Date(at)) / 1000);
 
