@@ -228,10 +228,12 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
     if not sources:
         return driver
     if DriverCapability.REMOTE_NODES in driver.capabilities:
-        LOG.warning(
-            "[compute] compute_monitors: not used, as the nodes of %s are not this machine",
-            names[0],
-        )
+        location = conf.get_location("compute_monitors", "compute")
+        if location is not None and location.location.is_user_controlled:
+            LOG.warning(
+                "[compute] compute_monitors: not used, as the nodes of %s are not this machine",
+                names[0],
+            )
         return driver
     return MonitoredDriver(driver, sources, probes)
 

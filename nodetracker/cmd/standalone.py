@@ -14,6 +14,7 @@ from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent
 from nodetracker.bootstrap.api import build_own_server
+from nodetracker.bootstrap.options.agent import COMPUTE
 from nodetracker.bootstrap.options.api import API
 from nodetracker.bootstrap.options.default import DEFAULT
 from nodetracker.bootstrap.options.opts import register_options
@@ -80,6 +81,7 @@ def _run(arguments: Sequence[str]) -> int:
     conf = cfg.CONF
     cfg.set_defaults(DEFAULT.options, state_path=str(default_state_path()))
     cfg.set_defaults(API.options, auth_strategy="noauth")
+    cfg.set_defaults(COMPUTE.options, compute_monitors=["cpu.virt_driver"])
     load(conf, register_options)
     terminal = detect_terminal(sys.stdout)
     panel = Panel(sys.stdout) if terminal.is_interactive else None

@@ -20,8 +20,7 @@ def test_a_row_has_what_the_monitor_measures(tmp_path: Path) -> None:
     programs.make_schema()
     assert programs.run("nodetracker-compute", "--once").returncode == 0
     row = programs.ask("node", "show", "host-1")
-    assert row["metrics"].keys() >= SECONDS | {"memory_used_mb"}
-    assert not row["metrics"].keys() & PERCENTS  # the first audit of this process
+    assert row["metrics"].keys() >= SECONDS | PERCENTS | {"memory_used_mb"}
     assert row["metrics"]["cpu_idle_seconds"] > 0
     programs.configure(driver="local")
     assert programs.run("nodetracker-compute", "--once").returncode == 0
@@ -56,6 +55,14 @@ def test_nodes_of_other_machines_are_not_measured(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "compute_monitors: not used, as the nodes of fake are not this machine" in done.stderr
     assert not programs.ask("node", "show", "host-1")["metrics"].keys() & METRICS
+
+
+def test_the_default_of_standalone_is_no_reason_to_warn(tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    with programs.start("nodetracker-standalone") as running:
+        running.wait_for("is ready")
+        assert running.stop() == 0
+    assert "compute_monitors" not in running.output()
 
 
 def test_an_agent_without_monitors_does_not_import_psutil(tmp_path: Path) -> None:

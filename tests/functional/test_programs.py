@@ -200,6 +200,7 @@ class TestStandalone:
         total_kib = int(Path("/proc/meminfo").read_text().split()[1])
         assert row["memory_mb"] == total_kib // 1024
         assert row["vcpus"] == os.cpu_count()
+        assert 0 <= row["metrics"]["cpu_percent"] <= 100
         assert row["local_gb"] == os.statvfs(state).f_blocks * os.statvfs(state).f_frsize // 2**30
         assert f"/{render_mib(row['memory_mb'])} " in output
 

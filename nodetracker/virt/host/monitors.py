@@ -29,7 +29,7 @@ class MonitorPlugin:
     build: Callable[[Roots], Monitor]
 
 
-MIN_WINDOW_SECONDS = 1.0
+MIN_WINDOW_SECONDS = 0.5
 """Shortest time over which percentages are calculated; the kernel counts in ticks of 10 ms."""
 
 
@@ -97,27 +97,35 @@ _PROCFS_LOCK = threading.Lock()
 class CpuMonitor:
     """Measures CPU time since boot, its shares since the last reading, and the frequency."""
 
-    def __init__(self, procfs: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        procfs: Path,
+        monotonic: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._procfs = procfs
         self._monotonic = monotonic
+        self._pause = pause
         self._lock = threading.Lock()  # readings of one node may overlap
         self._times: CpuTimes | None = None
         self._read_at = 0.0
         self._percents: dict[str, int] = {}
 
     def read(self) -> Mapping[str, int]:
-        """Return the metrics; the first reading has no percentages.
+        """Return the metrics; the first reading takes `MIN_WINDOW_SECONDS`.
 
         A reading that soon follows another, as when events follow each other,
         returns the other's percentages.
         """
         with self._lock:
+            if self._times is None:
+                with _use_procfs(self._procfs):
+                    self._times, self._read_at = _read_times(), self._monotonic()
+                self._pause(MIN_WINDOW_SECONDS)
             with _use_procfs(self._procfs):
                 times, frequency = _read_times(), _read_frequency()
             now = self._monotonic()
-            if self._times is None:
-                self._times, self._read_at = times, now
-            elif now - self._read_at >= MIN_WINDOW_SECONDS:
+            if now - self._read_at >= MIN_WINDOW_SECONDS:
                 self._percents = cpu_percents(self._times, times)
                 self._times, self._read_at = times, now
             return cpu_seconds(times) | self._percents | frequency

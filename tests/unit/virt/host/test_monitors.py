@@ -22,7 +22,13 @@ class Machine:
     def __init__(self, directory: Path) -> None:
         self.procfs = directory
         self.now = 100.0
-        self.monitor = CpuMonitor(directory, lambda: self.now)
+        self.spent_meanwhile = {}
+        self.monitor = CpuMonitor(directory, lambda: self.now, self.pause)
+
+    def pause(self, seconds):
+        self.now += seconds
+        if self.spent_meanwhile:
+            self.spend(**self.spent_meanwhile)
 
     def spend(self, user=0, nice=0, system=0, idle=0, iowait=0, irq=0, softirq=0, steal=0):
         """Set the seconds that all CPUs together spent in each state since boot."""
@@ -43,13 +49,20 @@ def machine(tmp_path):
     return machine
 
 
-def test_the_first_reading_has_the_seconds_and_no_percentages(machine):
+def test_the_first_reading_has_the_percentages_of_half_a_second(machine):
+    machine.spent_meanwhile = {"user": 110.25, "system": 45, "idle": 1000.75, "iowait": 7}
     assert machine.read() == {
         "cpu_user_seconds": 110,
         "cpu_kernel_seconds": 45,
         "cpu_idle_seconds": 1000,
         "cpu_iowait_seconds": 7,
+        "cpu_user_percent": 25,
+        "cpu_kernel_percent": 0,
+        "cpu_idle_percent": 75,
+        "cpu_iowait_percent": 0,
+        "cpu_percent": 25,
     }
+    assert machine.now == 100.5
 
 
 def test_percentages_are_shares_of_the_time_since_the_last_reading(machine):
@@ -74,7 +87,7 @@ def test_a_reading_right_after_another_has_the_percentages_of_that(machine):
     machine.now += 60
     machine.spend(user=210, idle=1100, system=45, iowait=7)
     before = machine.read()
-    machine.now += 0.5
+    machine.now += 0.4
     machine.spend(user=211, idle=1100, system=45, iowait=7)
     assert machine.read() == before | {"cpu_user_seconds": 211}
 
