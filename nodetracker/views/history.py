@@ -18,6 +18,11 @@ _FOLLOWING = {  # columns that follow from guests, claims and capacity
     "disk_used", "total_containers", "running_containers", "paused_containers",
     "stopped_containers", "pci_stats",
 }  # fmt: skip
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_mb": render_mib, ".memory": render_mib, "_gb": render_gib,
+    "_milli": lambda milli: render_plain(milli / MILLI),
+}  # fmt: skip
+"""End of the path of an amount -> how it is shown; the memory of a NUMA cell is in MiB."""
 _MAX_LEAVES = 3
 _LONGEST_VALUE = 60
 
@@ -197,8 +202,7 @@ def _describe_columns(diff: Mapping[str, Any]) -> Iterator[ChangeText]:
         if len(leaves) > _MAX_LEAVES:
             yield ChangeText(f"{column}: {len(leaves)} values")
             continue
-        for path, before, after in leaves:
-            yield ChangeText(f"{path} {_cut(before)} → {_cut(after)}")
+        yield from (ChangeText(_render_leaf(*leaf)) for leaf in leaves)
     used = [
         f"{title} {_render_used(column, diff[column][0])} → {_render_used(column, diff[column][1])}"
         for column, title in _USED.items()
@@ -256,7 +260,7 @@ def _render_fields(item: Mapping[str, Any], key: str, names: Names) -> str:
         if len(leaves) > _MAX_LEAVES:
             parts.append(f"{field}: {len(leaves)} values")
             continue
-        parts += [f"{path} {_cut(old)} → {_cut(new)}" for path, old, new in leaves]
+        parts += [_render_leaf(*leaf) for leaf in leaves]
     return ", ".join(parts)
 
 
@@ -282,6 +286,16 @@ def _render_used(column: str, amount: Any) -> str:
 
 def _is_usage(path: str) -> bool:
     return path.rpartition(".")[2] in ("cpu_usage", "memory_usage", "used") or "pinned" in path
+
+
+def _render_leaf(path: str, before: Any, after: Any) -> str:
+    """Return a value that changed; an amount with its unit, if that shows the change."""
+    unit = next((unit for suffix, unit in _UNITS.items() if path.endswith(suffix)), None)
+    if unit and isinstance(before, int | float) and isinstance(after, int | float):
+        old, new = unit(before), unit(after)
+        if old != new:
+            return f"{path.removesuffix('_milli')} {old} → {new}"
+    return f"{path} {_cut(before)} → {_cut(after)}"
 
 
 def _cut(value: Any) -> str:
