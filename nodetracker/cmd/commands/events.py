@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodetracker.cmd.commands.base import DrawnCommand, ListCommand, argument, flag, parse_limit
+from nodetracker.cmd.commands.period import PERIOD, read_period, read_times
 from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.node_details import draw_history
 from nodetracker.cmd.screen.output import Screen
@@ -14,7 +15,7 @@ from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.model.change import EventKind, HistoryEntry
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.listing import HistoryQuery
-from nodetracker.usecases.feed import FeedCursor, read_feed
+from nodetracker.usecases.feed import read_feed
 from nodetracker.views.history import collect_names, render_history_entry
 
 _DEFAULT_LIMIT = 100
@@ -33,6 +34,7 @@ class ListEvents(DrawnCommand, ListCommand):
     arguments = (
         argument("--host", help="Only events of this host."),
         argument("--kind", choices=[kind.value for kind in EventKind], help="Only of this kind."),
+        *PERIOD,
         argument(
             "--limit",
             type=parse_limit,
@@ -49,15 +51,19 @@ class ListEvents(DrawnCommand, ListCommand):
             return super().run(parsed_args)
         if not self.is_drawn(parsed_args):
             self.parser.error("--follow requires the format table")
+        if parsed_args.until:
+            self.parser.error("--follow has no end: leave --until out")
         terminal = detect_terminal(self.app.stdout)
         screen = Screen(self.app.stdout, terminal)
-        entries, cursor = self._read(parsed_args)
+        since, _ = read_times(self, parsed_args)
+        query = replace(_make_query(parsed_args), since=since)
+        entries, cursor = read_feed(self.reader, query)
         try:
             while True:
                 screen.show(self._draw(entries, terminal))
                 time.sleep(_SECONDS)
                 try:
-                    entries, cursor = self._read(parsed_args, cursor)
+                    entries, cursor = read_feed(self.reader, query, cursor)
                 except StoreUnavailableError as error:
                     entries = []
                     self.app.stderr.write(f"{error}; trying again\n")
@@ -65,10 +71,10 @@ class ListEvents(DrawnCommand, ListCommand):
             return 0
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        return map(render_history_entry, self._read(args)[0])
+        return map(render_history_entry, read_period(self, args, _make_query(args)))
 
     def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
-        entries, _ = self._read(args)
+        entries = read_period(self, args, _make_query(args))
         if not entries:
             self.report_unknown_host(args.host)
         return self._draw(entries, terminal)
@@ -77,12 +83,10 @@ class ListEvents(DrawnCommand, ListCommand):
         named = [replace(entry, nodename=_place_of(entry)) for entry in entries]
         return draw_history(named, collect_names(entries), None, terminal)
 
-    def _read(
-        self, args: argparse.Namespace, cursor: FeedCursor | None = None
-    ) -> tuple[list[HistoryEntry], FeedCursor]:
-        kinds = tuple(map(EventKind, filter(None, [args.kind])))
-        query = HistoryQuery(host=args.host, kinds=kinds, limit=args.limit)
-        return read_feed(self.reader, query, cursor)
+
+def _make_query(args: argparse.Namespace) -> HistoryQuery:
+    kinds = tuple(map(EventKind, filter(None, [args.kind])))
+    return HistoryQuery(host=args.host, kinds=kinds, limit=args.limit)
 
 
 def _place_of(entry: HistoryEntry) -> str:

@@ -6,7 +6,6 @@ They are apart from `node`, as lists need neither the ledger nor placement.
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from nodetracker.cmd.commands.base import (
     argument,
     parse_limit,
 )
+from nodetracker.cmd.commands.period import PERIOD, read_period
 from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.node_details import (
     MAX_CHANGES,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 1000
 _MAX_OLDER = 1000
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class DescribeNode(DrawnCommand, ShowCommand):
@@ -111,14 +110,7 @@ class NodeHistory(DrawnCommand, ListCommand):
     columns = ("at", "host", "nodename", "what", "diff", "kind")
     arguments = (
         *NODE,
-        *(
-            argument(
-                f"--{which}",
-                metavar="TIME",
-                help=f"Only changes {which} a time (ISO 8601, UTC) or an age such as 90m, 12h, 7d.",
-            )
-            for which in ("since", "until")
-        ),
+        *PERIOD,
         argument(
             "--limit",
             type=parse_limit,
@@ -129,60 +121,16 @@ class NodeHistory(DrawnCommand, ListCommand):
     )
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        return map(render_history_entry, self._read(self._make_query(args), args.limit))
+        query = HistoryQuery(host=args.host, nodename=args.nodename)
+        return map(render_history_entry, read_period(self, args, query))
 
     def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
-        query = self._make_query(args)
-        entries = self._read(query, args.limit)
+        query = HistoryQuery(host=args.host, nodename=args.nodename)
+        entries = read_period(self, args, query)
         if not entries:
             self.report_unknown_host(args.host)
         names = name_guests(self.reader, query, entries)
         return draw_history(entries, names, self.reader.now(), terminal)
-
-    def _make_query(self, args: argparse.Namespace) -> HistoryQuery:
-        now = self.reader.now() if args.since or args.until else None
-        try:
-            since, until = (
-                None if now is None or not text else parse_time(text, now, option)
-                for option, text in (("--since", args.since), ("--until", args.until))
-            )
-        except ValueError as error:
-            self.parser.error(str(error))
-        return HistoryQuery(host=args.host, nodename=args.nodename, since=since, until=until)
-
-    def _read(self, query: HistoryQuery, limit: int) -> list[HistoryEntry]:
-        """Return the newest entries, oldest first; print a line on stderr if there are others."""
-        found = list(islice(read_items(self.reader.list_history_page, query), limit + 1))
-        if len(found) > limit:
-            self.app.stderr.write(
-                f"only the newest {limit} entries are shown; see more with --limit, or older ones "
-                f"with --until {found[limit - 1].at:%Y-%m-%dT%H:%M:%SZ}\n"
-            )
-        return found[:limit][::-1]
-
-
-def parse_time(text: str, now: datetime, option: str) -> datetime:
-    """Parse a time: ISO 8601, or an age such as ``90m``, ``12h`` or ``7d``.
-
-    A time without an offset is UTC.
-
-    Args:
-        option: that has it, for the message of an error.
-
-    Raises:
-        ValueError: the text is neither.
-    """
-    unit = _UNITS.get(text[-1:])
-    try:
-        if unit is not None and text[:-1].isdigit():
-            return now - timedelta(**{unit: int(text[:-1])})
-        moment = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"argument {option}: invalid value {text!r}: expected a time such as 2026-01-31T12:00 "
-            "or an age such as 12h"
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def name_guests(

@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from nodetracker.cmd.commands import events
 from nodetracker.cmd.manage import ManageApp
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.process.daemon import EXIT_USAGE
-from tests.builders import ask, claim, make_node
+from tests.builders import SINCE, ask, claim, make_node
 from tests.stores import SqliteStore
 
 
@@ -71,6 +72,39 @@ def test_further_ones_follow_each_once_although_the_database_was_away(store, mon
     assert len(shown.splitlines()) == 2
     assert len(set(shown.splitlines())) == 2
     assert errors == "no answer; trying again\n"
+
+
+def test_a_period_has_the_events_of_its_time(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    hour = 0
+    store = SqliteStore(lambda: SINCE + timedelta(hours=hour))
+    for hour in range(12):
+        make_node(store, host=f"h{hour}")
+
+    def find(*words):
+        events = json.loads(run(store, "--kind", "node", "-f", "json", *words)[1])
+        return [line["host"] for line in events]
+
+    assert find("--since", "2h") == ["h9", "h10", "h11"]
+    assert find("--since", "3h", "--until", "2h") == ["h8", "h9"]
+    assert find("--until", f"{SINCE + timedelta(hours=1.5):%Y-%m-%dT%H:%M:%S}") == ["h0", "h1"]
+    _, shown, errors = run(store, "--since", "5h", "--limit", "2")
+    assert len(shown.splitlines()) == 2
+    assert "only the newest 2 entries are shown" in errors
+
+
+def test_what_follows_has_no_end_and_begins_when_asked(store, monkeypatch):
+    with pytest.raises(SystemExit, match=str(EXIT_USAGE)):
+        run(store, "--follow", "--until", "1h")
+    with pytest.raises(SystemExit, match=str(EXIT_USAGE)):
+        run(store, "--since", "soon")
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(events, "time", SimpleNamespace(sleep=interrupt))
+    assert run(store, "--follow", "--since", "2999-01-01")[1] == ""
+    assert run(store, "--follow", "--since", "1h")[1] != ""
 
 
 def test_only_people_follow(store):
