@@ -7,7 +7,7 @@ import pytest
 
 from nodetracker.db.connection.failures import find_holder
 
-PID = 4711
+PID = 2**22 + 1  # above those of real processes, of which this is one
 
 
 @pytest.fixture
