@@ -50,8 +50,9 @@ from nodetracker.model.errors import (
     RequestError,
     StoreUnavailableError,
 )
+from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.settings import SchedulerSettings
-from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
+from nodetracker.ports import AdmissionPolicy, CandidatePolicy, FleetReader, SchedulerStore
 from nodetracker.usecases.reads import find_node
 
 
@@ -480,3 +481,18 @@ class Scheduler:
         for claim in self._store.list_claims(uuid=uuid):
             return self._store.create_migration(request, claim.host, claim.nodename, self._policy)
         return None
+
+
+def evaluate_named(
+    reader: FleetReader, scheduler: Scheduler, request: ClaimRequest, name: str
+) -> list[tuple[str, str, Admission]]:
+    """Evaluate a claim on the nodes of a host, or else on those with a name.
+
+    Returns:
+        At most `EVALUATED` nodes, each with its host, name and answer.
+    """
+    queries = (FleetQuery(limit=EVALUATED, host=name), FleetQuery(limit=EVALUATED, nodename=name))
+    pages = (reader.list_fleet(query).items for query in queries)
+    nodes = [found.node for found in next(filter(None, pages), ())]
+    answers = scheduler.evaluate(request, [node.id for node in nodes])
+    return [(node.host, node.nodename, answers[node.id]) for node in nodes if node.id in answers]

@@ -59,6 +59,27 @@ def test_candidates_are_listed_the_best_first(programs: Programs) -> None:
     assert [row["nodename"] for row in programs.ask(*listed, "--limit", "1")] == ["large"]
 
 
+def test_a_host_explains_why_it_takes_a_request_or_not(programs: Programs) -> None:
+    listed = ("candidate", "list", "--resource", "VCPU=9", "--resource", "MEMORY_MB=40000")
+    done = programs.manage(*listed, "--why", "small")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "small of host host-1 does not take it\n"
+        "  CPU: 1 free, 9 requested\n"
+        "  memory: 1.5 GiB free, 39.1 GiB requested\n"
+        "  RESOURCE      ASKED     FREE  LIMIT  VERDICT\n"
+        "  VCPU              9        1      1  lacks 8\n"
+        "  MEMORY_MB  39.1 GiB  1.5 GiB  2 GiB  lacks 37.6 GiB\n"
+    )
+    done = programs.manage(*listed, "--why", "host-1")  # one of its nodes takes it
+    assert done.returncode == 0
+    assert "large of host host-1 takes it" in done.stdout
+    assert "middle of host host-1 does not take it" in done.stdout
+    assert told(programs, *listed, "--why", "nobody") == "no such host or node: nobody"
+    done = programs.manage(*listed, "--why", "small", "-f", "json")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_no_candidate_explains_itself_in_one_line(programs: Programs) -> None:
     listed = ("candidate", "list", "--resource", "VCPU=9", "--resource", "MEMORY_MB=40000")
     assert told(programs, *listed, "--trait", "CUSTOM_T", "--resource", "DISK_GB=501") == (

@@ -31,9 +31,11 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.bars import draw_candidates
-from nodetracker.cmd.screen.lines import Line, plain_text
+from nodetracker.cmd.screen.lines import Line, Piece, plain_text
+from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
-from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.cmd.screen.text import safe_text
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError, RequestError
 from nodetracker.model.listing import ClaimQuery
@@ -264,6 +266,15 @@ def show_admission(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _draw_admission(row: Mapping[str, Any]) -> list[Line]:
+    """Return why a node takes a request or not, and the amounts of each resource."""
+    answer = "does not take it" if row["reasons"] else "takes it"
+    texts = [f"{safe_text(row['nodename'])} of host {safe_text(row['host'])} {answer}"]
+    texts += [f"  {safe_text(explain_reason(reason))}" for reason in row["reasons"]]
+    texts += [f"  {line}" for line in _draw_verdicts(row["resources"])]
+    return [(Piece(text),) for text in texts]
+
+
 def _draw_verdicts(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a table of what the claim requests: requested and free amounts, and whether they fit.
 
@@ -349,7 +360,29 @@ class ListCandidates(DrawnCommand, ListCommand):
         argument("--project", metavar="ID", help="Project of the instance."),
         _repeated("--trait", "T", "Trait that the node must have"),
         argument("--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."),
+        argument(
+            "--why",
+            metavar="HOST",
+            help="Show instead why it fits a host's nodes or not.",
+        ),
     )
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """List the candidates, or explain one host."""
+        if parsed_args.why is None:
+            return super().run(parsed_args)
+        if not self.is_drawn(parsed_args):
+            self.parser.error("--why requires the format table; claim create --dry-run has others")
+        from nodetracker.usecases.scheduler import evaluate_named
+
+        request = self._read_request(parsed_args)
+        found = evaluate_named(self.reader, self.scheduler, request, parsed_args.why)
+        if not found:
+            raise NotFoundError(f"no such host or node: {parsed_args.why}")
+        terminal = detect_terminal(self.app.stdout)
+        for place in found:
+            Screen(self.app.stdout, terminal).show(_draw_admission(render_admission(*place)))
+        return EXIT_DONE if any(not answer.reasons for _, _, answer in found) else EXIT_FAILED
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         request = self._read_request(args)

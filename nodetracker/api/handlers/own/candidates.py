@@ -4,7 +4,6 @@ import base64
 import itertools
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.candidates import WEIGHED
@@ -33,11 +32,10 @@ from nodetracker.api.lookup import next_links
 from nodetracker.model.candidate import CandidatePosition
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
-from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.numa import MAX_GUEST_CELLS
 from nodetracker.model.serializer import decode, encode
 from nodetracker.model.text import parse_uuid, render_value
-from nodetracker.usecases.scheduler import EVALUATED
+from nodetracker.usecases.scheduler import evaluate_named
 from nodetracker.views.claims import (
     NEAREST,
     render_admission,
@@ -145,30 +143,16 @@ def _select(call: Call, request: ClaimRequest) -> Answer:
     found, position = scheduler.select_page(request, limit, call.query.get("all", False), after)
     is_explained = call.query.get("explain", True) and position is None and len(found) < limit
     excluded = scheduler.explain(request) if is_explained else None
+    name = call.query.get("why")
+    named = [] if name is None else evaluate_named(call.store, scheduler, request, name)
     return Answer(
         {
             "candidates": [render_candidate(candidate) for candidate in found],
             "excluded": None if excluded is None else render_excluded(excluded),
-            "why": _evaluate_named(call, request),
+            "why": [render_admission(*found) for found in named],
             "links": next_links(call, None if position is None else _render_marker(position)),
         }
     )
-
-
-def _evaluate_named(call: Call, request: ClaimRequest) -> list[dict[str, Any]]:
-    """Return a dry run on each node of the host that ``why`` names, or that has this name."""
-    name = call.query.get("why")
-    if name is None:
-        return []
-    queries = (FleetQuery(limit=EVALUATED, host=name), FleetQuery(limit=EVALUATED, nodename=name))
-    pages = (call.store.list_fleet(query).items for query in queries)
-    nodes = [found.node for found in next(filter(None, pages), ())]
-    answers = call.backend.scheduler.evaluate(request, [node.id for node in nodes])
-    return [
-        render_admission(node.host, node.nodename, answers[node.id])
-        for node in nodes
-        if node.id in answers
-    ]
 
 
 def _render_marker(position: CandidatePosition) -> str:

@@ -68,7 +68,9 @@ def test_the_history_needs_no_unicode():
 
 def test_changes_of_another_day_have_a_date():
     lines = draw_history(ENTRIES[1:2], {}, START + timedelta(days=1), Terminal(80))
-    assert plain_text(lines).startswith("2026-03-01 01:45:07Z  node-1  memory_mb 64 GiB → 128 GiB\n")
+    assert plain_text(lines).startswith(
+        "2026-03-01 01:45:07Z  node-1  memory_mb 64 GiB → 128 GiB\n"
+    )
 
 
 def test_guests_are_named_by_earlier_entries():
