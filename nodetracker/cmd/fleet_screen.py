@@ -5,9 +5,10 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import TextIO
 
@@ -15,8 +16,17 @@ from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.output import Screen, full_screen
 from nodetracker.cmd.screen.streams import render_error
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.cmd.screen.watch import NodeKey, Outage, Watch, draw_picture, draw_watch, press
+from nodetracker.cmd.screen.watch import (
+    NodeKey,
+    Outage,
+    Watch,
+    draw_picture,
+    draw_watch,
+    list_shown,
+    press,
+)
 from nodetracker.model.errors import NodetrackerError, NotFoundError
+from nodetracker.model.trend import TrendSample
 from nodetracker.views.problems import FleetView
 
 FleetSource = Callable[[], FleetView]
@@ -25,6 +35,9 @@ FleetSource = Callable[[], FleetView]
 Drawing = Callable[[Terminal], Sequence[Line]]
 NodeSource = Callable[[str, str], Drawing]
 """Reads a node by host and nodename, and returns what draws it; raises as `FleetSource`."""
+
+HoursSource = Callable[[Sequence[str], datetime], Mapping[str, Sequence[TrendSample]]]
+"""Reads the last day of nodes by their uuids, at a time; raises as `FleetSource`."""
 
 _SILENCE_SECONDS = 5.0
 _ESCAPE_SECONDS = 0.1  # after which an escape is a key, and not the start of another one's code
@@ -79,9 +92,11 @@ class FleetScreen:
         seconds: float,
         read_node: NodeSource | None = None,
         stdin: TextIO | None = None,
+        read_hours: HoursSource | None = None,
     ) -> None:
         self._read = read
         self._read_node = read_node
+        self._read_hours = read_hours
         self._out = out
         self._seconds = seconds
         self._keys = KeyReader(stdin) if stdin is not None and stdin.isatty() else None
@@ -224,6 +239,10 @@ class FleetScreen:
     def _read_once(self) -> _Found:
         opened = self._watch.opened
         view = self._read()
+        if self._read_hours is not None:
+            shown = list_shown(self._watch, view, detect_terminal(self._out))
+            uuids = [line.node.uuid for line in shown if line.node.uuid]
+            view = replace(view, hours=self._read_hours(uuids, view.overview.now))
         if opened is None or self._read_node is None:
             return _Found(view, None, None)
         try:

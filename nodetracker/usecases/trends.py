@@ -1,13 +1,18 @@
-"""Read how full the fleet was in its last week, and when it is full."""
+"""Read how full the fleet was in its last week and nodes in their last day, and when it is full."""
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from nodetracker.model.errors import SchemaError
-from nodetracker.model.trend import Resolution, TrendQuery
-from nodetracker.views.trends import WEEK_HOURS, Trend, forecast_query, list_forecasts
+from nodetracker.model.trend import Resolution, TrendQuery, TrendSample
+from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, forecast_query, list_forecasts
 
 if TYPE_CHECKING:  # imports more than the overview needs
     from nodetracker.ports import FleetReader
+
+
+_LATE = timedelta(minutes=1)  # by which time an hour is sampled
 
 
 def read_fleet_trend(store: "FleetReader") -> Trend:
@@ -18,3 +23,30 @@ def read_fleet_trend(store: "FleetReader") -> Trend:
     except SchemaError:  # the rest of the overview needs no newer one
         return Trend()
     return Trend(tuple(hours), tuple(list_forecasts(days)))
+
+
+class NodeHours:
+    """The hours of nodes in the last day, which are read once an hour for each node."""
+
+    def __init__(self, store: "FleetReader") -> None:
+        self._store = store
+        self._hour: datetime | None = None
+        self._known: dict[str, Sequence[TrendSample]] = {}
+
+    def read(self, uuids: Sequence[str], now: datetime) -> Mapping[str, Sequence[TrendSample]]:
+        """Return the hours of some nodes by uuid; nothing of an older schema.
+
+        Args:
+            now: by the database's clock.
+        """
+        hour = Resolution.HOUR.start_of(now - _LATE)
+        if hour != self._hour:
+            self._hour, self._known = hour, {}
+        if wanted := [uuid for uuid in uuids if uuid not in self._known]:
+            since = now - timedelta(hours=DAY_HOURS)
+            try:
+                found = self._store.read_node_hours(wanted, since)
+            except SchemaError:  # the rest of the overview needs no newer one
+                return {}
+            self._known |= {uuid: found.get(uuid, ()) for uuid in wanted}
+        return {uuid: self._known[uuid] for uuid in uuids}

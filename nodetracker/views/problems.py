@@ -1,11 +1,12 @@
 """Find what is wrong with each node of the overview, the worst first."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.trend import TrendSample
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 from nodetracker.views.overview import NodeLine, Overview, ServiceLine, Severity, build_overview
 from nodetracker.views.services import Freshness
@@ -32,11 +33,16 @@ NodeProblems = Mapping[tuple[str, str], tuple[Problem, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """The overview of the fleet with the problems of all its nodes, and its trend."""
+    """The overview of the fleet with the problems of all its nodes, and its trend.
+
+    Attributes:
+        hours: samples of the last day of nodes that are watched, by uuid.
+    """
 
     overview: Overview
     problems: NodeProblems
     trend: Trend = field(default_factory=Trend)
+    hours: Mapping[str, Sequence[TrendSample]] = field(default_factory=dict)
 
     def problems_of(self, line: NodeLine) -> tuple[Problem, ...]:
         """Return a node's problems, the worst first."""

@@ -10,7 +10,7 @@ from nodetracker.cmd.commands.base import DrawnCommand, ShowCommand, argument
 from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.usecases.trends import read_fleet_trend
+from nodetracker.usecases.trends import NodeHours, read_fleet_trend
 from nodetracker.views.overview import render_overview
 from nodetracker.views.problems import FleetView, select_host, view_fleet
 
@@ -67,7 +67,8 @@ class ShowOverview(DrawnCommand, ShowCommand):
         from nodetracker.cmd.fleet_screen import FleetScreen
 
         read = partial(self._read, parsed_args.host)
-        FleetScreen(read, out, parsed_args.watch, self._read_node, sys.stdin).run()
+        read_hours = NodeHours(self.reader).read
+        FleetScreen(read, out, parsed_args.watch, self._read_node, sys.stdin, read_hours).run()
         return 0
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:

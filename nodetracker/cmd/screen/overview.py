@@ -25,10 +25,10 @@ from nodetracker.cmd.screen.text import cut_middle, safe_text
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun, natural_key
-from nodetracker.model.trend import TREND_RESOURCES
+from nodetracker.model.trend import TREND_RESOURCES, TrendSample
 from nodetracker.views.overview import NodeLine, Overview, ResourceUse, Severity, Uses
 from nodetracker.views.problems import FleetView, Problem
-from nodetracker.views.trends import WEEK_HOURS, Trend, list_shares
+from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, list_shares
 from nodetracker.views.values import (
     count_many,
     render_age,
@@ -48,6 +48,8 @@ _NARROW_PERCENT = 5
 _PROBLEM = 28
 _LEAST_PROBLEM = 12
 _WITH_AGES = 100
+_DAY = 8  # cells of the last day of a node
+_WITH_DAYS = 120
 _LEAST_NAME = 20  # bars are left out rather than to cut names below this
 _FEWEST = 9
 _WIDEST_NAME = 4  # a longer part of the terminal's width is shown without its domain
@@ -215,8 +217,16 @@ def _word_of_node(line: NodeLine) -> str:
     return "never read" if line.freshness == "never" else line.freshness.value
 
 
-def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -> list[Line]:
-    """Return the header and a line for each node; bars are as wide as the rest allows."""
+def draw_nodes(
+    view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal, chosen: str = MEMORY
+) -> list[Line]:
+    """Return the header and a line for each node; bars are as wide as the rest allows.
+
+    Args:
+        chosen: the resource class of which the last day is shown, if hours are known.
+    """
+    has_days = bool(view.hours) and terminal.width >= _WITH_DAYS
+    days = {name: _DAY + 1 if has_days and name == chosen else 0 for name in _SMALL}
     has_names = any(line.node.host != line.node.nodename for line in nodes)
     problems = [_draw_problems(view.problems_of(line), terminal) for line in nodes]
     names = _shorten_names(nodes, terminal.width // _WIDEST_NAME)
@@ -227,9 +237,12 @@ def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -
         [_widest(title, [start[i] for start in starts]) for i, title in enumerate(titles)],
         [_widest(title, [end[i] for end in ends]) for i, title in enumerate(_ENDS)],
         max(map(line_width, problems)),
-        terminal.width,
+        terminal.width - sum(days.values()),
     )
-    bars = [TITLES[resource].upper().ljust(layout.bar + layout.percent) for resource in _SMALL]
+    bars = [
+        TITLES[resource].upper().ljust(layout.bar + layout.percent + days[resource])
+        for resource in _SMALL
+    ]
     header = [
         *(title.ljust(width) for title, width in zip(titles, layout.starts, strict=True)),
         *bars,
@@ -241,7 +254,10 @@ def draw_nodes(view: FleetView, nodes: Sequence[NodeLine], terminal: Terminal) -
         for cell, width in zip(start, layout.starts, strict=True):
             pieces += (*pad_line(_cut_name(cell, width, terminal), width), _GAP)
         for resource in _SMALL:
-            pieces += (*_draw_small(line.amounts, resource, layout, terminal), _GAP)
+            pieces += _draw_small(line.amounts, resource, layout, terminal)
+            if days[resource]:
+                pieces.append(_draw_day(view.hours.get(line.node.uuid, ()), resource, terminal))
+            pieces.append(_GAP)
         for cell, width in zip(end, layout.ends, strict=True):
             pieces += (*pad_line(cell, width, is_right=True), _GAP)
         lines.append((*pieces, *problem))
@@ -349,6 +365,12 @@ def _draw_small(amounts: Uses, resource: str, layout: _NodeLayout, terminal: Ter
     text = share if layout.percent == _PERCENT else share.replace(" ", "")
     bar = draw_bar(use, layout.bar, 0, terminal)
     return (*bar, Piece(text.rjust(layout.percent), style))
+
+
+def _draw_day(hours: Sequence[TrendSample], resource: str, terminal: Terminal) -> Piece:
+    """Return the share that a node had allocated in the last day."""
+    shares = list_shares(hours, resource, DAY_HOURS, _DAY)
+    return Piece(f" {draw_sparkline(shares, terminal)}", Style.DIM)
 
 
 def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:

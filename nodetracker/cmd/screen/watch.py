@@ -89,10 +89,12 @@ def list_lines(view: FleetView, watch: Watch) -> list[NodeLine]:
     return sorted(lines, key=lambda line: (rank(line), *map(natural_key, _key_of(line))))
 
 
+_RESOURCES = {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}
+
+
 def _rank(order: Order) -> Callable[[NodeLine], Any]:
-    resources = {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}
-    if order in resources:
-        return lambda line: -_share_of(line, resources[order])
+    if order in _RESOURCES:
+        return lambda line: -_share_of(line, _RESOURCES[order])
     if order is Order.READ:
         return lambda line: (
             -(float("inf") if line.audit_age_seconds is None else line.audit_age_seconds)
@@ -182,7 +184,7 @@ def draw_watch(
             top = min(watch.top, max(0, len(description) - room))
             lines = list(description[top : top + room])
     else:
-        lines = _draw_fleet(watch, view, terminal, room)
+        lines = _draw_fleet(watch, view, terminal)
     if outage is not None:
         return draw_outage(lines[: max(0, room - 1)] if view else [], outage, terminal)
     lines = lines[:room]
@@ -204,22 +206,36 @@ def draw_outage(lines: Sequence[Line], outage: Outage, terminal: Terminal) -> li
     return [*dim_lines(lines), BLANK, notice] if lines else [notice]
 
 
-def _draw_fleet(watch: Watch, view: FleetView, terminal: Terminal, room: int) -> list[Line]:
+def list_shown(watch: Watch, view: FleetView, terminal: Terminal) -> Sequence[NodeLine]:
+    """Return the lines of nodes that are on the screen."""
+    return [] if watch.opened else _find_page(watch, view, terminal)[1]
+
+
+def _find_page(
+    watch: Watch, view: FleetView, terminal: Terminal
+) -> tuple[list[Line], list[NodeLine], int]:
+    """Return what is above the nodes, those on the screen, and the index of the selected one."""
+    room = max(1, terminal.height - 1)
     head = [draw_sentence(view)]
     totals = draw_totals(view, terminal, has_parts=False)[:_TOTALS]
     if room - len(head) - len(totals) - 2 >= _LEAST_NODES:
         head += totals
     head.append(BLANK)
     lines = list_lines(view, watch)
-    if not lines:
-        return [*head, (Piece("no node has this in its name", Style.DIM),)]
     height = max(1, room - len(head) - 1)
     index = _index_of(lines, watch.selected)
     first = index // height * height  # page by page, so that lines stay where they are
+    return head, lines[first : first + height], index - first
+
+
+def _draw_fleet(watch: Watch, view: FleetView, terminal: Terminal) -> list[Line]:
+    head, lines, index = _find_page(watch, view, terminal)
+    if not lines:
+        return [*head, (Piece("no node has this in its name", Style.DIM),)]
     narrower = replace(terminal, width=max(1, terminal.width - _MARKER))
-    header, *drawn = draw_nodes(view, lines[first : first + height], narrower)
+    header, *drawn = draw_nodes(view, lines, narrower, _RESOURCES.get(watch.order, MEMORY))
     sign = "▶ " if terminal.has_unicode else "> "
-    marks = [Piece(sign if first + n == index else "  ", Style.TITLE) for n in range(len(drawn))]
+    marks = [Piece(sign if n == index else "  ", Style.TITLE) for n in range(len(drawn))]
     return [
         *head,
         (Piece("  "), *header),

@@ -3,11 +3,13 @@
 import io
 import re
 import threading
+from datetime import timedelta
 
 import pytest
 
 from nodetracker.cmd.fleet_screen import FleetScreen
 from nodetracker.model.errors import NotFoundError, StoreUnavailableError
+from nodetracker.model.trend import TREND_RESOURCES, TrendAmounts, TrendSample
 from tests.unit.cmd.screen import fleets
 
 
@@ -106,3 +108,23 @@ def test_pictures_do_not_pile_up_while_a_terminal_is_stopped(monkeypatch):
     FleetScreen(read, out, 0.001).run()
     releasing.join()
     assert piled_up == [False]
+
+
+def test_the_last_day_of_the_nodes_on_the_screen_is_read_with_the_fleet(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("LINES", "24")
+    asked = []
+    amounts = dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, 60, None))
+
+    def read_hours(uuids, now):
+        asked.append((uuids, now))
+        return {
+            uuid: [TrendSample(now - timedelta(hours=age), amounts) for age in range(23, -1, -1)]
+            for uuid in uuids
+        }
+
+    out = Terminal(" ====")
+    FleetScreen(lambda: fleets.view(fleets.one_node()), out, 0.01, read_hours=read_hours).run()
+    assert asked[0] == ([fleets.NODE.uuid], fleets.NOW)
+    assert "====" in out.getvalue()

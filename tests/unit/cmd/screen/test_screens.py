@@ -42,16 +42,19 @@ def test_the_overview_is_as_its_file_says(name, rows, height, width):
     assert height is None or len(lines) <= height
 
 
+def make_hour(age, allocated):
+    """A sample in which so many percent are allocated."""
+    amounts = dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, allocated, None))
+    return TrendSample(fleets.NOW - timedelta(hours=age), amounts)
+
+
 class TestTrends:
     """Totals have the last week on terminals, and everywhere when they are full."""
 
     @pytest.fixture
     def view(self):
         growing = [
-            TrendSample(
-                fleets.NOW - timedelta(hours=hour),
-                dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, 90 - hour // 2, None)),
-            )
+            make_hour(hour, 90 - hour // 2)
             for hour in range(167, -1, -1)
             if not 40 < hour < 70  # nobody watched
         ]
@@ -96,6 +99,8 @@ def test_hosts_without_nodes_and_long_names_have_their_lines(width):
 def test_the_watched_fleet_is_as_its_file_says(width):
     terminal = Terminal(width, 20)
     view = fleets.view(fleets.troubled_nodes())
+    hours = [make_hour(23 - number, 4 * number) for number in range(24) if not 5 < number < 10]
+    view = replace(view, hours={fleets.NODE.uuid: hours})
     lines = draw_watch(press(Watch(), "down", view, terminal), view, None, None, terminal)
     check(f"watch-{width}", lines)
     assert (len(lines), max(map(line_width, lines)) <= width) == (20, True)

@@ -1,12 +1,23 @@
 """The keys of ``overview --watch``, from what is looked at to what is looked at then."""
 
+import dataclasses
+import re
 from functools import partial
 
 import pytest
 
 from nodetracker.cmd.screen.lines import make_line, plain_text
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.watch import Order, Outage, Watch, draw_watch, list_lines, press
+from nodetracker.cmd.screen.watch import (
+    Order,
+    Outage,
+    Watch,
+    draw_watch,
+    list_lines,
+    list_shown,
+    press,
+)
+from nodetracker.model.trend import TREND_RESOURCES, TrendAmounts, TrendSample
 from tests.unit.cmd.screen import fleets
 
 VIEW = fleets.view(fleets.troubled_nodes())
@@ -98,3 +109,41 @@ def test_it_takes_the_height_of_the_terminal_and_totals_four_lines(height):
     notice = show(Watch(), VIEW, Outage("12:00:00", "no route"))
     assert len(notice) <= height
     assert plain_text(notice[-1:]).startswith("no answer since 12:00:00")
+
+
+class TestHours:
+    """The last day of the nodes on the screen."""
+
+    def test_the_nodes_on_the_screen_are_known(self):
+        view = fleets.view(fleets.many_nodes(300))
+        for keys in ((), ("pagedown",), ("end",), ("/", "9", "9", "c-m")):
+            watch = press_all(*keys, view=view)
+            shown = list_shown(watch, view, TERMINAL)
+            drawn = draw(watch, view)
+            assert 0 < len(shown) < 24
+            # What is not shown is not drawn: one node has a name that is cut.
+            hosts = {line.node.host for line in shown}
+            assert set(re.findall(r"rack-\d+-node-\d+", drawn)) == {
+                host for host in hosts if host.startswith("rack")
+            }
+        assert list_shown(press_all("c-m"), VIEW, TERMINAL) == []
+
+    @pytest.mark.parametrize(
+        ("keys", "title"), [("", "MEMORY"), ("s", "CPU"), ("ss", "MEMORY"), ("sss", "DISK")]
+    )
+    def test_are_of_the_amount_that_sorts(self, keys, title):
+        sample = TrendSample(
+            fleets.NOW, dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, 60, None))
+        )
+        view = dataclasses.replace(VIEW, hours={fleets.NODE.uuid: [sample]})
+        terminal = Terminal(160, 24)
+        header, line = (
+            found
+            for found in draw(press_all(*keys, view=view), view, terminal=terminal).splitlines()
+            if "STATE" in found or "compute-1" in found
+        )
+        assert line.index("\u2585") > header.index(title)
+        following = {"CPU": "MEMORY", "MEMORY": "DISK", "DISK": "GUESTS"}[title]
+        assert line.index("\u2585") < header.index(following)
+        narrow = draw(press_all(*keys, view=view), view, terminal=Terminal(110, 24))
+        assert "\u2585" not in narrow
