@@ -94,6 +94,51 @@ def test_events_are_those_of_a_node_a_kind_and_a_time(browser):
         expect(since).to_have_value(re.compile("T18:00$"))
 
 
+def test_what_happened_on_a_host_last_night_takes_no_field(browser):
+    store = SqliteStore()
+    make_node(store, host="beta")
+    with serve_page(store) as url, open_tab(browser, f"{url}#/host?host=beta") as tab:
+        page = tab.page
+        page.get_by_role("link", name="What happened").click()
+        page.wait_for_url("**#/events?host=beta")
+        page.keyboard.press("/")
+        page.keyboard.type("beta")
+        choice = page.get_by_role("option", name="what happened on beta")
+        choice.click()
+        page.wait_for_url("**#/events?host=beta")
+        page.locator("main").focus()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile("host=beta&since=.*T18%3A00&until=.*T08%3A00"))
+        assert tab.problems == []
+
+
+def test_titles_and_values_of_cards_do_not_overlap(browser):
+    store = SqliteStore()
+    make_node(store)
+    with serve_page(store) as url, open_tab(browser, "about:blank") as tab:
+        tab.look(THEMES[0], PHONE)
+        tab.page.goto(f"{url}#/nodes/{store.list_nodes()[0].uuid}")
+        cell = tab.page.locator("[data-title='Claims and guests']").first
+        cell.wait_for()
+        lines = cell.evaluate(
+            "cell => cell.getBoundingClientRect().height"
+            " / parseFloat(getComputedStyle(cell).lineHeight)"
+        )
+        assert lines > 2  # the title is wrapped
+
+
+def test_words_on_buttons_are_not_broken(browser):
+    store = SqliteStore()
+    make_node(store)
+    claim(store, ask(VCPU=1))
+    uuid = store.list_nodes()[0].uuid
+    with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{uuid}") as tab:
+        button = tab.page.get_by_role("button", name="Abort")
+        button.wait_for()
+        assert button.bounding_box()["height"] < 40
+
+
 def test_first_nodes_are_seen_while_the_overview_of_a_large_fleet_is_made(browser):
     store = SqliteStore()
     make_node(store)

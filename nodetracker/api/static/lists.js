@@ -105,11 +105,11 @@ function lastNight() {
 export function Events() {
   const { query } = useLocation();
   const { host, nodename, kind, since, until } = query;
-  return html`${filters(
+  return html`<p>${link("/events", "Last night", { ...query, marker: "", ...lastNight() })}</p>
+    ${filters(
       kindOf(query, "Kind", KINDS),
       field(query, "host", "Host"), field(query, "nodename", "Node"), field(query, "since", "From", MOMENT), field(query, "until", "To", MOMENT),
     )}
-    <p>${link("/events", "Last night", { ...query, marker: "", ...lastNight() })}</p>
     <${List} noun="history" filters=${{ host, nodename, kind, since: iso(since), until: iso(until) }} columns=${EVENTS} isFixed next="Older" empty="Nothing happened." />`;
 }
 

@@ -16,6 +16,7 @@ const isTyping = ({ tagName, isContentEditable }) => isContentEditable || ["INPU
 // What may be done to a host that is found.
 const actionsOf = ({ name, uuid }, mayChange) => [
   { kind: "action", verb: "why not on", name, href: hrefOf("/fit", { why: name, cpus: 1 }) },
+  { kind: "action", verb: "what happened on", name, href: hrefOf("/events", { host: name }) },
   ...(uuid && mayChange ? ACTIONS.map(([verb, ask]) => ({ kind: "action", verb, name, href: hrefOf(`/nodes/${uuid}`, { ask }) })) : []),
 ];
 

@@ -86,9 +86,9 @@ export function wordsOf({ state, status, maintenance, freshness, forced_down: is
 }
 
 // The state of a node or service; lines may break between its words.
-export const states = (row) => wordsOf(row).map((word, index) => [
+export const states = (row) => html`<span>${wordsOf(row).map((word, index) => [
   mark(word), " ", index === 0 && row.down_since && html`<span class="since"><${Ago} at=${row.down_since} end="" /></span> `,
-]);
+])}</span>`;
 
 // An error of the API with all its reasons.
 const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
