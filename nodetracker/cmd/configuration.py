@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -35,6 +36,7 @@ def load_configuration(
     Args:
         default_files: read when the command line names none; None searches
             the usual places (``/etc/nodetracker/nodetracker.conf`` and others).
+            With them goes the credential of systemd that has the program's name.
         register: registers the options first.
         description: what the program does, for ``--help``.
 
@@ -53,9 +55,10 @@ def load_configuration(
                 prog=program,
                 version=version(PROJECT),
                 description=description,
-                default_config_files=None
-                if default_files is None
-                else [str(path) for path in default_files],
+                default_config_files=[
+                    str(path)
+                    for path in (_find_files(program) if default_files is None else default_files)
+                ],
                 default_config_dirs=None if default_files is None else [],
             )
     except cfg.Error as error:
@@ -93,8 +96,18 @@ def _list_files(
     parser.add_argument("--config-file", action="append", type=Path)
     named: list[Path] | None = parser.parse_known_args(list(arguments))[0].config_file
     if named is None and default_files is None:
-        return [Path(path) for path in cfg.find_config_files(PROJECT, program)]
+        return _find_files(program)
     return named or list(default_files or ())
+
+
+def _find_files(program: str) -> list[Path]:
+    """Return the files of the usual places, and then the unit's ``LoadCredential=PROGRAM.conf``."""
+    found = [Path(path) for path in cfg.find_config_files(PROJECT, program)]
+    # systemd 252 gives ExecReload= the variable without access to the directory.
+    if credentials := os.environ.get("CREDENTIALS_DIRECTORY"):
+        path = Path(credentials, f"{program}.conf")
+        found += [path] if os.access(path, os.R_OK) else []
+    return found
 
 
 def _find_unreadable(files: Sequence[Path]) -> str:

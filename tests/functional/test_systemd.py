@@ -143,6 +143,7 @@ class TestUnit:
         differing = {name for name in {*own, *service} if own.get(name) != service.get(name)}
         assert differing == {
             "ExecStart", "Environment", "ConfigurationDirectory", "ConfigurationDirectoryMode",
+            "LoadCredential",
         }  # fmt: skip
 
     @pytest.mark.parametrize("path", [CONDUCTOR, API], ids=lambda path: path.stem)

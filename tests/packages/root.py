@@ -24,6 +24,23 @@ exec chroot "$1" bash -c "$2"
 """
 
 
+BOOT = """
+mount -t tmpfs tmpfs /run/systemd
+exec systemd-nspawn --quiet --boot --private-network --register=no --keep-unit -D "$1" systemd.unit=check.service
+"""
+CHECK = """
+[Unit]
+SuccessAction=exit
+FailureAction=exit
+[Service]
+Type=oneshot
+ExecStart=/bin/bash -e /check
+StandardOutput=truncate:/check.log
+StandardError=inherit
+TimeoutStartSec=300
+"""
+
+
 class Root:
     """The root directory of a release of Debian; nothing of it runs between two calls of `run`."""
 
@@ -61,6 +78,20 @@ class Root:
         print(done.stdout)
         assert done.returncode == code, done.stdout
         return done.stdout
+
+    def boot(self, script: str) -> str:
+        """Return what a script prints that a booted systemd runs, as `run`, without a network."""
+        (self.path / "check").write_text(script)
+        (self.path / "etc/systemd/system/check.service").write_text(CHECK)
+        done = subprocess.run(
+            ["unshare", "--mount", "--propagation=private", "sh", "-ec", BOOT, "sh", str(self.path)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, check=False,
+        )  # fmt: skip
+        printed = (self.path / "check.log").read_text()
+        print(done.stdout, printed)
+        assert done.returncode == 0, printed
+        return printed
 
     def build(self, directory: str) -> Path:
         """Run "tox -e dist" in a clone of this commit; returns the directory of what it built."""

@@ -50,18 +50,35 @@ as /opt/nodetracker/bin/nodetracker-api >/tmp/api.log 2>&1 & pid=$!
 for _ in $(seq 240); do curl -sf http://127.0.0.1:8774/v1/services && break; sleep 0.5; done
 kill $pid; wait $pid; echo; echo ended with $?
 """
+CREDENTIAL = "/etc/credstore/nodetracker-conductor.conf"
+WITH_CREDENTIAL = f"""
+mkdir -p /srv/conductor /etc/credstore /etc/systemd/system/nodetracker-.service.d
+printf '[Service]\\nReadWritePaths=/srv\\n' > /etc/systemd/system/nodetracker-.service.d/test.conf
+printf '[database]\\nconnection = sqlite:////srv/conductor/db.sqlite\\n[conductor]\\nallow_http = true\\n' > {CREDENTIAL}
+chmod 0600 {CREDENTIAL}
+manage() {{ nodetracker-manage --config-file {CREDENTIAL} --config-dir /etc/nodetracker/nodetracker-conductor.conf.d "$@"; }}
+manage db sync
+chown -R nodetracker-conductor /srv/conductor
+systemctl daemon-reload
+systemctl start nodetracker-conductor nodetracker-api || {{ journalctl --no-pager -n 40; exit 1; }}
+systemctl reload nodetracker-conductor nodetracker-api
+manage service list -f value -c binary -c state
+! {AS_AGENT} cat /run/credentials/nodetracker-conductor.service/nodetracker-conductor.conf
+systemctl stop nodetracker-conductor nodetracker-api
+systemctl show -p Result -p ExecMainStatus nodetracker-conductor
+"""
 
 
 @pytest.fixture(scope="module", params=["bookworm", "trixie"])
 def roots(request: pytest.FixtureRequest) -> Iterator[tuple[Root, Root]]:
     """A root to install into, and one with the tools that build the packages."""
     require_root("make a root")
-    require("mmdebstrap", "unshare", "ip")
+    require("mmdebstrap", "unshare", "ip", "systemd-nspawn")
     directory = Path(tempfile.mkdtemp(prefix=f"nodetracker-{request.param}-"))
     root = Root(directory / "bare", request.param)
     root.run("apt-get update -q")
     tools = root.copy(directory / "tools")
-    tools.run(f"apt-get install -y -q --no-install-recommends git {' '.join(BUILT_WITH)}")
+    tools.run(f"{APT} install --no-install-recommends git {' '.join(BUILT_WITH)}")
     tools.run("python3 -m venv /tools && /tools/bin/pip install -q tox")
     yield root, tools
     root.remove()
@@ -150,6 +167,12 @@ def test_the_rest_service_starts_with_a_file_of_its_own(root):
     assert "conductor" in root.run(f"{AS_AGENT} nodetracker-manage service list", 1)
 
 
+def test_a_unit_reads_a_credential_that_only_root_can_read_where_there_is_one(root):
+    printed = root.boot(WITH_CREDENTIAL)
+    assert "nodetracker-conductor up" in printed
+    assert printed.splitlines()[-2:] == ["Result=success", "ExecMainStatus=0"]
+
+
 @pytest.mark.parametrize("how", ["remove", "purge"])
 def test_what_users_own_outlives_the_packages(root, how):
     before = root.run(USERS_FILES)
@@ -174,6 +197,19 @@ def test_two_builds_are_the_same(roots, built):
             pytest.fail(
                 "\n".join([f"{name} differs:", *sorted(members, key=lambda line: line.split()[1])])
             )
+
+
+def test_podman_makes_a_valid_unit_of_the_quadlet(roots, built):
+    if "bookworm" in roots[1].run("cat /etc/os-release"):
+        pytest.skip("podman 4.3 has no quadlets")
+    roots[1].run(f"{APT} install --no-install-recommends podman")
+    unit = "/tmp/units/nodetracker.service"
+    roots[1].run(
+        "mkdir -p /etc/containers/systemd /tmp/units; "
+        "cp /one/etc/containers/nodetracker.container /etc/containers/systemd && "
+        "/usr/libexec/podman/quadlet /tmp/units && "
+        f"systemd-analyze verify --man=no --recursive-errors=no {unit}"
+    )
 
 
 def test_all_that_the_programs_import_is_in_the_package(roots, built):

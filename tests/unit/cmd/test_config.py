@@ -119,6 +119,25 @@ def test_credentials_for_placement_are_checked_where_it_is_enabled(tmp_path):
     assert errors.getvalue() == "[placement] auth_type: is not set\n"
 
 
+def test_a_credential_of_the_program_is_read_after_the_usual_files(tmp_path, monkeypatch):
+    usual, credentials = tmp_path / ".nodetracker", tmp_path / "credentials"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials))
+    for directory in (usual, credentials):
+        directory.mkdir()
+    (usual / "p.conf").write_text("[DEFAULT]\nreport_interval = 5\n[compute]\nprobe_timeout = 7\n")
+    (credentials / "other.conf").write_text("[DEFAULT]\nreport_interval = 6\n")
+
+    def load():
+        conf = cfg.ConfigOpts()
+        load_configuration(conf, [], "p")
+        return conf.report_interval, conf.compute.probe_timeout
+
+    assert load() == (5, 7)
+    (credentials / "p.conf").write_text("[DEFAULT]\nreport_interval = 8\n")
+    assert load() == (8, 7)
+
+
 def test_a_reload_reads_nothing_else_again_if_the_log_configuration_is_invalid(tmp_path):
     path = tmp_path / "nodetracker.conf"
     path.write_text(f"[DEFAULT]\nlog_config_append = {tmp_path}/none\n")
