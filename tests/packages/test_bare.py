@@ -1,5 +1,7 @@
 """The packages on a bare Debian: built, installed, started, upgraded, removed and purged, in this order."""
 
+import re
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +69,33 @@ manage service list -f value -c binary -c state
 systemctl stop nodetracker-conductor nodetracker-api
 systemctl show -p Result -p ExecMainStatus nodetracker-conductor
 """
+# All services on one host: the agent calls the conductor, which has the database as the REST service does.
+INVENTORY = """
+all:
+  vars:
+    ansible_connection: local
+    nodetracker_packages: /one/dist
+    nodetracker_database: mysql+pymysql://nodetracker:secret@127.0.0.1/nodetracker?charset=utf8mb4
+    nodetracker_db_sync: true
+    nodetracker_conductors: ["http://127.0.0.1:8775"]
+    nodetracker_compute_options: {conductor: {allow_http: true}}
+    nodetracker_conductor_options: {conductor: {allow_http: true}}
+    nodetracker_api_options: {api: {auth_strategy: noauth}}
+  children:
+    nodetracker_conductor: {hosts: {this: }}
+    nodetracker_api: {hosts: {this: }}
+    nodetracker_compute: {hosts: {this: }}
+"""
+PLAYBOOK = """
+export HOME=/root LC_ALL=C.UTF-8
+systemctl start mariadb
+mariadb -e "create database nodetracker; grant all on nodetracker.* to nodetracker@127.0.0.1 identified by 'secret'"
+cd /one/etc/ansible
+ansible-playbook --inventory /inventory.yaml site.yaml
+ansible-playbook --inventory /inventory.yaml site.yaml
+ansible-playbook --inventory /inventory.yaml site.yaml --check --diff
+nodetracker-manage service list -f value -c binary -c state
+"""
 
 
 @pytest.fixture(scope="module", params=["bookworm", "trixie"])
@@ -75,15 +104,15 @@ def roots(request: pytest.FixtureRequest) -> Iterator[tuple[Root, Root]]:
     require_root("make a root")
     require("mmdebstrap", "unshare", "ip", "systemd-nspawn")
     directory = Path(tempfile.mkdtemp(prefix=f"nodetracker-{request.param}-"))
-    root = Root(directory / "bare", request.param)
-    root.run("apt-get update -q")
-    tools = root.copy(directory / "tools")
-    tools.run(f"{APT} install --no-install-recommends git {' '.join(BUILT_WITH)}")
-    tools.run("python3 -m venv /tools && /tools/bin/pip install -q tox")
-    yield root, tools
-    root.remove()
-    tools.remove()
-    directory.rmdir()
+    try:
+        root = Root(directory / "bare", request.param)
+        root.run("apt-get update -q")
+        tools = root.copy(directory / "tools")
+        tools.run(f"{APT} install --no-install-recommends git {' '.join(BUILT_WITH)}")
+        tools.run("python3 -m venv /tools && /tools/bin/pip install -q tox")
+        yield root, tools
+    finally:
+        subprocess.run(["rm", "-r", "--one-file-system", str(directory)], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +216,7 @@ def test_lintian_finds_no_error(roots, built):
 
 
 def test_two_builds_are_the_same(roots, built):
-    again = roots[1].build("/two")
+    again = roots[1].build("/two", built.parent)
     names = sorted(path.name for path in built.iterdir())
     assert len([name for name in names if name.endswith(".deb")]) == 5
     assert names == sorted(path.name for path in again.iterdir())
@@ -197,6 +226,19 @@ def test_two_builds_are_the_same(roots, built):
             pytest.fail(
                 "\n".join([f"{name} differs:", *sorted(members, key=lambda line: line.split()[1])])
             )
+
+
+def test_a_second_run_of_the_playbook_changes_nothing(roots, built):
+    tools = roots[1]
+    tools.run(f"{APT} install --no-install-recommends ansible-core mariadb-server")
+    (tools.path / "inventory.yaml").write_text(INVENTORY)
+    (tools.path / "etc/apt/apt.conf.d/recommends").write_text('APT::Install-Recommends "0";\n')
+    printed = tools.boot(PLAYBOOK)
+    changes = [int(n) for n in re.findall(r"changed=(\d+) +unreachable=0 +failed=0", printed)]
+    assert changes[0] > 0
+    assert changes[1:] == [0, 0]
+    services = {f"nodetracker-{name} up" for name in ("api", "compute", "conductor")}
+    assert services == {*printed.splitlines()[-3:]}
 
 
 def test_podman_makes_a_valid_unit_of_the_quadlet(roots, built):
