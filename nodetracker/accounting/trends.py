@@ -55,12 +55,17 @@ def average_samples(samples: Iterable[Values]) -> Values:
     return _combine(samples, lambda known: round(sum(known) / len(known)))
 
 
-def _combine(samples: Iterable[Values], combine: Callable[[list[int]], int]) -> Values:
+def _combine(samples: Iterable[Values], combine: Callable[[Sequence[int]], int]) -> Values:
     columns: Iterable[Any] = zip(*samples, strict=True)
-    return [
-        combine(known) if (known := [value for value in column if value is not None]) else None
-        for column in columns
-    ]
+    return [_combine_known(column, combine) for column in columns]
+
+
+def _combine_known(column: Any, combine: Callable[[Sequence[int]], int]) -> int | None:
+    try:
+        return combine(column)
+    except TypeError:  # some values are unknown
+        known = [value for value in column if value is not None]
+    return combine(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)

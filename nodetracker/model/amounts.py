@@ -137,7 +137,5 @@ class Amounts:
 
 def reserved_amounts(reserved: Mapping[str, Any]) -> Amounts:
     """Return the amounts in a row's column ``reserved``: the operator's and the driver's."""
-    vcpus, memory_mb, disk_mb = (
-        int(reserved.get(name, 0)) for name in ("vcpus", "memory_mb", "disk_mb")
-    )
-    return Amounts(vcpus * MILLI, 0, memory_mb, disk_mb)
+    vcpus, memory_mb, disk_mb = map(reserved.get, ("vcpus", "memory_mb", "disk_mb"), (0, 0, 0))
+    return Amounts(int(vcpus) * MILLI, 0, int(memory_mb), int(disk_mb))

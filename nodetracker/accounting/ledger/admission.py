@@ -26,7 +26,7 @@ from nodetracker.model.fact import FactState
 from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaAssignment
-from nodetracker.model.units import render_amount, round_down
+from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
 
 FACTS: Mapping[str, str] = {
     VCPU: "cpu", PCPU: "cpu", MEMORY: "memory", DISK: "storage", GPU_RESOURCE_CLASS: "gpus"
@@ -78,16 +78,22 @@ class Demand:
 
 def list_capacities(values: AmountColumns) -> dict[str, Capacity]:
     """Return a row's capacity of the resource classes that have columns."""
-    totals = {
-        VCPU: (values.vcpus, values.cpu_allocation_ratio),
-        PCPU: (values.pcpus, 1.0),
-        MEMORY: (values.memory_mb, values.ram_allocation_ratio),
-        DISK: (values.local_gb, values.disk_allocation_ratio),
-    }
-    reserved, charged = reserved_amounts(values.reserved), charge_of_row(values)
+    reserved = reserved_amounts(values.reserved)
+    used = reserved + charge_of_row(values)
     return {
-        name: Capacity(total * PARTS[name], reserved[name], reserved[name] + charged[name], ratio)
-        for name, (total, ratio) in totals.items()
+        VCPU: Capacity(
+            values.vcpus * MILLI, reserved.vcpu_milli, used.vcpu_milli, values.cpu_allocation_ratio
+        ),
+        PCPU: Capacity(values.pcpus, reserved.pcpus, used.pcpus, 1.0),
+        MEMORY: Capacity(
+            values.memory_mb, reserved.memory_mb, used.memory_mb, values.ram_allocation_ratio
+        ),
+        DISK: Capacity(
+            values.local_gb * MIB_PER_GIB,
+            reserved.disk_mb,
+            used.disk_mb,
+            values.disk_allocation_ratio,
+        ),
     }
 
 
