@@ -34,7 +34,7 @@ from tests.bench.audits import BenchHost
 from tests.bench.large_fleet import ADMISSION_POLICY, LargeFleet, request_claim
 from tests.bench.lists import LATEST
 from tests.builders import SINCE, ask, claim, make_guest, make_node, move, node, register
-from tests.rows_examined import analyze, count_each, count_examined
+from tests.rows_examined import analyze, count_each, count_examined, record_examined
 from tests.unit.api.conftest import Api, make_backend
 
 PAGES = ("/v1/nodes?limit=50", "/v1/claims?limit=50", "/v2.1/os-hypervisors/detail?limit=50")
@@ -144,6 +144,21 @@ def test_the_search_for_workloads_on_two_nodes_examines_as_many_rows_whatever_wa
     analyze(store)
     # PostgreSQL may read the 1,000 active claims again for each state, whatever was released.
     assert count_examined(store, read) < few + 5000
+
+
+def test_a_part_of_a_purge_examines_as_many_rows_whatever_was_released(store: SqlStore) -> None:
+    make_node(store)
+    found = claim(store, ask(MEMORY_MB=1))
+    purge = partial(store.purge, store.now(), ("claims",), is_part=True)
+    examined = []
+    for count in (4000, 20_000):
+        add_released(store, found, (), count)
+        analyze(store)
+        with record_examined(store) as seen:
+            assert purge()["claims"] == 1000
+        examined.append(sum(one.rows for one in seen))
+    few, many = examined
+    assert many < few + 1000
 
 
 @pytest.mark.parametrize("statuses", [(), (MigrationStatus.ACCEPTED, MigrationStatus.DONE)])

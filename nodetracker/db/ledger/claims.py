@@ -458,7 +458,11 @@ _claims_of_migrations = _migrations.source_claim, _migrations.dest_claim
 
 
 def _count_migrations(condition: "sa.ColumnElement[bool]") -> "sa.ScalarSelect[int]":
-    """Count the migrations of a claim by an index; of [NOT] EXISTS, MariaDB reads them all."""
+    """Count the migrations of a claim by an index; of [NOT] EXISTS, MariaDB reads them all.
+
+    Of claims that have none, PostgreSQL expects few by ``= 0``, and then reads all that are
+    released for a part; by ``< 1`` it expects many.
+    """
     counted = sa.select(sa.func.count()).select_from(tables.migrations).where(condition)
     return counted.correlate(tables.claims).scalar_subquery()
 
@@ -471,7 +475,7 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     is_purgeable = sa.and_(
         _claims.state == ClaimState.RELEASED.value,
         _claims.updated_at < before,
-        *(_count_migrations(claim == _claims.uuid) == 0 for claim in _claims_of_migrations),
+        *(_count_migrations(claim == _claims.uuid) < 1 for claim in _claims_of_migrations),
     )
     columns = _claims.id, _claims.compute_node_id
     found = sa.select(*columns).where(is_purgeable).order_by(_claims.id).limit(limit)
