@@ -86,10 +86,6 @@ class RpcServer:
             return None
         return self._error or "the message broker has not been reached yet"
 
-    def wait_until_serving(self, timeout_seconds: float) -> bool:
-        """Wait until it listens; return whether it does."""
-        return self._is_serving.wait(timeout_seconds)
-
     def start(self) -> None:
         """Start in the background."""
         threading.Thread(target=self._run, name="rpc", daemon=True).start()

@@ -8,8 +8,9 @@ import argparse
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 from nodetracker.model.audit import NodeEvent
 from nodetracker.virt.docker.client import EngineClient
@@ -19,6 +20,8 @@ from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.bench.databases import Row
 from tests.functional.servers.engines import IMAGE, SLEEP, Dockerd
+
+T = TypeVar("T")
 
 NEEDED = ("dockerd", "containerd", "runc", "busybox", "tini", "unshare")
 
@@ -37,10 +40,24 @@ def measure(options: argparse.Namespace, directory: Path) -> Iterator[tuple[str,
             yield "Readings of a dockerd", row | {"seconds": seconds}
 
 
+class CountingClient(EngineClient):
+    """Counts its requests."""
+
+    count = 0
+
+    def _call_once(self, call: Callable[[Any], T]) -> T:
+        self.count += 1
+        return super()._call_once(call)
+
+    def _connect(self) -> Any:
+        self.count += 1
+        return super()._connect()
+
+
 def _measure(directory: Path, containers: int) -> dict[str, tuple[int, float]]:
     engine = Dockerd()
     client = engine.client()
-    requests = EngineClient(engine.url, 10)
+    requests = CountingClient(engine.url, 10)
     environment = DriverEnvironment("bench", str(directory), Roots(), ProbeRunner(60))
     driver = DockerDriver(environment, requests)
     has_event = threading.Event()
@@ -49,12 +66,12 @@ def _measure(directory: Path, containers: int) -> dict[str, tuple[int, float]]:
         has_event.set()
 
     def read() -> tuple[int, float]:
-        before, started_at = requests.request_count, time.monotonic()
+        before, started_at = requests.count, time.monotonic()
         snapshot = driver.get_available_resource("bench")
         seconds = time.monotonic() - started_at
         assert snapshot.guests.value is not None
         assert len(snapshot.guests.value.guests) == containers
-        return requests.request_count - before, seconds
+        return requests.count - before, seconds
 
     try:
         config = client.create_host_config(network_mode="none", mem_limit="64m")

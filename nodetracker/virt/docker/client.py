@@ -81,7 +81,6 @@ class EngineClient:
 
     def __init__(self, base_url: str, timeout_seconds: float, tls: TlsFiles | None = None) -> None:
         self.source = base_url
-        self.request_count = 0
         self._timeout = timeout_seconds
         self._tls = tls or TlsFiles()
         self._lock = threading.Lock()
@@ -185,7 +184,6 @@ class EngineClient:
         connection = self._connection
         try:
             connection = connection or self._connect()
-            self.request_count += 1
             return call(connection)
         except docker.errors.NotFound as error:
             raise NotFoundError(f"{self.source}: {error.explanation}") from error
@@ -208,7 +206,6 @@ class EngineClient:
 
         The lock is not held during these requests.
         """
-        self.request_count += 1
         with contextlib.closing(self._make_connection(_NEGOTIATION_API_VERSION)) as probe:
             version = self._read_api_version(probe)
         if not isinstance(version, str) or not _parse_version(version):
@@ -234,7 +231,6 @@ class EngineClient:
         ping = probe.get(f"{probe.base_url}/_ping", timeout=self._timeout)
         if "Api-Version" in ping.headers:
             return ping.headers["Api-Version"]
-        self.request_count += 1
         try:
             answer = probe.version(api_version=False)
         except docker.errors.NotFound as error:
