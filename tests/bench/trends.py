@@ -5,6 +5,7 @@ means are stored as well. CPU time is that of this process and of the server.
 """
 
 import argparse
+import random
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,9 @@ from tests.statements import count_statements
 DATABASES = ("mariadb", "postgresql")
 OPTIONS = {"nodes": [1000, 10_000]}
 
+ROWS = 40
+"""Nodes on a screen, of any parts of the fleet."""
+
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -38,6 +42,7 @@ def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[s
             used = {"memory_used_mb": 4000, "disk_used_mb": 9000, "cpu_percent": 12}
             connection.execute(sa.update(compute_nodes).values(metrics=used, created_at=START))
             node_id = connection.execute(sa.select(sa.func.max(compute_nodes.c.id))).scalar_one()
+            uuids = connection.scalars(sa.select(compute_nodes.c.uuid)).all()
         costs = []
         for hour in range(25):
             now = START + timedelta(days=2 * number, hours=hour)
@@ -49,6 +54,12 @@ def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[s
             "Trends",
             {"nodes": nodes, "call": "24 hours of a node"}
             | _cost(database, partial(store.read_trend, query)),
+        )
+        some = random.Random(1).sample(uuids, ROWS)
+        yield (
+            "Trends",
+            {"nodes": nodes, "call": f"24 hours of {ROWS} nodes"}
+            | _cost(database, partial(store.read_node_hours, some, now - timedelta(days=1))),
         )
         with store.engine.connect() as connection:
             size = sa.select(sa.func.sum(sa.func.length(trends.c.samples)), sa.func.count())
