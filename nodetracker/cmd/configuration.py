@@ -103,7 +103,7 @@ def _list_files(
 def _find_files(program: str) -> list[Path]:
     """Return the files of the usual places, and then the unit's ``LoadCredential=PROGRAM.conf``."""
     found = [Path(path) for path in cfg.find_config_files(PROJECT, program)]
-    # systemd 252 gives ExecReload= the variable without access to the directory.
+    # systemd (252 and 257) gives ExecReload= the variable without access to the directory.
     if credentials := os.environ.get("CREDENTIALS_DIRECTORY"):
         path = Path(credentials, f"{program}.conf")
         found += [path] if os.access(path, os.R_OK) else []
