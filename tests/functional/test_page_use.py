@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import HostWarning, WarningKind
-from tests.builders import ask, claim, make_node, move
+from tests.builders import ask, claim, make_guest, make_node, move
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
@@ -126,6 +126,19 @@ def test_titles_and_values_of_cards_do_not_overlap(browser):
             " / parseFloat(getComputedStyle(cell).lineHeight)"
         )
         assert lines > 2  # the title is wrapped
+
+
+def test_words_in_tables_are_not_broken_at_1024_pixels(browser):
+    store = SqliteStore()
+    make_node(store, (make_guest(1, name="a-guest-with-24-characters"[:24]),), host="h" * 24)
+    with serve_page(store) as url, open_tab(browser, f"{url}#/workloads") as tab:
+        tab.look(THEMES[0], 1024)
+        for title in ("Kind", "Claim"):
+            cell = tab.page.locator(f"td[data-title={title}] bdi")
+            cell.wait_for()
+            lines = cell.evaluate("cell => cell.getClientRects().length")
+            assert lines == 1, title
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 1024
 
 
 def test_words_on_buttons_are_not_broken(browser):

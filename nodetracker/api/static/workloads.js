@@ -21,8 +21,8 @@ export const amountColumn = (id, title, unknown = "–") =>
   numeric(id, title, (value, { resource }) => (value === null ? unknown : amount(resource, value)));
 const COLUMNS = [
   column("kind", "Kind"),
-  column("power_state", "Power", (state) => state ?? "not listed"),
-  column("claim_state", "Claim", (state) => state ?? "unclaimed"),
+  column("power_state", "Power", (state) => bdi(state ?? "not listed")),
+  column("claim_state", "Claim", (state) => bdi(state ?? "unclaimed")),
   column("project_id", "Project", (project) => project && searchLink(project)),
   ...AMOUNTS,
 ];
