@@ -34,7 +34,7 @@ class TestList:
             "uuid": service.uuid, "host_name": "host-2", "service": COMPUTE_BINARY,
             "zone": "nova", "state": "up", "status": "disabled", "disabled_reason": "broken",
             "disabled_at": render_time(service.disabled_at), "disabled_by": None,
-            "maintenance": True, "forced_down": False,
+            "maintenance": True, "forced_down": False, "down_since": None,
         }  # fmt: skip
 
     def test_is_filtered_and_paged(self, api):

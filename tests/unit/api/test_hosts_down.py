@@ -49,6 +49,13 @@ def test_hosts_that_are_down_now_have_a_warning_and_no_others(api):
     assert all("no heartbeat since" in item["message"] for item in shown if item["kind"] == DOWN)
 
 
+def test_since_when_a_host_is_down_is_the_same_everywhere(api):
+    hosts = api.get("/v1/hosts")["hosts"]
+    since = {item["host_name"]: item["down_since"] for item in hosts if item["down_since"]}
+    assert since == api.get("/v1/overview")["down_since"]
+    assert sorted(since) == ["h1", "h2", "h4"]
+
+
 def test_what_did_not_change_is_the_same(api):
     assert api.get("/v1/warnings") == api.get("/v1/warnings")
 

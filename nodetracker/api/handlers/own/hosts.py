@@ -1,6 +1,7 @@
 """``/v1/hosts``."""
 
 from dataclasses import asdict
+from datetime import datetime
 
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import PAGE, answer, answer_of, answered_page, choice, parameters
@@ -8,15 +9,26 @@ from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.text import render_time
 from nodetracker.ports import POWER_ACTIONS
 from nodetracker.usecases.reads import read_host_usage, require_agent
 from nodetracker.views.nodes import render_node_state
-from nodetracker.views.services import STATUSES, render_host
+from nodetracker.views.services import STATUSES, find_down_since, render_host
 from nodetracker.views.usages import HostUsage
 
 LIST_QUERY = parameters(status=choice(STATUSES), **PAGE)
 
-HOSTS = answered_page("hosts", answer(uuid=str, host_name=str, service=str, zone=str, **STATE))
+HOSTS = answered_page(
+    "hosts",
+    answer(
+        uuid=str,
+        host_name=str,
+        service=str,
+        zone=str,
+        down_since=(datetime | None, "null: it is up, or unknown"),
+        **STATE,
+    ),
+)
 
 HOST = answer(host=str, resources=[answer_of(HostUsage)])
 
@@ -37,7 +49,12 @@ def list_hosts(call: Call) -> Answer:
     page = call.store.list_service_page(query)
     liveness = get_liveness(call, page.now)
     shown = [
-        {"uuid": item.uuid, **render_host(item), **render_node_state(item, liveness)}
+        {
+            "uuid": item.uuid,
+            **render_host(item),
+            **render_node_state(item, liveness),
+            "down_since": render_time(find_down_since(item, liveness)),
+        }
         for item in page.items
     ]
     return answer_page(call, "hosts", shown, page.next and page.items[-1].uuid)
