@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.servers.process import require, require_root
-from tests.packages.root import BUILT_WITH, SOURCE, Root, list_members
+from tests.packages.root import BUILT_WITH, Root, list_members
 from tests.unit.test_dependencies import imported_modules
 
 EXPOSURE = 20
@@ -255,7 +255,7 @@ def test_podman_makes_a_valid_unit_of_the_quadlet(roots, built):
 
 
 def test_all_that_the_programs_import_is_in_the_package(roots, built):
-    sources = (SOURCE / "nodetracker").rglob("*.py")
+    sources = (built.parent / "nodetracker").rglob("*.py")
     names = {name for path in sources for name in imported_modules(path.read_text())}
     (roots[1].path / "names").write_text(" ".join(names))
     roots[1].run(
