@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[s
             {"nodes": nodes, "call": "24 hours of a node"}
             | _cost(database, partial(store.read_trend, query)),
         )
-        some = random.Random(1).sample(uuids, ROWS)
+        some = random.Random(1).sample(uuids, min(ROWS, nodes))
         yield (
             "Trends",
             {"nodes": nodes, "call": f"24 hours of {ROWS} nodes"}

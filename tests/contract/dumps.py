@@ -1,7 +1,6 @@
 """Dump all rows of a database, compare dumps, and restore them."""
 
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 from nodetracker.db.codec import parse_json, render_json
 from nodetracker.db.connection.dialect import UtcDateTime
 from nodetracker.db.schema.tables import metadata
+from nodetracker.db.trends import unpack
 from tests.statements import select_written
 
 Row = Mapping[str, Any]
@@ -117,7 +117,7 @@ def _label(saved: Saved, names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
     yield from ((names[row["uuid"]], row) for row in tables["migrations"])
     yield from ((f"call {row['host']}", row) for row in tables["host_calls"])
     for row in tables["trends"]:
-        samples = sorted(json.loads(zlib.decompress(row["samples"])).values())
+        samples = sorted(map(list, unpack(row["samples"]).values()))
         name = "fleet" if row["part"] < 0 else "nodes"
         yield f"trend {row['seconds']} {name}", {**row, "part": None, "samples": samples}
     for row in tables["provider_removals"]:
