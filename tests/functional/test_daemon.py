@@ -111,7 +111,7 @@ def test_a_second_stop_signal_ends_it_at_once(programs: Programs, systemd: Notif
     with shell.run() as agent:
         agent.process.send_signal(signal.SIGTERM)
         systemd.wait_for("STOPPING=1")
-        assert agent.stop(signal.SIGTERM, timeout=10) == 1
+        assert agent.stop(signal.SIGTERM, timeout=60) == 1  # of 600
 
 
 def test_a_reload_takes_new_values(shell: Shell) -> None:
