@@ -14,6 +14,7 @@ WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
 
 _AXE = Axe()
+_TWO_FRAMES = "() => new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)))"
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Tab:
         self.page.emulate_media(color_scheme=theme)
         self.page.set_viewport_size({"width": width, "height": 900})
         self.page.wait_for_function("width => window.innerWidth === width", arg=width)
+        self.page.evaluate(_TWO_FRAMES)  # what follows the width is drawn in the second
 
     def check(self, themes: Sequence[str] = THEMES) -> None:
         """Check that axe finds nothing and that nothing is wider than the window, in all looks.
