@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from email.utils import formatdate
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,18 @@ ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 BUILD = ("--no-sign", "--no-check-builddeps")
 """Options of dpkg-buildpackage."""
+MATERIALS = "nodetracker.cdx.json"
+"""The bill of materials in a package."""
 
 
 def main(arguments: list[str]) -> int:
-    """Build all, or with "--no-packages" what needs no tools of Debian."""
+    """Build all, or with "--no-packages" what needs no tools of Debian.
+
+    debian/rules calls it with "--installed DIRECTORY", in the source from which it builds.
+    """
+    if arguments[:1] == ["--installed"]:
+        keep_installed(Path(MATERIALS), Path(arguments[1]))
+        return 0
     epoch = run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
     os.environ |= {"SOURCE_DATE_EPOCH": epoch, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     os.umask(0o022)
@@ -89,16 +98,37 @@ def read_vendored() -> list[dict[str, Any]]:
     ]
 
 
+def keep_installed(path: Path, directory: Path) -> None:
+    """Drop from a bill of materials the Python libraries that a directory does not have."""
+    found = {name_library(d.metadata["Name"]) for d in distributions(path=[str(directory)])}
+    materials = json.loads(path.read_text())
+    kept = [
+        part
+        for part in materials["components"]
+        if part["purl"].startswith("pkg:npm/") or name_library(part["name"]) in found
+    ]
+    names = {part["bom-ref"] for part in [materials["metadata"]["component"], *kept]}
+    materials["components"] = kept
+    materials["dependencies"] = [d for d in materials["dependencies"] if d["ref"] in names]
+    path.write_text(json.dumps(materials, indent=1) + "\n")
+
+
+def name_library(name: str) -> str:
+    """Return the one spelling of a library's name, as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def build_packages(wheel: Path, tree: Path, epoch: int) -> None:
     """Build the packages by debian/rules, each with its bill of materials beside it."""
-    materials = DIST / f"{tree.name}.cdx.json"
-    shutil.copy(materials, tree / "nodetracker.cdx.json")
+    shutil.copy(DIST / f"{tree.name}.cdx.json", tree / MATERIALS)
     write_changelog(tree, wheel.name.split("-")[1], epoch)
-    pip = f"{sys.executable} -m pip"
-    run("dpkg-buildpackage", *BUILD, "--build=binary", cwd=tree, WHEEL=str(wheel), PIP=pip)
+    run(
+        "dpkg-buildpackage", *BUILD, "--build=binary", cwd=tree, WHEEL=str(wheel),
+        PIP=f"{sys.executable} -m pip", KEEP=f"{sys.executable} {__file__} --installed",
+    )  # fmt: skip
     for package in tree.parent.glob("*.deb"):
         shutil.copy(package, DIST)
-        shutil.copy(materials, DIST / f"{package.stem}.cdx.json")
+        shutil.copy(tree / MATERIALS, DIST / f"{package.stem}.cdx.json")
 
 
 def write_changelog(tree: Path, version: str, epoch: int) -> None:

@@ -5,6 +5,7 @@
 
 import filecmp
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import subprocess
 
 import pytest
 
-from tests.dist import BUILD, ROOT, read_vendored, write_changelog
+from tests.dist import BUILD, ROOT, keep_installed, read_vendored, write_changelog
 from tests.functional.servers.process import require
 from tests.programs import BIN
 
@@ -94,3 +95,21 @@ def test_the_bill_of_materials_has_the_vendored_file():
     body = (ROOT / "nodetracker/api/static/vendor/standalone.module.js").read_bytes()
     assert component["hashes"][0]["content"] == hashlib.sha256(body).hexdigest()
     assert component["purl"].startswith("pkg:npm/htm@")
+
+
+def test_the_bill_of_materials_of_a_package_has_what_it_installs(tmp_path):
+    (tmp_path / "zope_event-6.1.dist-info").mkdir()
+    (tmp_path / "zope_event-6.1.dist-info" / "METADATA").write_text("Name: zope_event\n")
+    names = ("zope.event", "eventlet")
+    parts = [{"name": name, "bom-ref": name, "purl": f"pkg:pypi/{name}@1"} for name in names]
+    materials = {
+        "metadata": {"component": {"bom-ref": "root"}},
+        "components": [*parts, *read_vendored()],
+        "dependencies": [{"ref": ref} for ref in ("root", *names)],
+    }
+    path = tmp_path / "nodetracker.cdx.json"
+    path.write_text(json.dumps(materials))
+    keep_installed(path, tmp_path)
+    kept = json.loads(path.read_text())
+    assert [part["name"] for part in kept["components"]] == ["zope.event", "htm"]
+    assert kept["dependencies"] == [{"ref": "root"}, {"ref": "zope.event"}]

@@ -1,5 +1,6 @@
 """The packages on a bare Debian: built, installed, started, upgraded, removed and purged, in this order."""
 
+import json
 import re
 import subprocess
 import tempfile
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dist import name_library
 from tests.functional.servers.process import require, require_root
 from tests.packages.root import BUILT_WITH, Root, list_members
 from tests.unit.test_dependencies import imported_modules
@@ -263,3 +265,11 @@ def test_all_that_the_programs_import_is_in_the_package(roots, built):
         "import nodetracker.cmd, pkgutil; from nodetracker.rpc.transport import import_library; "
         'import_library(); [*map(pkgutil.resolve_name, open("names").read().split())]\''
     )
+
+
+def test_the_bill_of_materials_names_what_the_package_has(roots, built):
+    (path,) = built.glob("nodetracker-common_*.cdx.json")
+    names = {part["name"] for part in json.loads(path.read_text())["components"]} - {"htm"}
+    printed = roots[1].run("dpkg-deb -c /one/dist/nodetracker-common_*.deb")
+    found = {*re.findall(r"/([^/]+)-[^-/]+\.dist-info/METADATA", printed)} - {"nodetracker"}
+    assert {name_library(name) for name in names} == {name_library(name) for name in found}
