@@ -235,8 +235,8 @@ def _make_cell(cpu: CpuInfo, number: int) -> NumaCell:
 
 def _make_gpus() -> list[dict]:
     return [
-        {"address": f"0000:{bus}:00.0", "vendor": "NVIDIA", "name": "H100 PCIe", "memory_mb": 81_559,
-         "uuid": f"GPU-{bus}", "driver_version": "550.54", "numa_node": 1}
+        {"address": f"0000:{bus}:00.0", "vendor": "NVIDIA", "name": "NVIDIA H100 PCIe",
+         "memory_mb": 81_559, "uuid": f"GPU-{bus}", "driver_version": "550.54", "numa_node": 1}
         for bus in ("81", "c1")
     ]  # fmt: skip
 

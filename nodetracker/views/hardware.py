@@ -7,7 +7,7 @@
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
@@ -129,17 +129,18 @@ class CellLine:
 
 @dataclass(frozen=True, slots=True)
 class DevicePool:
-    """PCI functions of one kind and cell that guests may use or do use.
+    """PCI functions or GPUs of one kind and cell that guests may use or do use.
 
     Attributes:
         title: name of the GPU, or vendor, product and type.
-        users: name of a workload for each function that is assigned.
+        free: None of GPUs that claims count and do not choose.
+        users: name of a workload for each function or GPU that is assigned.
     """
 
     title: str
     numa_node: int | None
     total: int
-    free: int
+    free: int | None
     users: tuple[str, ...]
 
 
@@ -175,18 +176,19 @@ def list_cells(record: NodeRecord) -> list[CellLine]:
 
 
 def list_pools(record: NodeRecord) -> list[DevicePool]:
-    """Return the PCI functions for guests by kind and cell, GPUs first."""
-    gpus = {gpu["address"]: f"{gpu['vendor']} {gpu['name']}" for gpu in record.values.gpus}
+    """Return the GPUs and PCI functions for guests by kind and cell, GPUs first."""
+    gpus = {gpu["address"]: gpu for gpu in record.values.gpus}
+    counted = _counted_gpus(record)
     found: dict[tuple[bool, str, int | None], list[TrackedDevice]] = {}
     for address, device in sorted(record.devices.items()):
         if is_for_guests(device):
             kind = f"{device.vendor_id}:{device.product_id} {device.dev_type}"
-            key = (address not in gpus, gpus.get(address, kind), device.numa_node)
-            found.setdefault(key, []).append(device)
-    for address, title in gpus.items():
-        if address not in record.devices:
-            found.setdefault((False, title, None), [])
-    return [
+            title = _name_gpu(gpus[address]) if address in gpus else kind
+            found.setdefault((address not in gpus, title, device.numa_node), []).append(device)
+    for address, gpu in gpus.items():
+        if address not in record.devices and address not in counted:
+            found.setdefault((False, _name_gpu(gpu), None), [])
+    pools = [
         DevicePool(
             title,
             numa_node,
@@ -199,11 +201,47 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
             found.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or 0)
         )
     ]  # fmt: skip
+    return _group_gpus(counted.values(), record) + pools
+
+
+def _counted_gpus(record: NodeRecord) -> dict[str, Mapping[str, Any]]:
+    """Return the GPUs by address that claims count, and that are no PCI functions for guests."""
+    functions = {address for address, device in record.devices.items() if is_for_guests(device)}
+    return {
+        gpu["address"]: gpu
+        for gpu in record.values.gpus
+        if gpu.get("resource_class") and gpu["address"] not in functions
+    }
+
+
+def _group_gpus(gpus: Iterable[Mapping[str, Any]], record: NodeRecord) -> list[DevicePool]:
+    groups: dict[tuple[str, int | None], list[tuple[str, ...]]] = {}
+    for gpu in gpus:
+        users = tuple(find_owner(uuid, record)[1] for uuid in gpu["guests"])
+        groups.setdefault((_name_gpu(gpu), gpu.get("numa_node")), []).append(users)
+    return [
+        DevicePool(title, cell, len(users), None, tuple(chain.from_iterable(users)))
+        for (title, cell), users in groups.items()
+    ]
+
+
+def _name_gpu(gpu: Mapping[str, Any]) -> str:
+    """Return vendor and name; NVML's names start with the vendor.
+
+    >>> _name_gpu({"vendor": "NVIDIA", "name": "NVIDIA H200"}), _name_gpu({"vendor": "AMD"})
+    ('NVIDIA H200', 'AMD')
+    """
+    vendor, name = gpu.get("vendor") or "", gpu.get("name") or ""
+    return name if vendor and name.startswith(vendor) else f"{vendor} {name}".strip() or "GPU"
 
 
 def count_host_devices(record: NodeRecord) -> int:
     """Return the number of PCI functions that guests neither use nor may use."""
-    return sum(not is_for_guests(device) for device in record.devices.values())
+    counted = _counted_gpus(record)
+    return sum(
+        not is_for_guests(device) and address not in counted
+        for address, device in record.devices.items()
+    )
 
 
 def is_for_guests(device: TrackedDevice) -> bool:
@@ -363,7 +401,7 @@ def _render_gpus(record: NodeRecord) -> list[dict[str, Any]]:
         found.append(
             {
                 "address": gpu["address"],
-                "name": gpu.get("name") or gpu.get("vendor") or "GPU",
+                "name": _name_gpu(gpu),
                 "notes": ", ".join(notes),
                 "owner": None if device is None else _render_owner(device, record),
             }

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.cmd.screen.bars import PARTS, draw_bar, draw_legend
 from nodetracker.cmd.screen.fields import list_facts
 from nodetracker.cmd.screen.lines import (
@@ -349,6 +350,8 @@ def _render_use(pool: DevicePool) -> str:
     if len(users) > _MAX_USERS:
         names.append(f"{len(users) - _MAX_USERS} more")
     used = f"; used by {', '.join(names)}" if names else ""
+    if pool.free is None:
+        return f"{pool.total} counted as {GPU_RESOURCE_CLASS}{used}"
     return f"{pool.free} of {pool.total} free{used}"
 
 

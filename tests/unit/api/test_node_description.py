@@ -91,7 +91,7 @@ def test_devices_are_a_tree_by_cell_with_their_owners(api, path):
     assert (host["title"], host["devices"][0]["kind"]) == ("No cell", "storage")
     used, free = found["gpus"]
     assert (used["name"], used["owner"]["name"], free["owner"]) == (
-        "H100 PCIe", "legacy-vm", None,
+        "NVIDIA H100 PCIe", "legacy-vm", None,
     )  # fmt: skip
 
 

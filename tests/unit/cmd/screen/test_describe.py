@@ -18,7 +18,7 @@ from nodetracker.views.description import describe_node, render_description
 from nodetracker.views.history import collect_names
 from nodetracker.views.measured import list_measurements
 from tests.database_clock import set_clock
-from tests.page_node import RICH, add_rich_node
+from tests.page_node import RICH, add_rich_node, uuid_of
 from tests.stores import SqliteStore
 from tests.unit.cmd.screen.golden import check
 
@@ -95,6 +95,21 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
     assert "… 42 more" in text
     assert text.count("unclaimed  ") >= MAX_WORKLOADS
     assert len(lines) <= 67
+
+
+def test_gpus_that_claims_count_are_named_and_no_functions_of_the_host(parts):
+    record = parts[0]
+    counted = {"resource_class": "PGPU", "guests": []}
+    gpus = [dict(gpu) | counted for gpu in record.values.gpus]
+    gpus[1]["guests"] = [uuid_of("legacy-vm")]
+    devices = {
+        gpu["address"]: replace(record.devices[gpu["address"]], tags=None, claim_uuid=None)
+        for gpu in gpus
+    }
+    values = replace(record.values, gpus=gpus)
+    text = plain_text(draw(parts, Terminal(100), values=values, devices=devices))
+    assert "NVIDIA H100 PCIe, cell 1: 2 counted as PGPU; used by legacy-vm" in text
+    assert "other function" not in text
 
 
 def test_a_node_of_which_nothing_is_known_is_described():
