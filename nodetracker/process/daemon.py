@@ -8,6 +8,7 @@ code can run, and ends the process.
 """
 
 import faulthandler
+import gc
 import logging
 import os
 import select
@@ -180,6 +181,7 @@ class Daemon:
         for number in (*_STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR2):
             signal.signal(number, _ignore)
         signal.signal(signal.SIGUSR1, _print_stacks)
+        gc.freeze()  # what is loaded stays: collections after long lists need not traverse it
         self._service.start(self._on_started, self._on_fatal)
         self._wait()
         return self._stop()

@@ -26,3 +26,11 @@ def test_why_a_process_ends_is_logged_even_if_it_cannot_stop() -> None:
     assert done.returncode == 1
     assert "ending the process" in done.stderr
     assert done.stderr.index("OSError: the cause") < done.stderr.index("the consequence")
+
+
+def test_collections_do_not_traverse_what_a_program_has_loaded() -> None:
+    program = "import gc" + FAILING.replace("on_fatal(", "print(gc.get_freeze_count()); on_fatal(")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert int(done.stdout.split()[0]) > 10_000
