@@ -1,5 +1,6 @@
 """Fixtures for all tests: real servers, one of each, started at first use."""
 
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -51,14 +52,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _root_logger() -> Iterator[None]:
-    """Undo what a program that a test runs in this process changes of the root logger."""
+def _own_process() -> Iterator[None]:
+    """Undo what a program changes of its process where a test runs it in this one."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
     for handler in set(root.handlers) - set(handlers):
         root.removeHandler(handler)
     root.setLevel(level)
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """nodetracker-manage: the operator's command line."""
 
 import argparse
+import gc
 import logging
 import shlex
 import sys
@@ -137,7 +138,9 @@ class ManageApp(App):
         from nodetracker.bootstrap.values import read_value
 
         read_value(self.conf, "DEFAULT", "transport_url")  # checked as by commands that write
-        return build_reader(self.conf)
+        reader = build_reader(self.conf)
+        gc.freeze()  # the libraries stay: collections after long lists need not traverse them
+        return reader
 
     def open_sql_store(self, is_read_only: bool = False) -> "SqlStore":
         """Return the SQL store, for commands on the schema.

@@ -130,6 +130,9 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
         (_services.binary, query.binary),
         (_services.disabled, query.is_disabled),
     )
+    if query.has_nodes is not None:
+        found = sa.exists().where(tables.compute_nodes.c.host == _services.host)
+        conditions.append(found if query.has_nodes else ~found)
     listing = Listing(
         table=tables.services,
         conditions=conditions,

@@ -62,6 +62,7 @@ class ServiceQuery(PageQuery):
 
     Attributes:
         binary: e.g. ``nodetracker-compute``.
+        has_nodes: whether its host has a node.
     """
 
     id: int | None = None
@@ -69,6 +70,7 @@ class ServiceQuery(PageQuery):
     host: str | None = None
     binary: str | None = None
     is_disabled: bool | None = None
+    has_nodes: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

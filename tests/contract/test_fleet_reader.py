@@ -336,6 +336,12 @@ class TestServices:
             pages = list(read_pages(services.list_service_page, query))
             assert tuple(item for part in pages for item in part.items) == page.items
 
+    def test_services_are_found_by_whether_their_host_has_nodes(self, services: Store) -> None:
+        make_node(services, host="beta")
+        for has_nodes, hosts in ((True, ["beta"]), (False, ["gamma", "alpha", "alpha"])):
+            page = services.list_service_page(ServiceQuery(has_nodes=has_nodes))
+            assert [service.host for service in page.items] == hosts
+
     def test_those_of_outages_leave_out_agents_that_are_up(self, services: Store) -> None:
         def list_named(*arguments: Any) -> list[tuple[str, str]]:
             found = services.list_outage_services(*arguments)

@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cliff.command import Command
@@ -21,9 +21,16 @@ from nodetracker.cmd.screen.fields import NODE_SUMMARIES, list_facts
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, limit_of, reserved_amounts
 from nodetracker.model.fleet import FleetQuery
+from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.usecases.reads import find_agent, find_node, read_live_pages, require_agent
+from nodetracker.usecases.reads import (
+    find_agent,
+    find_node,
+    read_items,
+    read_live_pages,
+    require_agent,
+)
 from nodetracker.views.measured import list_texts
 from nodetracker.views.nodes import count_running_vms, render_node, render_node_state
 from nodetracker.views.services import audit_age_seconds, find_down_since
@@ -94,19 +101,19 @@ class ListNodes(ListCommand):
                     row["is_read"] = row["audit_age_seconds"] is not None
                 rows.append(row)
         if args.formatter == "table":
-            rows += self._list_empty_hosts(args.host, {row["host"] for row in rows})
+            rows += self._list_empty_hosts(args.host)
         return sort_by_host(rows)
 
-    def _list_empty_hosts(self, host: str | None, known: Collection[str]) -> list[dict[str, Any]]:
+    def _list_empty_hosts(self, host: str | None) -> list[dict[str, Any]]:
         """Return a row for each host without nodes."""
+        query = ServiceQuery(host=host, binary=COMPUTE_BINARY, has_nodes=False)
         liveness = self.read_liveness()
         return [
             dict.fromkeys((*self.columns, *self.long_columns, *_LIMITS))
             | {"host": service.host, **render_node_state(service, liveness)}
             | _liveness_of(service, liveness)
             | {"is_read": False}
-            for service in self.reader.list_services(host, COMPUTE_BINARY)
-            if service.host not in known
+            for service in read_items(self.reader.list_service_page, query)
         ]
 
 

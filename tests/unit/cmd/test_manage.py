@@ -1,3 +1,4 @@
+import gc
 import shlex
 import subprocess
 import sys
@@ -100,6 +101,13 @@ def test_help_imports_nothing_that_it_does_not_need(arguments, unwanted):
     assert "cliff.app" in imported
     unwanted = ("sqlalchemy", "oslo_config", "oslo_log", "rich", "yaml", *unwanted)
     assert [name for name in unwanted if name in imported] == []
+
+
+def test_collections_do_not_traverse_the_libraries_of_a_command(tmp_path):
+    config = tmp_path / "nodetracker.conf"
+    config.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/none.sqlite\n")
+    assert manage.main([f"--config-file={config}", "node", "list"]) == 1
+    assert gc.get_freeze_count() > 10_000
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["nodes"], ["node", "list", "--bogus"]])
