@@ -116,7 +116,7 @@ def pick(item: object, *fields: str) -> dict[str, Any]:
         return dict.fromkeys(names)
     values = get(item)
     if not _PLAIN.issuperset(map(type, values)):
-        values = tuple(v if type(v) in _PLAIN else encode(v) for v in values)
+        values = tuple([v if type(v) in _PLAIN else encode(v) for v in values])
     return dict(zip(names, values, strict=False))
 
 

@@ -79,19 +79,25 @@ class Demand:
 def list_capacities(values: AmountColumns) -> dict[str, Capacity]:
     """Return a row's capacity of the resource classes that have columns."""
     reserved = reserved_amounts(values.reserved)
-    used = reserved + charge_of_row(values)
+    charge = charge_of_row(values)
     return {
         VCPU: Capacity(
-            values.vcpus * MILLI, reserved.vcpu_milli, used.vcpu_milli, values.cpu_allocation_ratio
+            values.vcpus * MILLI,
+            reserved.vcpu_milli,
+            reserved.vcpu_milli + charge.vcpu_milli,
+            values.cpu_allocation_ratio,
         ),
-        PCPU: Capacity(values.pcpus, reserved.pcpus, used.pcpus, 1.0),
+        PCPU: Capacity(values.pcpus, reserved.pcpus, reserved.pcpus + charge.pcpus, 1.0),
         MEMORY: Capacity(
-            values.memory_mb, reserved.memory_mb, used.memory_mb, values.ram_allocation_ratio
+            values.memory_mb,
+            reserved.memory_mb,
+            reserved.memory_mb + charge.memory_mb,
+            values.ram_allocation_ratio,
         ),
         DISK: Capacity(
             values.local_gb * MIB_PER_GIB,
             reserved.disk_mb,
-            used.disk_mb,
+            reserved.disk_mb + charge.disk_mb,
             values.disk_allocation_ratio,
         ),
     }
