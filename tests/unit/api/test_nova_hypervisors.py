@@ -12,6 +12,7 @@ import pytest
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from tests.builders import ADMISSION_POLICY, ask, create, make_node, make_values, register
 from tests.contract.test_fleet_reader import add_host, add_host_without_agent
+from tests.database_clock import set_clock
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
 
@@ -70,7 +71,9 @@ class TestList:
             ("2.88", DETAILS | {"uptime"}),
         ],
     )
-    def test_details_have_the_keys_of_the_microversion(self, api, version, keys):
+    def test_details_have_the_keys_of_the_microversion(self, api, store, version, keys):
+        now = store.now()
+        set_clock(store.engine, lambda: now)  # an uptime begins with the time, in seconds
         found = api.get(f"{BASE}/detail", version)["hypervisors"][0]
         assert found.keys() == keys
         assert api.get(f"{BASE}/{found['id']}", version) == {"hypervisor": found}
