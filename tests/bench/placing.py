@@ -6,6 +6,7 @@ JSON. `Placing` is some of them at the same time, ended with its context.
 """
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -127,6 +128,7 @@ def main() -> None:
     arguments = parser.parse_args()
     store = open_store(DatabaseSettings(arguments.database))
     scheduler = build_scheduler(store)
+    gc.freeze()  # as programs do
 
     def claim() -> Sequence[Claim]:
         if arguments.size == 1:
