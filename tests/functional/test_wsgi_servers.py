@@ -150,7 +150,8 @@ def test_clients_of_the_readme_s_proxy_cannot_say_what_the_proxy_says(
     server: ServerProcess, proxy, tmp_path: Path
 ):
     base = f"https://127.0.0.1:{proxy.port}"
-    _, found = send(proxy, "/v1/services?limit=1", **SPOOFED)
+    status, found = send(proxy, "/v1/services?limit=1", **SPOOFED)
+    assert status == 200, found
     assert found["links"][0]["href"].startswith(f"{base}/v1/services?")
     assert send(proxy, "/v1/claims", "POST", b"{}", **SPOOFED)[0] == 400
     wrong = {"Authorization": ADMIN["Authorization"][:-4]}

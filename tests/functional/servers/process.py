@@ -1,6 +1,7 @@
 """Base of all test servers: a directory, a free port, one child process."""
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -43,6 +44,21 @@ def require_root(purpose: str) -> None:
         skip_or_fail(f"only root may {purpose}")
 
 
+def _order_ports() -> Iterator[int]:
+    """Yield the ports of this process of the tests, over and over.
+
+    Eight processes have their own, and each port comes again after all others: between the
+    choice of a port and its server's start pass seconds, in which many more are chosen.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(15_000 + worker % 8, 32_000, 8)
+    first = random.randrange(len(own))  # others may run tests on this machine, too
+    return itertools.cycle([*own[first:], *own[:first]])
+
+
+_PORTS = _order_ports()
+
+
 def find_free_port() -> int:
     """Return a TCP port on 127.0.0.1 that is free.
 
@@ -50,7 +66,7 @@ def find_free_port() -> int:
     still free when a server comes back.
     """
     while True:
-        port = random.randrange(15_000, 32_000)
+        port = next(_PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
