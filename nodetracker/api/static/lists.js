@@ -93,10 +93,10 @@ const MOMENT = { type: "datetime-local" };
 const local = (date) => date.toLocaleString("sv", { dateStyle: "short", timeStyle: "short" }).replace(" ", "T");
 const iso = (text) => text && new Date(text).toISOString();
 
-// Return the hours from 18:00 of the day before to 8:00, as fields have them.
+// Return the hours from 18:00 of yesterday to 8:00 of today, as fields have them.
 function lastNight() {
   const end = new Date();
-  end.setHours(end.getHours() < 8 ? 8 - 24 : 8, 0, 0, 0);
+  end.setHours(8, 0, 0, 0);
   const since = new Date(end);
   since.setHours(18 - 24);
   return { since: local(since), until: local(end) };
