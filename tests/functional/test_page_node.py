@@ -208,6 +208,23 @@ class TestPalette:
             page.get_by_role("option", name="legacy-vm").click()
             page.get_by_role("heading", name="legacy-vm").wait_for()
 
+    def test_a_key_opens_it_while_the_last_one_closes(self, browser, url):
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            page.get_by_role("button", name="Go to").click()
+            page.get_by_role("combobox", name="Find a host").fill("legacy")
+            page.evaluate(
+                """() => {
+                    document.querySelector("dialog").close();
+                    dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true }));
+                }"""
+            )
+            page.get_by_role("combobox", name="Find a host").and_(page.locator(":focus")).wait_for()
+            assert page.get_by_role("combobox", name="Find a host").input_value() == ""
+            page.keyboard.press("Escape")
+            page.get_by_role("dialog").wait_for(state="detached")
+            assert page.locator("dialog").count() == 0
+
     def test_an_action_asks_before_it_is_done(self, browser, store, url):
         with open_tab(browser, url) as tab:
             page = tab.page

@@ -74,17 +74,18 @@ function Chooser({ views, onClose }) {
 
 // Render the palette once a key opens it.
 export function Palette({ views }) {
-  const [isOpen, setOpen] = useState(false);
+  const [opening, setOpening] = useState(0); // counted: one that closes stays until its event
+  const open = () => setOpening((last) => last + 1);
   useEffect(() => {
     const onKeyDown = (event) => {
       const isKey = event.key === "k" ? event.ctrlKey || event.metaKey : event.key === "/" && !isTyping(event.target);
       if (!isKey || document.querySelector("dialog[open]")) return;
       event.preventDefault();
-      setOpen(true);
+      open();
     };
     addEventListener("keydown", onKeyDown);
     return () => removeEventListener("keydown", onKeyDown);
   }, []);
-  return html`<button type="button" class="go" aria-keyshortcuts="Control+K" onClick=${() => setOpen(true)}>Go to… <kbd>/</kbd></button>
-    ${isOpen && html`<${Chooser} views=${views} onClose=${() => setOpen(false)} />`}`;
+  return html`<button type="button" class="go" aria-keyshortcuts="Control+K" onClick=${open}>Go to… <kbd>/</kbd></button>
+    ${opening > 0 && html`<${Chooser} key=${opening} views=${views} onClose=${() => setOpening((last) => last === opening ? 0 : last)} />`}`;
 }
