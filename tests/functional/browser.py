@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 TIMEOUT_MS = 60_000
 WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
+
+expect.set_options(timeout=TIMEOUT_MS)  # 5 s are short beside other tests
 
 _AXE = Axe()
 _TWO_FRAMES = "() => new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)))"

@@ -108,7 +108,7 @@ class TestStandalone:
             page.evaluate("window.isSame = true")
             standalone.nodes.append(make_node("new-node"))
             standalone.write()
-            page.get_by_role("link", name="new-node").wait_for(timeout=10 * SECONDS)
+            page.get_by_role("link", name="new-node").wait_for()
             assert page.evaluate("window.isSame")
             assert tab.problems == []
 
@@ -318,7 +318,7 @@ class TestOverview:
             fleet.error = None
             banner.get_by_role("button", name="Retry now").click()
             banner.wait_for(state="detached")
-            assert page.locator("main.old").count() == 0
+            expect(page.locator("main.old")).to_have_count(0)
 
     def test_the_icon_of_the_tab_is_the_health(self, browser, url, fleet):
         icon = "document.querySelector('link[rel=icon]').href"

@@ -1,5 +1,6 @@
 """A node's page in a browser: its NUMA map, actions, search, where a workload fits, the login."""
 
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -25,8 +26,6 @@ from tests.page_node import (
 from tests.programs import Programs
 from tests.stores import SqliteStore
 
-SECONDS = 1000
-SEEN_WITHIN = 60 * SECONDS
 GUEST = {"uuid": uuid_of("late"), "name": "late-guest", "vcpus": 1, "memory_mb": 256, "disk_gb": 1}
 NODE = {"nodename": "node-1", "vcpus": 8, "memory_mb": 16384, "disk_gb": 100}
 TOKEN = "gAAAAtoken"
@@ -222,8 +221,7 @@ class TestPalette:
             page.get_by_role("combobox", name="Find a host").and_(page.locator(":focus")).wait_for()
             assert page.get_by_role("combobox", name="Find a host").input_value() == ""
             page.keyboard.press("Escape")
-            page.get_by_role("dialog").wait_for(state="detached")
-            assert page.locator("dialog").count() == 0
+            expect(page.locator("dialog")).to_have_count(0)
 
     def test_an_action_asks_before_it_is_done(self, browser, store, url):
         with open_tab(browser, url) as tab:
@@ -234,7 +232,7 @@ class TestPalette:
             page.get_by_role("dialog").get_by_label("Reason").fill("broken fan")
             page.get_by_role("dialog").get_by_role("button", name="Disable").click()
             page.get_by_text("broken fan").first.wait_for()
-            assert "ask=" not in page.url
+            expect(page).not_to_have_url(re.compile("ask="))
             (service,) = store.list_services(RICH[0])
             assert service.disabled
 
@@ -483,7 +481,7 @@ def tab_to(where, text: str, page=None) -> None:
     raise AssertionError(f"Tab does not reach {text}")
 
 
-def test_what_happens_is_seen_within_ten_seconds(browser, host, agent):
+def test_what_happens_is_seen_without_reloading(browser, host, agent):
     """A guest that starts, a fact that is held, an agent that is killed."""
     (node,) = host.programs.ask("node", "list")
     with open_tab(browser, host.url) as tab:
@@ -492,10 +490,10 @@ def test_what_happens_is_seen_within_ten_seconds(browser, host, agent):
         page.get_by_role("heading", name="Workloads").wait_for()
         page.evaluate("window.isSame = true")
         host.write(GUEST)
-        page.get_by_role("link", name="late-guest").wait_for(timeout=SEEN_WITHIN)
+        page.get_by_role("link", name="late-guest").wait_for()
         host.write(GUEST, fail={"node-1": "disk is away"})
-        page.get_by_role("row").filter(has_text="held").first.wait_for(timeout=SEEN_WITHIN)
+        page.get_by_role("row").filter(has_text="held").first.wait_for()
         page.get_by_text("disk is away").first.wait_for()
         agent.process.kill()
-        page.locator(".title .mark").filter(has_text="down").wait_for(timeout=SEEN_WITHIN)
+        page.locator(".title .mark").filter(has_text="down").wait_for()
         assert page.evaluate("window.isSame")

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.functional.browser import open_tab
 from tests.functional.servers.mariadb import MariaDB
@@ -43,5 +44,5 @@ def test_old_rows_remain_until_the_database_is_back(browser, server, tmp_path):
         wait_until(lambda: service.send("/v1/overview")[0] == 200)
         page.clock.fast_forward(AFTER_ERRORS)
         banner.wait_for(state="detached")
-        assert page.locator("main.old").count() == 0
+        expect(page.locator("main.old")).to_have_count(0)
         node.wait_for()
