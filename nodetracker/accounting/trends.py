@@ -8,7 +8,8 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
-from nodetracker.model.fleet import MEASURED_METRICS, AmountColumns
+from nodetracker.model.fleet import GUEST_METRICS, MEASURED_METRICS, AmountColumns
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample, Values
 from nodetracker.model.units import MILLI
 
@@ -25,6 +26,26 @@ def measure_node(row: AmountColumns) -> dict[str, int | None]:
     percent, memory_mb, disk_mb = map(row.metrics.get, MEASURED_METRICS)
     used = None if percent is None else cpus * percent // 100
     return {VCPU: used, MEMORY: memory_mb, DISK: disk_mb}
+
+
+def measure_guests(row: AmountColumns) -> dict[str, int | None]:
+    """Return what all guests use of CPUs and memory, in parts: None = unknown.
+
+    Nothing is returned of a node that has none.
+    """
+    used: dict[str, int | None] = {}
+    counts = {
+        WorkloadKind.INSTANCE: row.running_vms,
+        WorkloadKind.CONTAINER: row.total_containers,
+    }
+    for kind, names in GUEST_METRICS.items():
+        found = [row.metrics.get(name) for name in names]
+        if counts[kind] or found[1] is not None:
+            for resource, amount in zip((VCPU, MEMORY), found, strict=True):
+                sum_of_others = used.get(resource, 0)
+                is_known = amount is not None and sum_of_others is not None
+                used[resource] = amount + sum_of_others if is_known else None
+    return used
 
 
 def sample_node(row: AmountColumns) -> Values:

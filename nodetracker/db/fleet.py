@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from nodetracker.db.services import is_live
 from nodetracker.db.statements import Listing, matches, select_page
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import (
+    GUEST_METRICS,
     MEASURED_METRICS,
     OVERVIEW_COLUMNS,
     FleetNode,
@@ -157,6 +159,9 @@ def read_overview(connection: sa.Connection) -> OverviewRows:
     )
 
 
+_METRICS = (*MEASURED_METRICS, *chain.from_iterable(GUEST_METRICS.values()))
+
+
 def _list_nodes(connection: sa.Connection) -> Iterator[OverviewNode]:
     query = sa.select(
         _nodes.id,
@@ -167,7 +172,7 @@ def _list_nodes(connection: sa.Connection) -> Iterator[OverviewNode]:
     ).order_by(_nodes.id)
     for row in connection.execute(query).mappings():
         found = row["metrics"]
-        metrics = {name: found[name] for name in MEASURED_METRICS if name in found}
+        metrics = {name: found[name] for name in _METRICS if name in found}
         yield OverviewNode(**{**row, "metrics": metrics})
 
 

@@ -165,7 +165,7 @@ class OverviewNode:
     Whole rows are too long to be read, and sent by conductors, for a whole fleet.
 
     Attributes:
-        metrics: only `MEASURED_METRICS`.
+        metrics: only `MEASURED_METRICS` and `GUEST_METRICS`.
     """
 
     id: int
@@ -192,6 +192,11 @@ class OverviewNode:
 
 MEASURED_METRICS = ("cpu_percent", "memory_used_mb", "disk_used_mb")
 """Metrics of the machine as a whole, of which each is the measured use of a resource."""
+
+GUEST_METRICS = {
+    kind: (f"{kind}s_cpu_used_milli", f"{kind}s_memory_used_mb") for kind in WorkloadKind
+}
+"""Metrics of what all guests of a kind use of the machine."""
 
 
 AmountColumns = NodeValues | OverviewNode

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nodetracker.accounting.trends import measure_guests
+from nodetracker.model.amounts import MEMORY, VCPU
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.node import MEASURE_INTERVAL_SECONDS, NodeRecord, NodeValues
@@ -103,20 +105,14 @@ def _list_amounts(values: NodeValues) -> Iterator[tuple[str, str, str]]:
 
 def _render_guests(values: NodeValues) -> str | None:
     """Return what all guests use of CPUs and memory: "" = unknown, None = there are none."""
-    metrics, counts = values.metrics, (values.running_vms, values.total_containers)
-    used: dict[str, int | None] = {"cpu_used_milli": 0, "memory_used_mb": 0}
-    has_guests = False
-    for kind, count in zip(("instances", "containers"), counts, strict=True):
-        if count or f"{kind}_memory_used_mb" in metrics:
-            has_guests = True
-            for name, total in used.items():
-                found = metrics.get(f"{kind}_{name}")
-                used[name] = None if found is None or total is None else total + found
-    cpu_milli, memory_mb = used.values()
+    used = measure_guests(values)
+    if not used:
+        return None
+    cpu_milli, memory_mb = used[VCPU], used[MEMORY]
     if memory_mb is None:
         return ""
     cpus = "CPUs unknown," if cpu_milli is None else f"{cpu_milli / MILLI:.1f} CPUs and"
-    return f"{cpus} {render_mib(memory_mb)} of memory in use" if has_guests else None
+    return f"{cpus} {render_mib(memory_mb)} of memory in use"
 
 
 def _find_measured_at(

@@ -2,14 +2,14 @@
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, list_capacities
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.trends import measure_node
+from nodetracker.accounting.trends import measure_guests, measure_node
 from nodetracker.accounting.usage import overhead_of
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import ClaimState
@@ -96,9 +96,9 @@ class MeasuredUse:
     nodes: int = 0
 
     @property
-    def text(self) -> str:
-        """The share in words."""
-        return f"{render_percent(self.used, self.total)} in use"
+    def share(self) -> str:
+        """The share in use."""
+        return render_percent(self.used, self.total)
 
 
 Uses = Mapping[str, ResourceUse]
@@ -183,6 +183,7 @@ class Overview:
         totals: sums over all nodes, whatever their state.
         measured: resource class -> the sum over the nodes of which it is known and recent;
             without classes that no node measures.
+        used_by_guests: the same of what all guests use, where that is known.
         states: number of nodes by state and status.
         warnings: number of unresolved warnings by kind, those about whole hosts included;
             ``host_down`` as the hosts are now.
@@ -194,6 +195,7 @@ class Overview:
     now: datetime
     totals: Uses
     measured: Mapping[str, MeasuredUse]
+    used_by_guests: Mapping[str, MeasuredUse]
     states: Mapping[tuple[str, str], int]
     freshness: Mapping[Freshness, int]
     claims: Mapping[ClaimState, int]
@@ -230,14 +232,16 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
         warnings[warning.kind] += warning.count
     # As it is now, not as it is stored.
     warnings[WarningKind.HOST_DOWN] = len(find_hosts_down(rows.services, liveness))
+    guests = {kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind}
     return Overview(
         now=rows.now,
         totals=_sum_amounts(line.amounts for line in lines),
-        measured=_sum_measured(lines),
+        measured=_sum_measured(lines, measure_node),
+        used_by_guests=_sum_measured(lines, _measure_guests) if any(guests.values()) else {},
         states=Counter((line.state, line.status) for line in lines),
         freshness=Counter(line.freshness for line in lines),
         claims=rows.claims,
-        guests={kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind},
+        guests=guests,
         warnings=+warnings,
         services=services,
         nodes=lines,
@@ -316,7 +320,13 @@ def _sum_amounts(each: Iterable[Uses]) -> dict[str, ResourceUse]:
     return totals
 
 
-def _sum_measured(lines: Iterable[NodeLine]) -> dict[str, MeasuredUse]:
+def _measure_guests(node: OverviewNode) -> Mapping[str, int | None]:
+    return measure_guests(node) or {VCPU: 0, MEMORY: 0}
+
+
+def _sum_measured(
+    lines: Iterable[NodeLine], measure: Callable[[OverviewNode], Mapping[str, int | None]]
+) -> dict[str, MeasuredUse]:
     sums: dict[str, MeasuredUse] = {}
     for line in lines:
         if line.freshness not in _RECENT:
@@ -327,7 +337,7 @@ def _sum_measured(lines: Iterable[NodeLine]) -> dict[str, MeasuredUse]:
             MEMORY: node.memory_mb,
             DISK: node.local_gb * PARTS[DISK],
         }
-        for resource, used in measure_node(node).items():
+        for resource, used in measure(node).items():
             if used is not None and totals[resource]:
                 known = sums.get(resource, MeasuredUse())
                 sums[resource] = MeasuredUse(
@@ -484,7 +494,7 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
             resource: {
                 "percent": 100 * found.used // found.total,
                 "nodes": found.nodes,
-                "text": found.text + _on_nodes(found, overview),
+                "text": _render_measured(overview, resource),
             }
             for resource, found in overview.measured.items()
         },
@@ -505,10 +515,16 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
     }
 
 
-def _on_nodes(found: MeasuredUse, overview: Overview) -> str:
-    """Return how many nodes measure a resource, unless all do."""
-    nodes = len(overview.nodes)
-    return "" if found.nodes == nodes else f" on {found.nodes:,} of {count_many(nodes, 'node')}"
+def _render_measured(overview: Overview, resource: str) -> str:
+    """Return what is in use and how much of it by guests, and on how many nodes, unless all."""
+    found, nodes = overview.measured[resource], len(overview.nodes)
+    on_nodes = f" on {found.nodes:,} of {count_many(nodes, 'node')}"
+    text = f"{found.share} in use{on_nodes if found.nodes < nodes else ''}"
+    guests = overview.used_by_guests.get(resource)
+    if guests is None:
+        return text
+    on_fewer = f" on {guests.nodes:,}" if guests.nodes < found.nodes else ""
+    return f"{text}, {guests.share} by guests{on_fewer}"
 
 
 def _sum_up(overview: Overview) -> str:

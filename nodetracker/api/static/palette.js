@@ -72,10 +72,9 @@ function Chooser({ views, onClose }) {
   </dialog>`;
 }
 
-// Render the palette once a key opens it.
 export function Palette({ views }) {
-  const [opening, setOpening] = useState(0); // counted: one that closes stays until its event
-  const open = () => setOpening((last) => last + 1);
+  const [last, setLast] = useState(0); // one that closes stays until its event
+  const open = () => setLast((now) => now + 1);
   useEffect(() => {
     const onKeyDown = (event) => {
       const isKey = event.key === "k" ? event.ctrlKey || event.metaKey : event.key === "/" && !isTyping(event.target);
@@ -87,5 +86,5 @@ export function Palette({ views }) {
     return () => removeEventListener("keydown", onKeyDown);
   }, []);
   return html`<button type="button" class="go" aria-keyshortcuts="Control+K" onClick=${open}>Go to… <kbd>/</kbd></button>
-    ${opening > 0 && html`<${Chooser} key=${opening} views=${views} onClose=${() => setOpening((last) => last === opening ? 0 : last)} />`}`;
+    ${last > 0 && html`<${Chooser} key=${last} views=${views} onClose=${() => setLast((now) => now === last ? 0 : now)} />`}`;
 }

@@ -141,6 +141,12 @@ def draw_totals(view: FleetView, terminal: Terminal, has_parts: bool = True) -> 
         shown = ", ".join(f"{_name_in_text(name)} on {count:,}" for name, count in counts.items())
         text = f"in use, as measured: {shown} of {count_many(nodes, 'node')}"
         lines.append(make_line(Piece(text, Style.DIM)))
+    if has_parts and (by_guests := view.overview.used_by_guests):
+        text = ", ".join(
+            f"{_name_in_text(name)} {use.share}{f' on {use.nodes:,}' if use.nodes < nodes else ''}"
+            for name, use in by_guests.items()
+        )
+        lines.append(make_line(Piece(f"in use by guests: {text}", Style.DIM)))
     return lines
 
 
@@ -160,7 +166,7 @@ def _draw_total(resource: str, use: ResourceUse, view: FleetView, terminal: Term
     week = _draw_week(resource, view.trend, terminal.width - indent - line_width(parts), terminal)
     line = (title, *bar, Piece(numbers, style))
     if resource in measured:
-        in_use = measured[resource].text.rjust(_MEASURED)
+        in_use = f"{measured[resource].share} in use".rjust(_MEASURED)
         line = (*pad_line(line, line_width((title, *bar)) + _NUMBERS - 2), Piece(in_use))
     return [line, (Piece(" " * indent), *parts, *week)]
 

@@ -219,5 +219,25 @@ class TestMeasured:
         assert shown[VCPU]["text"] == "25 % in use on 1 of 2 nodes"
         assert shown[MEMORY]["text"] == "12 % in use"
 
+    def test_what_guests_use_is_said_beside_it(self):
+        guests = {
+            "instances_cpu_used_milli": 500, "instances_memory_used_mb": 4096,
+            "containers_cpu_used_milli": 300, "containers_memory_used_mb": 4096,
+        }  # fmt: skip
+        used = dataclasses.replace(MEASURING, metrics=METRICS | guests)
+        shown = render_overview(build(used))["measured"]
+        assert shown[VCPU]["text"] == "25 % in use, 4 % by guests"
+        assert shown[MEMORY]["text"] == "25 % in use, 12 % by guests"
+        assert shown[DISK]["text"] == "10 % in use"
+        without = dataclasses.replace(
+            MEASURING, id=2, nodename="node-2", running_vms=0, total_containers=0
+        )
+        shown = render_overview(build(used, without))["measured"]
+        assert shown[MEMORY]["text"] == "25 % in use, 6 % by guests"
+        unknown = dataclasses.replace(MEASURING, id=2, nodename="node-2")
+        shown = render_overview(build(used, unknown))["measured"]
+        assert shown[MEMORY]["text"] == "25 % in use, 12 % by guests on 1"
+        assert build(without).used_by_guests == {}
+
     def test_a_node_that_is_not_read_any_more_does_not_measure(self):
         assert build(MEASURING, now=NOW + timedelta(hours=1)).measured == {}

@@ -34,7 +34,14 @@ NODE = OverviewNode(
     total_containers=3,
     metrics={"memory_used_mb": 43_000, "disk_used_mb": 700_000},
 )
-METRICS = {**NODE.metrics, "cpu_percent": 23}
+METRICS = {
+    **NODE.metrics,
+    "cpu_percent": 23,
+    "instances_cpu_used_milli": 3200,
+    "instances_memory_used_mb": 26_000,
+    "containers_cpu_used_milli": 800,
+    "containers_memory_used_mb": 9_000,
+}
 
 
 def agent(host: str, seconds: float = 4.0, **values):
