@@ -33,25 +33,23 @@ def measure_guests(row: AmountColumns) -> dict[str, int | None]:
 
     Nothing is returned of a node that has none.
     """
-    used: dict[str, int | None] = {}
     counts = {
         WorkloadKind.INSTANCE: row.running_vms,
         WorkloadKind.CONTAINER: row.total_containers,
     }
+    found: list[list[int | None]] = []
     for kind, names in GUEST_METRICS.items():
-        found = [row.metrics.get(name) for name in names]
-        if counts[kind] or found[1] is not None:
-            for resource, amount in zip((VCPU, MEMORY), found, strict=True):
-                sum_of_others = used.get(resource, 0)
-                is_known = amount is not None and sum_of_others is not None
-                used[resource] = amount + sum_of_others if is_known else None
-    return used
+        used = [row.metrics.get(name) for name in names]
+        if counts[kind] or used[1] is not None:
+            found.append(used)
+    sums = (sum(known) if None not in known else None for known in zip(*found, strict=True))
+    return dict(zip((VCPU, MEMORY), sums, strict=False))
 
 
 def sample_node(row: AmountColumns) -> Values:
-    """Return the amounts of a node's row."""
+    """Return the sample of a node's row."""
     capacities, measured = list_capacities(row), measure_node(row)
-    values: list[int | None] = []
+    values: list[int | None] = [1]
     for name in TREND_RESOURCES:
         found = capacities[name]
         values += (found.total, found.own_limit, found.used, measured[name])

@@ -20,7 +20,7 @@ from nodetracker.db.trends import (
     unpack_row,
 )
 from nodetracker.model.fleet import OVERVIEW_COLUMNS
-from nodetracker.model.trend import Resolution, Values
+from nodetracker.model.trend import Step, Values
 
 _trends = tables.trends.c
 _nodes = tables.compute_nodes.c
@@ -34,17 +34,15 @@ def list_missing_rows(connection: sa.Connection) -> list[Row]:
     A day's are the means of its hours, as far as these were sampled.
     """
     now = read_time(connection)
-    hour = Resolution.HOUR.start_of(now)
-    stored = list_stored(connection, _trends.at >= hour - Resolution.HOUR.kept)
+    hour = Step.HOUR.start_of(now)
+    stored = list_stored(connection, _trends.at >= hour - Step.HOUR.kept)
     rows: list[Row] = []
-    if (Resolution.HOUR.seconds, hour) not in stored:
+    if (Step.HOUR.seconds, hour) not in stored:
         rows += _sample_hour(connection, hour)
-    days = {
-        Resolution.DAY.start_of(at) for seconds, at in stored if seconds == Resolution.HOUR.seconds
-    }
-    today = Resolution.DAY.start_of(now)
+    days = {Step.DAY.start_of(at) for seconds, at in stored if seconds == Step.HOUR.seconds}
+    today = Step.DAY.start_of(now)
     for day in sorted(days):
-        if day < today and (Resolution.DAY.seconds, day) not in stored:
+        if day < today and (Step.DAY.seconds, day) not in stored:
             rows += _average_day(connection, day)
     return rows
 
@@ -58,9 +56,9 @@ def insert_rows(connection: sa.Connection, rows: Sequence[Row]) -> None:
 
 
 def purge_aged(connection: sa.Connection, limit: int) -> int:
-    """Delete at most `limit` rows of each resolution that are past its time; return how many."""
+    """Delete at most `limit` rows of each step that are past its time; return how many."""
     now = read_time(connection)
-    return sum(delete_older(connection, found, now - found.kept, limit) for found in Resolution)
+    return sum(delete_older(connection, found, now - found.kept, limit) for found in Step)
 
 
 def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:
@@ -73,21 +71,19 @@ def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:
         part[node.id] = sample_node(node)
     nodes = [values for part in parts.values() for values in part.values()]
     parts[FLEET] = {FLEET_KEY: sum_samples(nodes)} if nodes else {}
-    return _make_rows(Resolution.HOUR, hour, parts)
+    return _make_rows(Step.HOUR, hour, parts)
 
 
 def _average_day(connection: sa.Connection, day: datetime) -> Iterator[Row]:
     query = sa.select(_trends.part, _trends.samples).where(
-        _trends.seconds == Resolution.HOUR.seconds,
+        _trends.seconds == Step.HOUR.seconds,
         _trends.at >= day,
         _trends.at < day + timedelta(days=1),
     )
     hours: dict[int, list[bytes]] = {}
     for part, packed in connection.execute(query):
         hours.setdefault(part, []).append(packed)
-    return _make_rows(
-        Resolution.DAY, day, {part: _average_part(found) for part, found in hours.items()}
-    )
+    return _make_rows(Step.DAY, day, {part: _average_part(found) for part, found in hours.items()})
 
 
 def _average_part(hours: Sequence[bytes]) -> dict[int, Values]:
@@ -103,8 +99,8 @@ def _average_part(hours: Sequence[bytes]) -> dict[int, Values]:
 
 
 def _make_rows(
-    resolution: Resolution, at: datetime, parts: Mapping[int, Mapping[int, Values]]
+    step: Step, at: datetime, parts: Mapping[int, Mapping[int, Values]]
 ) -> Iterator[Row]:
     for part, samples in parts.items():
-        key = {"seconds": resolution.seconds, "at": at, "part": part}
+        key = {"seconds": step.seconds, "at": at, "part": part}
         yield key | {"samples": pack(samples)}

@@ -11,10 +11,13 @@ from nodetracker.model.amounts import DISK, MEMORY, VCPU
 TREND_RESOURCES = (VCPU, MEMORY, DISK)
 
 Values = Sequence[int | None]
-"""The amounts of one sample: total, limit, allocated, measured of each of `TREND_RESOURCES`."""
+"""One sample: 1, and total, limit, allocated and measured of each of `TREND_RESOURCES`.
+
+Sums of these have the number of nodes in the place of the 1.
+"""
 
 
-class Resolution(enum.StrEnum):
+class Step(enum.StrEnum):
     """The length of the time that a sample is for."""
 
     HOUR = "hour"
@@ -33,15 +36,15 @@ class Resolution(enum.StrEnum):
     def start_of(self, at: datetime) -> datetime:
         """Return the start of the hour or day of a time, in UTC.
 
-        >>> Resolution.DAY.start_of(datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).isoformat()
+        >>> Step.DAY.start_of(datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).isoformat()
         '2026-03-01T00:00:00+00:00'
         """
-        hour = 0 if self is Resolution.DAY else at.astimezone(UTC).hour
+        hour = 0 if self is Step.DAY else at.astimezone(UTC).hour
         return at.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
 
 
-_SECONDS = {Resolution.HOUR: 3600, Resolution.DAY: 86400}
-_KEPT = {Resolution.HOUR: timedelta(days=14), Resolution.DAY: timedelta(days=730)}
+_SECONDS = {Step.HOUR: 3600, Step.DAY: 86400}
+_KEPT = {Step.HOUR: timedelta(days=14), Step.DAY: timedelta(days=730)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +65,29 @@ class TrendAmounts:
     measured: int | None
 
 
-def amounts_of(values: Values) -> dict[str, TrendAmounts]:
-    """Return the amounts of a sample by resource class."""
-    parts: list[Any] = list(values)
-    return {
-        name: TrendAmounts(*parts[4 * place : 4 * place + 4])
-        for place, name in enumerate(TREND_RESOURCES)
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class TrendSample:
     """What was read in one hour, or the means of a day's hours.
 
     Attributes:
         at: the start of the hour or day, UTC.
+        nodes: how many there were.
         amounts: resource class -> its amounts, of each of `TREND_RESOURCES`.
     """
 
     at: datetime
+    nodes: int
     amounts: Mapping[str, TrendAmounts]
+
+    @classmethod
+    def of(cls, at: datetime, values: Values) -> "TrendSample":
+        """Return the sample of an hour or day."""
+        parts: list[Any] = list(values)
+        amounts = {
+            name: TrendAmounts(*parts[4 * place + 1 : 4 * place + 5])
+            for place, name in enumerate(TREND_RESOURCES)
+        }
+        return cls(at, parts[0], amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +100,7 @@ class TrendQuery:
         limit: only the newest so many, None = all.
     """
 
-    resolution: Resolution
+    step: Step
     node_id: int | None = None
     since: datetime | None = None
     until: datetime | None = None

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from nodetracker.model.errors import SchemaError
-from nodetracker.model.trend import Resolution, TrendQuery, TrendSample
+from nodetracker.model.trend import Step, TrendQuery, TrendSample
 from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, forecast_query, list_forecasts
 
 if TYPE_CHECKING:  # imports more than the overview needs
@@ -18,7 +18,7 @@ _LATE = timedelta(minutes=1)  # by which time an hour is sampled
 def read_fleet_trend(store: "FleetReader") -> Trend:
     """Return the fleet's last week and forecasts, by two statements; nothing of an older schema."""
     try:
-        hours = store.read_trend(TrendQuery(resolution=Resolution.HOUR, limit=WEEK_HOURS))
+        hours = store.read_trend(TrendQuery(step=Step.HOUR, limit=WEEK_HOURS))
         days = store.read_trend(forecast_query())
     except SchemaError:  # the rest of the overview needs no newer one
         return Trend()
@@ -39,7 +39,7 @@ class NodeHours:
         Args:
             now: by the database's clock.
         """
-        hour = Resolution.HOUR.start_of(now - _LATE)
+        hour = Step.HOUR.start_of(now - _LATE)
         if hour != self._hour:
             self._hour, self._known = hour, {}
         if wanted := [uuid for uuid in uuids if uuid not in self._known]:

@@ -15,7 +15,7 @@ from nodetracker.accounting.liveness import (
 )
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
-from nodetracker.model.trend import Resolution
+from nodetracker.model.trend import Step
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import OperatorStore, Store, WatchStore
 from nodetracker.usecases.reads import read_items
@@ -89,7 +89,7 @@ class TrendWatch:
         Raises:
             StoreError: the database operation failed; the next check repeats it.
         """
-        hour = Resolution.HOUR.start_of(now)
+        hour = Step.HOUR.start_of(now)
         if hour != self._sampled:
             self._store.sample_trends()
             self._sampled = hour

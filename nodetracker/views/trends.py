@@ -9,10 +9,17 @@ from typing import Any
 from nodetracker.accounting.trends import Forecast, forecast_full
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU
 from nodetracker.model.text import count_noun, render_time
-from nodetracker.model.trend import TREND_RESOURCES, Resolution, TrendQuery, TrendSample
+from nodetracker.model.trend import TREND_RESOURCES, Step, TrendQuery, TrendSample
 from nodetracker.model.units import whole_units
 
 AMOUNTS = ("total", "limit", "allocated", "measured")
+NAMES = {VCPU: "cpu", MEMORY: "memory", DISK: "disk"}
+_KEYS = {
+    "physical": "total",
+    "capacity": "limit",
+    "promised": "allocated",
+    "measured": "measured",
+}
 _NOUNS = {VCPU: "vcpus", MEMORY: "memory_mb", DISK: "disk_gb"}
 ROW_COLUMNS = (
     "at",
@@ -73,7 +80,7 @@ def list_shares(
 
 def forecast_query(node_id: int | None = None) -> TrendQuery:
     """Return the query of the days by which `list_forecasts` forecasts."""
-    return TrendQuery(resolution=Resolution.DAY, node_id=node_id, limit=_FORECAST_DAYS)
+    return TrendQuery(step=Step.DAY, node_id=node_id, limit=_FORECAST_DAYS)
 
 
 def list_forecasts(days: Sequence[TrendSample]) -> list[ForecastLine]:
@@ -108,21 +115,38 @@ def _describe(resource: str, found: Forecast) -> str:
     return f"{about} ({math.floor(found.earliest)} {latest})"
 
 
-def render_trend(samples: Sequence[TrendSample]) -> dict[str, Any]:
-    """Return samples as columns, in CPUs, MiB and GiB."""
-    return {
-        "times": [render_time(sample.at) for sample in samples],
-        "amounts": {
-            resource: {
-                name: [
-                    _in_units(resource, getattr(sample.amounts[resource], name))
-                    for sample in samples
-                ]
-                for name in AMOUNTS
-            }
-            for resource in TREND_RESOURCES
-        },
+def render_sample(sample: TrendSample) -> dict[str, Any]:
+    """Return a sample, in CPUs, MiB and GiB."""
+    shown = {
+        name: {
+            key: _in_units(resource, getattr(sample.amounts[resource], amount))
+            for key, amount in _KEYS.items()
+        }
+        for resource, name in NAMES.items()
     }
+    return {"at": render_time(sample.at), "nodes": sample.nodes, **shown}
+
+
+def render_forecasts(days: Sequence[TrendSample]) -> dict[str, Any]:
+    """Return when all that may be allocated is, by resource: the next one to be full first.
+
+    Args:
+        days: samples of days, oldest first.
+    """
+    shown: dict[str, Any] = {
+        NAMES[line.resource]: {
+            "full_at_from": _render_end(days, line.earliest),
+            "full_at_to": None if line.latest is None else _render_end(days, line.latest),
+            "text": line.text,
+        }
+        for line in list_forecasts(days)
+    }
+    return shown | {name: None for name in NAMES.values() if name not in shown}
+
+
+def _render_end(days: Sequence[TrendSample], after: float) -> str | None:
+    """Return the time so many days after the last one of the samples."""
+    return render_time(days[-1].at + timedelta(days=1 + after))
 
 
 def render_days(

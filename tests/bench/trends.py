@@ -14,7 +14,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from nodetracker.db.schema.tables import compute_nodes, trends
-from nodetracker.model.trend import Resolution, TrendQuery
+from nodetracker.model.trend import Step, TrendQuery
 from tests.bench.databases import Database, Row
 from tests.bench.large_fleet import LargeFleet
 from tests.database_clock import set_clock
@@ -49,7 +49,7 @@ def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[s
             costs.append(_cost(database, store.sample_trends))
         for name, cost in (("an hour", costs[12]), ("the first hour of a day", costs[24])):
             yield "Trends", {"nodes": nodes, "call": name} | cost
-        query = TrendQuery(resolution=Resolution.HOUR, node_id=node_id)
+        query = TrendQuery(step=Step.HOUR, node_id=node_id)
         yield (
             "Trends",
             {"nodes": nodes, "call": "24 hours of a node"}

@@ -30,7 +30,7 @@ from nodetracker.model.listing import (
 )
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState
-from nodetracker.model.trend import Resolution, TrendQuery
+from nodetracker.model.trend import Step, TrendQuery
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import CandidatePolicy, CredentialStore
 from nodetracker.process.clock import utc_clock
@@ -76,7 +76,7 @@ def add_trends(store: SqlStore) -> None:
                 "part": part,
                 "samples": nothing,
             }
-            for found in Resolution
+            for found in Step
             for number in range(1, 337)
             for part in range(-1, 4)
         ]
@@ -207,7 +207,7 @@ CALLS: list[tuple[str, Call]] = [
     (
         "read_trend",
         lambda s: [
-            s.store.read_trend(TrendQuery(resolution=Resolution.HOUR, node_id=found))
+            s.store.read_trend(TrendQuery(step=Step.HOUR, node_id=found))
             for found in (None, node_id(s))
         ],
     ),

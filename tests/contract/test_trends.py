@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
-from nodetracker.model.trend import Resolution, TrendAmounts, TrendQuery
+from nodetracker.model.trend import Step, TrendAmounts, TrendQuery
 from tests.builders import create, delete, make_values, measure, register
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.statements import count_statements
@@ -58,18 +58,18 @@ class Fleet:
     def used(
         self,
         node_id: int | None = None,
-        resolution: Resolution = Resolution.HOUR,
+        step: Step = Step.HOUR,
         **limits: datetime,
     ) -> dict[float, int | None]:
         """Return the measured memory by the hour since the first midnight."""
-        query = TrendQuery(resolution=resolution, node_id=node_id, **limits)
+        query = TrendQuery(step=step, node_id=node_id, **limits)
         return {
             (found.at - MIDNIGHT) / timedelta(hours=1): found.amounts[MEMORY].measured
             for found in self.store.read_trend(query)
         }
 
     def by_day(self, node_id: int | None = None) -> dict[float, int | None]:
-        return self.used(node_id, Resolution.DAY)
+        return self.used(node_id, Step.DAY)
 
     def count_rows(self) -> int:
         with self.store.engine.connect() as connection:
@@ -87,10 +87,10 @@ def test_an_hour_has_what_nodes_have_limit_allocate_and_measure(fleet: Fleet) ->
     known, unknown = fleet.add("n1", metrics=metrics), fleet.add("n2")
     fleet.sample(0.5)
     of_fleet, of_known, of_unknown = (
-        fleet.store.read_trend(TrendQuery(resolution=Resolution.HOUR, node_id=node_id))
+        fleet.store.read_trend(TrendQuery(step=Step.HOUR, node_id=node_id))
         for node_id in (None, known, unknown)
     )
-    assert [found.at for found in of_known] == [MIDNIGHT]
+    assert [(found.at, found.nodes) for found in of_known] == [(MIDNIGHT, 1)]
     assert of_known[0].amounts == {
         VCPU: TrendAmounts(8000, 16000, 3500, 2500),
         MEMORY: TrendAmounts(8192, 512 + 11520, 1024, 2000),
@@ -98,6 +98,7 @@ def test_an_hour_has_what_nodes_have_limit_allocate_and_measure(fleet: Fleet) ->
     }
     assert {found.measured for found in of_unknown[0].amounts.values()} == {None}
     assert of_fleet[0].amounts[MEMORY] == TrendAmounts(16384, 24064, 2048, 2000)
+    assert of_fleet[0].nodes == 2
 
 
 def test_an_hour_is_sampled_once(fleet: Fleet) -> None:

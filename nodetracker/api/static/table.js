@@ -59,10 +59,9 @@ function pager(page, pages, count) {
     ${step("Next", page + 1)}</nav>`;
 }
 
-// Render rows that cannot be sorted.
 export const fixed = (caption, columns, rows, more) => html`<${Table} isFixed caption=${caption} columns=${columns} rows=${rows} ...${more} />`;
 
-// Render a table.
+// Render rows.
 // isFixed: it cannot be sorted; isShown(row): the filter; keyOf(row): its identity;
 // sort: the order without one in the address; classOf(row): of a line; look: a class.
 export function Table({ caption, columns, rows, isFixed, isShown, keyOf = ({ id, uuid }) => id ?? uuid, classOf, sort = "", empty, look }) {

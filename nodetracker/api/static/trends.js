@@ -1,64 +1,59 @@
 // What totals and nodes were: a chart of each resource, and when it is full; a line of the last day.
 import { amount, clocks, html, join, legend, list, request, resourceOf, select, sentence, serverNow, tick, totals, useEffect, usePoll, useRef, useState, useUpdates } from "./page.js";
 
-const HOUR_MS = 3_600_000;
-const PERIODS = { // name -> its length in hours, and what its samples are for
-  day: [24, "hour"],
-  week: [168, "hour"],
-  month: [720, "day"],
-};
+const STEPS = { hour: 3_600_000, day: 86_400_000 }; // ms
+const PERIODS = { day: [24, "hour"], week: [168, "hour"], month: [30, "day"] }; // name -> samples
 const LATE_MS = 60_000; // by which time the hour is sampled
 
-// Return the path of a line; it is interrupted where samples are missing.
-function lineOf(points, values, top) {
+// Return the path of what points have under a key, interrupted where some are missing.
+function lineOf(points, key, top, width = 1) {
   let last = -1;
-  return points.map(({ x, index, place }) => {
-    const value = values[index];
+  return points.map(({ place, [key]: value }) => {
     if (value === null) return "";
     const isNext = last >= 0 && place - last < 1.5;
     last = place;
-    return `${isNext ? "L" : "M"}${x.toFixed(2)} ${(40 - (38 * Math.max(0, value)) / top).toFixed(2)}${isNext ? "" : "h.01"}`;
+    return `${isNext ? "L" : "M"}${(place * width).toFixed(2)} ${(40 - (38 * Math.max(0, value)) / top).toFixed(2)}${isNext ? "" : "h.01"}`;
   }).join("");
 }
 
-const range = (resource, values, word) => {
-  const known = values.filter((value) => value !== null);
-  const [least, most] = [Math.min(...known), Math.max(...known)].map((value) => amount(resource, value));
-  return known.length > 0 && `${least === most ? "" : `${least} to `}${most} ${word}`;
-};
+const WORDS = { promised: "allocated", measured: "measured", capacity: "limit" };
+const KEYS = Object.keys(WORDS);
+const keyOf = (resource) => resourceOf(resource).name.toLowerCase();
 
-// A chart of a resource in a period; the text says the same to all.
-function chart(name, { times, amounts }, period) {
-  const [hours, resolution] = PERIODS[period];
-  const length = resolution === "day" ? 24 : 1;
-  const end = new Date(times.at(-1)).getTime();
-  const points = times.map((at, index) => {
-    const age = (end - new Date(at)) / HOUR_MS;
-    return { x: 100 - (100 * age) / hours, place: (hours - age) / length, index };
-  }).filter(({ x }) => x >= 0);
-  const { allocated, measured, limit } = amounts[name];
-  const shown = (values) => points.map(({ index }) => values[index]);
-  const top = Math.max(...shown(limit), ...shown(allocated), ...shown(measured)) || 1;
-  const text = join([range(name, shown(allocated), "allocated"), range(name, shown(measured), "measured")]);
+// A chart of a period, and the same in words.
+function chart(resource, samples, period) {
+  const [count, step] = PERIODS[period];
+  const end = new Date(samples.at(-1).at).getTime();
+  const points = samples.map(({ at, [keyOf(resource)]: amounts }) => (
+    { ...amounts, place: count - (end - new Date(at)) / STEPS[step] })).filter(({ place }) => place >= 0);
+  const valuesOf = (key) => points.map((point) => point[key]);
+  const range = (key) => {
+    const known = valuesOf(key).filter((value) => value !== null);
+    const [least, most] = [Math.min(...known), Math.max(...known)].map((value) => amount(resource, value));
+    return known.length > 0 && `${least === most ? "" : `${least} to `}${most} ${WORDS[key]}`;
+  };
+  const top = Math.max(...KEYS.flatMap(valuesOf)) || 1;
+  const line = (key) => html`<path class=${key} d=${lineOf(points, key, top, 100 / count)} />`;
+  const text = join(["promised", "measured"].map(range));
   return html`<svg class="trend" viewBox="0 0 100 40" preserveAspectRatio="none" aria-hidden="true">
-      <path class="limit" d=${lineOf(points, limit, top)} /><path d=${lineOf(points, allocated, top)} /><path class="measured" d=${lineOf(points, measured, top)} />
+      ${KEYS.map(line)}
     </svg>
     <p class="quiet">Last ${period}: ${text}</p>`;
 }
 
-const sign = (name, text) => [html`<svg class="trend swatch" viewBox="0 0 10 10" aria-hidden="true"><path class=${name} d="M0 5h10" /></svg>`, text];
+const sign = (key) => [html`<svg class="trend swatch" viewBox="0 0 10 10" aria-hidden="true"><path class=${key} d="M0 5h10" /></svg>`, WORDS[key]];
 
-const sampledHour = () => Math.floor((serverNow() - LATE_MS) / HOUR_MS);
+const sampledHour = () => Math.floor((serverNow() - LATE_MS) / STEPS.hour);
 
 // Totals of the fleet or a node, with the trends at a path.
 export function TrendTotals({ amounts, measured, path }) {
   const [period, setPeriod] = useState("week");
-  const { data } = usePoll(`${path}?resolution=${PERIODS[period][1]}`, sampledHour());
-  const hasChart = data?.times.length > 1;
-  return html`${totals(amounts, (name) => hasChart && data.amounts[name] && chart(name, data, period), measured)}
+  const { data } = usePoll(`${path}?step=${PERIODS[period][1]}`, sampledHour());
+  const hasChart = data?.samples.length > 1;
+  return html`${totals(amounts, (name) => hasChart && data.samples[0][keyOf(name)] && chart(name, data.samples, period), measured)}
     ${(hasChart || period !== "week") && html`<div class="filters">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}
-      ${legend([sign("", "allocated"), sign("measured", "measured"), sign("limit", "limit")])}</div>`}
-    ${data?.forecasts.length > 0 && list(data.forecasts.map(({ text }) => sentence(text)), "plain")}`;
+      ${legend(KEYS.map(sign))}</div>`}
+    ${data && list(Object.values(data.forecast).flatMap((found) => found ? sentence(found.text) : []), "plain")}`;
 }
 
 const MOST = 100; // nodes in a request
@@ -92,6 +87,6 @@ export function DayLine({ uuid, resource }) {
   const label = text && `${resourceOf(resource).name} over 24 hours: ${text}`;
   return html`<span class="day" ref=${box} role=${text && "img"} aria-label=${label} title=${label}>${percents && html`
     <svg class="trend" viewBox="0 0 23 40" preserveAspectRatio="none" aria-hidden="true">
-      <path d=${lineOf(percents.map((_, index) => ({ x: index, place: index, index })), percents, Math.max(100, ...percents))} />
+      <path d=${lineOf(percents.map((percent, index) => ({ place: index, percent })), "percent", Math.max(100, ...percents))} />
     </svg>`}</span>`;
 }

@@ -69,7 +69,7 @@ export const sentence = (text) => html`<bdi>${text}</bdi>`;
 export const quiet = (text) => html`<p class="quiet">${text}</p>`;
 export const aside = (text) => html`<span class="quiet">${text}</span>`;
 export const link = (path, text, query) => html`<a href=${hrefOf(path, query)}>${text}</a>`;
-export const list = (items, className) => html`<ul class=${className}>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
+export const list = (items, className) => items.length > 0 && html`<ul class=${className}>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
 export const folded = (title, text) => html`<details><summary>${title}</summary>${text}</details>`;
 export const button = (text, onClick, more) => html`<button type="button" onClick=${onClick} ...${more}>${text}</button>`;
 export const legend = (signs) => list(signs, "legend");
@@ -92,7 +92,7 @@ export const states = (row) => html`<span>${wordsOf(row).map((word, index) => [
 
 // An error of the API with all its reasons.
 const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
-  <p>${join([title, detail], ": ")}</p>${reasons.length > 0 && list(reasons)}
+  <p>${join([title, detail], ": ")}</p>${list(reasons)}
 </div>`;
 
 // An answer of usePoll, rendered by a function of its data.

@@ -6,7 +6,7 @@ from typing import Any
 
 from nodetracker.cmd.commands.base import ListCommand, argument, parse_limit
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.model.trend import Resolution, TrendQuery
+from nodetracker.model.trend import Step, TrendQuery
 from nodetracker.usecases.reads import find_node
 from nodetracker.views.trends import ROW_COLUMNS, list_rows
 
@@ -20,7 +20,7 @@ class ListTrends(ListCommand):
     fleet, what is measured is the sum over the nodes of which it is known.
     """
 
-    example = "trends compute-1 --resolution day"
+    example = "trends compute-1 --step day"
 
     columns = ROW_COLUMNS
     layout = (
@@ -36,9 +36,9 @@ class ListTrends(ListCommand):
         argument("host", nargs="?", help="As node list shows it. Default: the fleet."),
         argument("nodename", nargs="?", help="Required if the host has several nodes."),
         argument(
-            "--resolution",
-            choices=[found.value for found in Resolution],
-            default=Resolution.HOUR.value,
+            "--step",
+            choices=[found.value for found in Step],
+            default=Step.HOUR.value,
             help="Length of the time that a line is for. Default: hour.",
         ),
         argument(
@@ -53,6 +53,6 @@ class ListTrends(ListCommand):
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         host = args.host
         node_id = None if host is None else find_node(self.reader, host, args.nodename).id
-        resolution = Resolution(args.resolution)
-        query = TrendQuery(resolution=resolution, node_id=node_id, limit=args.limit)
+        step = Step(args.step)
+        query = TrendQuery(step=step, node_id=node_id, limit=args.limit)
         return list_rows(self.reader.read_trend(query))

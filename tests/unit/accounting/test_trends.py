@@ -15,7 +15,9 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 def days(*allocated: float | None, limit: int = 1000) -> list[TrendSample]:
     """Return samples of consecutive days; None = the day is missing."""
     return [
-        TrendSample(START + timedelta(days=day), {MEMORY: TrendAmounts(0, limit, int(value), None)})
+        TrendSample(
+            START + timedelta(days=day), 1, {MEMORY: TrendAmounts(0, limit, int(value), None)}
+        )
         for day, value in enumerate(allocated)
         if value is not None
     ]

@@ -4,7 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodetracker.model.amounts import DISK, MEMORY, VCPU
+from nodetracker.model.amounts import MEMORY, VCPU
+from nodetracker.model.trend import TREND_RESOURCES, TrendAmounts, TrendSample
+from nodetracker.views.trends import render_forecasts
 from tests.builders import create, make_values, register, update
 from tests.stores import SqliteStore
 
@@ -37,43 +39,67 @@ def path(store):
     return f"/v1/nodes/{store.list_nodes('alpha', 'n1')[0].uuid}/trends"
 
 
-def test_hours_are_columns_in_units(api):
+def test_hours_are_samples_in_units(api):
     body = api.get("/v1/trends")
-    assert body["resolution"] == "hour"
-    assert body["times"][:2] == [
-        "2026-03-01T12:00:00.000000+00:00",
-        "2026-03-02T12:00:00.000000+00:00",
-    ]
-    memory, cpus = body["amounts"][MEMORY], body["amounts"][VCPU]
-    assert memory["allocated"][:2] == [66_560, 82_944]
-    assert memory["total"][0] == 2 * 262_144
-    assert memory["measured"][0] == 1024
-    assert (cpus["allocated"][0], cpus["limit"][0], cpus["measured"][0]) == (5, 512, None)
-    assert {len(column) for of in body["amounts"].values() for column in of.values()} == {6}
+    assert body["step"] == "hour"
+    assert len(body["samples"]) == 6
+    assert body["samples"][0] == {
+        "at": "2026-03-01T12:00:00.000000+00:00",
+        "nodes": 2,
+        "cpu": {"physical": 128, "capacity": 512, "promised": 5, "measured": None},
+        "memory": {
+            "physical": 524_288, "capacity": 524_288, "promised": 66_560, "measured": 1024,
+        },
+        "disk": {"physical": 6000, "capacity": 6000, "promised": 0.666015625, "measured": None},
+    }  # fmt: skip
+    assert body["samples"][1]["memory"]["promised"] == 82_944
 
 
 def test_days_of_a_node(api, path):
-    body = api.get(f"{path}?resolution=day")
-    assert body["times"][-1] == "2026-03-05T00:00:00.000000+00:00"
-    assert body["amounts"][MEMORY]["allocated"] == [65_536 + 16_384 * day for day in range(5)]
-    assert body["amounts"][DISK]["total"] == [3000] * 5
+    body = api.get(f"{path}?step=day")
+    assert body["step"] == "day"
+    assert body["samples"][-1]["at"] == "2026-03-05T00:00:00.000000+00:00"
+    assert [sample["memory"]["promised"] for sample in body["samples"]] == [
+        65_536 + 16_384 * day for day in range(5)
+    ]
+    assert {sample["nodes"] for sample in body["samples"]} == {1}
 
 
 def test_a_forecast_is_that_of_the_fleet_or_of_the_node(api, path):
-    (line,) = api.get(path)["forecasts"]
-    assert (line["resource"], line["days"], line["latest"]) == (MEMORY, 8, 8)
-    assert line["text"] == "Memory is full in about 8 days (8 to 8)"
-    assert api.get("/v1/trends?resolution=day")["forecasts"] == []  # 24 days, of five days
+    body = api.get(path)["forecast"]
+    assert list(body) == ["memory", "cpu", "disk"]
+    assert body["memory"] == {
+        "full_at_from": "2026-03-14T00:00:00.000000+00:00",
+        "full_at_to": "2026-03-14T00:00:00.000000+00:00",
+        "text": "Memory is full in about 8 days (8 to 8)",
+    }
+    assert body["cpu"] is body["disk"] is None
+    of_fleet = api.get("/v1/trends?step=day")["forecast"]
+    assert of_fleet == dict.fromkeys(("cpu", "memory", "disk"))  # 24 days, of five days
+
+
+def test_a_forecast_beyond_what_the_days_can_show_has_no_end():
+    samples = [
+        TrendSample(
+            START + timedelta(days=day),
+            1,
+            dict.fromkeys(TREND_RESOURCES, TrendAmounts(0, 1000, used, None)),
+        )
+        for day, used in enumerate((0, 300, 310, 600))
+    ]
+    found = render_forecasts(samples)["memory"]
+    assert found["full_at_from"].startswith("2026-03-0")
+    assert found["full_at_to"] is None
 
 
 def test_a_period(api, path):
     for where in ("/v1/trends", path):
         body = api.get(f"{where}?since=2026-03-02T12:00:00Z&until=2026-03-03T13:00:00%2B01:00")
-        assert body["times"] == [
+        assert [sample["at"] for sample in body["samples"]] == [
             "2026-03-02T12:00:00.000000+00:00",
             "2026-03-03T12:00:00.000000+00:00",
         ]
-    assert api.get("/v1/trends?until=2020-01-01")["times"] == []
+    assert api.get("/v1/trends?until=2020-01-01")["samples"] == []
 
 
 class TestNodes:
@@ -129,7 +155,7 @@ class TestNodes:
         assert api.request("GET", f"/v1/trends/nodes?node={MISSING}").status_code == 403
 
 
-@pytest.mark.parametrize("query", ["resolution=week", "since=x", "until=2026-99-01", "odd=1"])
+@pytest.mark.parametrize("query", ["step=week", "since=x", "until=2026-99-01", "odd=1"])
 def test_an_invalid_parameter_is_refused(api, query):
     found = api.request("GET", f"/v1/trends?{query}")
     assert found.status_code == 400

@@ -120,7 +120,7 @@ def test_the_last_day_of_the_nodes_on_the_screen_is_read_with_the_fleet(monkeypa
     def read_hours(uuids, now):
         asked.append((uuids, now))
         return {
-            uuid: [TrendSample(now - timedelta(hours=age), amounts) for age in range(23, -1, -1)]
+            uuid: [TrendSample(now - timedelta(hours=age), 1, amounts) for age in range(23, -1, -1)]
             for uuid in uuids
         }
 

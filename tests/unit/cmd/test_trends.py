@@ -52,7 +52,7 @@ def test_the_newest_hours_are_listed_the_newest_last(terminal):
     assert rows[-1]["at"] == "2026-03-02T17:00:00.000000+00:00"
     assert (rows[0]["memory_mb_total"], rows[0]["vcpus_measured"]) == (8192, None)
     assert rows == json.loads(terminal.run("trends", "alpha", "-f", "json"))
-    (row,) = json.loads(terminal.run("trends", "--resolution", "day", "-f", "json"))
+    (row,) = json.loads(terminal.run("trends", "--step", "day", "-f", "json"))
     assert row["at"].startswith("2026-03-01T00:00")
     assert len(json.loads(terminal.run("trends", "--limit", "3", "-f", "json"))) == 3
 

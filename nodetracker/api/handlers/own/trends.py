@@ -4,45 +4,48 @@ from datetime import datetime, timedelta
 
 from nodetracker.accounting.schemas import UUID, list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import answer, answer_of, choice, parameters
+from nodetracker.api.fields import answer, choice, nullable, parameters
 from nodetracker.api.handlers.own.history import PERIOD, read_time
 from nodetracker.api.lookup import get_node
 from nodetracker.model.amounts import MEMORY
-from nodetracker.model.serializer import encode
-from nodetracker.model.trend import TREND_RESOURCES, Resolution, TrendQuery
+from nodetracker.model.trend import TREND_RESOURCES, Step, TrendQuery
 from nodetracker.views.trends import (
     DAY_HOURS,
-    ForecastLine,
+    NAMES,
     forecast_query,
-    list_forecasts,
     render_days,
-    render_trend,
+    render_forecasts,
+    render_sample,
 )
 
-QUERY = parameters(resolution=choice([found.value for found in Resolution]), **PERIOD)
+QUERY = parameters(step=choice([found.value for found in Step]), **PERIOD)
 
-_COLUMNS = answer(
-    total=([float], "the physical amounts"),
-    limit=([float], "what may be allocated, reserved amounts included"),
-    allocated=([float], "what is reserved or used by claims and guests"),
-    measured=([float | None], "what the machines use; null = unknown"),
+_AMOUNTS = answer(
+    physical=(float, "what the machines have"),
+    capacity=(float, "what may be allocated, reserved amounts included"),
+    promised=(float, "what is reserved or used by claims and guests"),
+    measured=(float | None, "what the machines use, where that is known"),
+)
+_FORECAST = answer(
+    full_at_from=(datetime, "the earliest time at which all that may be allocated is"),
+    full_at_to=(datetime | None, "the latest one; null = later than the days can show"),
+    text=(str, "the same in words"),
 )
 
 TRENDS = answer(
-    resolution=Resolution,
-    times=([datetime], "the starts of hours or days, oldest first; some may be missing"),
-    amounts=answer(**dict.fromkeys(TREND_RESOURCES, _COLUMNS)),
-    forecasts=(
+    step=Step,
+    samples=(
         [
-            answer_of(
-                ForecastLine,
-                days=(float, "until all that may be allocated is"),
-                earliest=(float, "of the range, in days"),
-                latest=(float | None, "of the range; null = later than its days can show"),
-                text=(str, "the same in words"),
+            answer(
+                at=(datetime, "the start of the hour or day"),
+                nodes=(int, "how many there were"),
+                **dict.fromkeys(NAMES.values(), _AMOUNTS),
             )
         ],
-        "of the resources that grow, the next one to be full first",
+        "oldest first; some may be missing",
+    ),
+    forecast=answer(
+        **dict.fromkeys(NAMES.values(), nullable(_FORECAST, "null: there is none from these days"))
     ),
 )
 
@@ -91,13 +94,19 @@ def show_trends_of_node(call: Call) -> Answer:
 
 
 def _show(call: Call, node_id: int | None = None) -> Answer:
-    resolution = Resolution(call.query.get("resolution", Resolution.HOUR))
+    step = Step(call.query.get("step", Step.HOUR))
     query = TrendQuery(
-        resolution=resolution,
+        step=step,
         node_id=node_id,
         since=read_time(call, "since"),
         until=read_time(call, "until"),
     )
-    body = render_trend(call.store.read_trend(query))
-    forecasts = list_forecasts(call.store.read_trend(forecast_query(node_id)))
-    return Answer({"resolution": resolution, **body, "forecasts": encode(forecasts)})
+    samples = call.store.read_trend(query)
+    days = call.store.read_trend(forecast_query(node_id))
+    return Answer(
+        {
+            "step": step,
+            "samples": [render_sample(sample) for sample in samples],
+            "forecast": render_forecasts(days),
+        }
+    )

@@ -45,7 +45,7 @@ def test_the_overview_is_as_its_file_says(name, rows, height, width):
 def make_hour(age, allocated):
     """A sample in which so many percent are allocated."""
     amounts = dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, allocated, None))
-    return TrendSample(fleets.NOW - timedelta(hours=age), amounts)
+    return TrendSample(fleets.NOW - timedelta(hours=age), 3, amounts)
 
 
 class TestTrends:

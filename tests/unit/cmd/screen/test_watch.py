@@ -133,7 +133,7 @@ class TestHours:
     )
     def test_are_of_the_amount_that_sorts(self, keys, title):
         sample = TrendSample(
-            fleets.NOW, dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, 60, None))
+            fleets.NOW, 1, dict.fromkeys(TREND_RESOURCES, TrendAmounts(100, 100, 60, None))
         )
         view = dataclasses.replace(VIEW, hours={fleets.NODE.uuid: [sample]})
         terminal = Terminal(160, 24)
