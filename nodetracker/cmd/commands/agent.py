@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
-from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, parse_limit
+from nodetracker.cmd.commands.base import (
+    ListCommand,
+    ShowCommand,
+    StoreCommand,
+    argument,
+    parse_limit,
+)
 from nodetracker.cmd.commands.service import read_operator
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.credential import hash_secret, make_secret
 from nodetracker.model.serializer import pick
-from nodetracker.model.text import render_time, render_value
+from nodetracker.model.text import count_noun, render_time, render_value
 
 if TYPE_CHECKING:
     from nodetracker.db.store import SqlStore
@@ -52,14 +58,16 @@ class CredentialCommand(StoreCommand):
         return store
 
 
-class CreateToken(CredentialCommand, Command):
+class CreateToken(CredentialCommand, ShowCommand):
     """Create a token by which agents without a database join the conductors.
 
-    It is printed once. Without --host it joins only names that no other agent
-    has; a machine that was reinstalled or replaces another needs --host.
+    It is printed once, and alone unless a format or columns are asked for. Without --host it
+    joins only names that no other agent has; a machine that was reinstalled or replaces
+    another needs --host.
     """
 
     example = "agent token create --host compute-7"
+    columns = ("token", "host", "uses", "expires_at")
     arguments = (
         argument("--host", help="The only host that it joins."),
         argument(
@@ -74,22 +82,23 @@ class CreateToken(CredentialCommand, Command):
         ),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Store the token's hash, and print the token."""
+    formatter_default = "value"
+
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        """Store the token's hash, and return the token."""
+        if args.formatter == self.formatter_default:
+            args.columns = args.columns or ["token"]
+        self.check_columns(args, self.columns)
         secret = make_secret()
         token = self.credentials.create_join_token(
-            hash_secret(secret),
-            parsed_args.host,
-            parsed_args.uses,
-            parsed_args.expires,
-            read_operator(),
+            hash_secret(secret), args.host, args.uses, args.expires, read_operator()
         )
-        self.app.stdout.write(f"{secret}\n")
         whom = f"host {token.host}" if token.host else "hosts that have no credential"
+        uses = count_noun(token.uses, "time")
         self.app.stderr.write(
-            f"joins {whom}, {token.uses} times, until {render_time(token.expires_at)}; "
-            "it is not shown again\n"
+            f"joins {whom}, {uses}, until {render_time(token.expires_at)}; it is not shown again\n"
         )
+        return {"token": secret} | pick(token, *self.columns[1:])
 
 
 class ListAgents(CredentialCommand, ListCommand):

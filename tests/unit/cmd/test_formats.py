@@ -127,6 +127,19 @@ def test_a_usage_error_is_2_also_where_it_is_found_late(manage, capsys, line, wh
     assert what in capsys.readouterr().err
 
 
+def test_a_join_token_is_printed_alone_unless_more_is_asked_for(manage):
+    line = "agent token create --host {host}"
+    for options in ([], ["-f", "value", "-c", "token"]):
+        (token,) = manage(line, *options).splitlines()
+        assert len(token) == 64
+    shown = json.loads(manage(line, "-f", "json"))
+    assert list(shown) == ["token", "host", "uses", "expires_at"]
+    assert shown["uses"] == 1
+    assert shown["expires_at"] == "2026-03-02T12:00:00.250000+00:00"
+    with pytest.raises(SystemExit, match="2"):
+        manage(line, "-c", "tokens")
+
+
 @pytest.mark.parametrize("noun", ["node", "service", "host", "workload"])
 def test_names_are_in_the_order_of_their_numbers(conf, noun):
     store = SqliteStore()
