@@ -49,7 +49,7 @@ _DESCRIPTION = (
 )
 CONFIGURATION_FILE = "nodetracker.conf"
 _TRENDS_SECONDS = 60.0  # from its start on, when the first audit has stored the node
-_PURGE = "[database]\nreleased_claims_days = 30\nhistory_days = 90\n"
+_PURGE = {"released_claims_days": 30, "history_days": 90}
 _COLUMNS = (
     Column("node", ("nodename",)),
     Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
@@ -114,7 +114,10 @@ def _run(arguments: Sequence[str]) -> int:
         return store
 
     agent = build_agent(conf, [printer], open_store, database=outages)
-    own_file = _write_own_file(state_path, settings.host)
+    own_file = state_path / CONFIGURATION_FILE
+    if _write_own_file(own_file, settings.host):
+        for name, days in _PURGE.items():
+            conf.set_default(name, days, "database")
     agents = OwnAgentDirectory(settings.host, agent.operations)
     server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")
@@ -207,17 +210,19 @@ def _create_state_path(state_path: Path) -> None:
         ) from error
 
 
-def _write_own_file(state_path: Path, host: str) -> Path:
-    """Write the file by which other programs find this state, unless it exists."""
-    path = state_path / CONFIGURATION_FILE
+def _write_own_file(path: Path, host: str) -> bool:
+    """Write the file by which other programs find this state; return False if it exists."""
+    purge = "".join(f"{name} = {days}\n" for name, days in _PURGE.items())
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(f"[DEFAULT]\nhost = {host}\nstate_path = {state_path}\n\n{_PURGE}")
+            file.write(
+                f"[DEFAULT]\nhost = {host}\nstate_path = {path.parent}\n\n[database]\n{purge}"
+            )
     except FileExistsError:
-        pass  # an operator may have added options
+        return False  # an operator may have added options
     except OSError as error:
         raise ConfigError(f"state_path: {path} cannot be written: {error.strerror}") from error
-    return path
+    return True
 
 
 if __name__ == "__main__":

@@ -129,6 +129,8 @@ class ClaimRefusedError(RefusedError):
             without a host, those of the nearest node.
     """
 
+    code = "nodetracker.claim.refused"
+
     def __init__(self, reasons: Sequence[str], checks: Sequence[str] = ()) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = tuple(reasons)
@@ -141,6 +143,8 @@ class MoveSourceError(ClaimRefusedError):
 
 class ClaimConflictError(RefusedError):
     """A claim with this uuid exists for a request with another body."""
+
+    code = "nodetracker.claim.conflict"
 
 
 class RequestError(NodetrackerError):

@@ -156,6 +156,10 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
             "Free vcpu 64.00 VCPU < requested 99 VCPU; "
             "Free memory 65024.00 MB < requested 999999 MB"
         )
+        assert json.loads(done.stdout) == {
+            "code": "nodetracker.claim.refused",
+            "reasons": done.stderr.strip().split("; "),
+        }
         dry = programs.manage("claim", "create", request, "--dry-run", "-f", "json")
         assert dry.returncode == 1
         told = json.loads(dry.stdout)
@@ -167,6 +171,12 @@ def test_refusals_are_one_line_with_all_reasons(programs: Programs) -> None:
         fits = ask(programs, host="host-1", resources={"VCPU": 1})
         assert programs.ask("claim", "create", fits, "--dry-run")["fits"]
         assert programs.ask("claim", "list") == []
+        uuid = programs.ask("claim", "create", fits)["uuid"]
+        other = ask(programs, host="host-1", uuid=uuid, resources={"VCPU": 2})
+        done = programs.manage("claim", "create", other, "-f", "json", "-c", "uuid")
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["code"] == "nodetracker.claim.conflict"
+        assert json.loads(done.stdout)["reasons"] == [done.stderr.strip()]
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,12 @@ class TestCalls:
         assert "takes calls with its heartbeat" in done.stderr
 
 
+def test_a_host_with_a_database_has_no_credential_to_renew(conductor: Conductor) -> None:
+    done = conductor.manage("agent", "rotate")
+    assert done.returncode == 78
+    assert "[conductor] use_local: is true" in done.stderr
+
+
 def test_the_credential_is_renewed_on_its_host(conductor: Conductor, remote: Remote) -> None:
     with conductor.start_conductor(), remote.start() as agent:
         agent.wait_for("is ready")

@@ -214,6 +214,26 @@ class TestStandalone:
             running.wait_for("Agent of host renamed is ready")
             assert running.stop() == 0
 
+    @pytest.mark.parametrize("is_new", [True, False])
+    def test_deletes_old_rows_only_of_a_new_installation(self, tmp_path, is_new):
+        programs, state = Programs(tmp_path), tmp_path / "state"
+        programs.inventory.write_text(yaml.safe_dump({"nodes": [NODE]}))
+        programs.make_schema()
+        if not is_new:
+            state.mkdir()
+            (state / "nodetracker.conf").write_text("")
+        with sqlite3.connect(tmp_path / "db.sqlite") as connection:
+            connection.execute(
+                "INSERT INTO history (at, compute_node_id, host, nodename, what, diff, kind)"
+                " VALUES ('2020-01-01 00:00:00', 0, 'h', 'n', 'update', '{}', 'node')"
+            )
+        with programs.start("nodetracker-standalone") as running:
+            running.wait_for("Deleted old rows: 1 of history" if is_new else "is ready")
+            assert running.stop() == 0
+        with sqlite3.connect(tmp_path / "db.sqlite") as connection:
+            old = "SELECT count(*) FROM history WHERE at LIKE '2020%'"
+            assert connection.execute(old).fetchone() == (not is_new,)
+
     def test_ends_with_its_terminal(self, tmp_path):
         programs, database = Programs(tmp_path), tmp_path / "db.sqlite"
         pid, terminal = start_in_terminal(

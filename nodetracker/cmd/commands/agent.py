@@ -17,6 +17,7 @@ from nodetracker.cmd.commands.base import (
 from nodetracker.cmd.commands.service import read_operator
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.credential import hash_secret, make_secret
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.serializer import pick
 from nodetracker.model.text import count_noun, render_time, render_value
 
@@ -152,6 +153,10 @@ class RotateAgent(StoreCommand, Command):
         """Ask a conductor for it."""
         from nodetracker.bootstrap.conductor_client import build_http_caller
 
+        if self.app.conf.conductor.use_local:
+            raise ConfigError(
+                "[conductor] use_local: is true: this host uses its database and has no credential"
+            )
         caller = build_http_caller(self.app.conf)
         caller.renew(30.0)
         self.app.stdout.write("the credential of this host was replaced\n")

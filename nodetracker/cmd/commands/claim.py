@@ -2,8 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,12 @@ from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
-from nodetracker.model.errors import ClaimRefusedError, NotFoundError, RequestError
+from nodetracker.model.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    NotFoundError,
+    RequestError,
+)
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.text import render_file_error
 from nodetracker.model.units import render_amount
@@ -70,7 +74,24 @@ def request_arguments(default_host: str, **of_file: Any) -> tuple[Argument, ...]
     )
 
 
-class CreateClaim(ShowCommand):
+class RequestCommand(ShowCommand):
+    """Base of commands that claim: a refusal is an error, and an object in JSON and YAML."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the names of the fields and their values."""
+        try:
+            return super().take_action(parsed_args)
+        except (ClaimRefusedError, ClaimConflictError) as error:
+            reasons = list(error.reasons) if isinstance(error, ClaimRefusedError) else [str(error)]
+            if parsed_args.formatter in ("json", "yaml"):
+                parsed_args.columns = []
+                self.produce_output(parsed_args, ("code", "reasons"), (error.code, reasons))
+            if isinstance(error, ClaimConflictError):
+                raise
+            raise put_in_words(error, parsed_args) from None
+
+
+class CreateClaim(RequestCommand):
     """Claim a workload's resources on a node, or show why the claim is refused.
 
     A file with a list of requests claims for each of them. --adopt claims what a guest without
@@ -101,10 +122,9 @@ class CreateClaim(ShowCommand):
         if isinstance(body, list):
             return self._create_all(args, body)
         request = parse_request(args, body)
-        with refusing_in_words(args):
-            if not args.dry_run:
-                return render_claim(self.scheduler.create_claim(request))
-            host, nodename, answer = self.scheduler.try_claim(request)
+        if not args.dry_run:
+            return render_claim(self.scheduler.create_claim(request))
+        host, nodename, answer = self.scheduler.try_claim(request)
         self.exit_code = EXIT_FAILED if answer.reasons else EXIT_DONE
         return show_admission(render_admission(host, nodename, answer))
 
@@ -210,18 +230,14 @@ class RenewClaim(ShowCommand):
         return render_claim(self.store.renew_claim(args.uuid, self.policy))
 
 
-@contextmanager
-def refusing_in_words(args: argparse.Namespace) -> Iterator[None]:
-    """Raise a refusal with its amounts in binary units if people read the output.
+def put_in_words(error: ClaimRefusedError, args: argparse.Namespace) -> ClaimRefusedError:
+    """Return a refusal with its amounts in binary units if people read the output.
 
     Programs get the ledger's sentences.
     """
-    try:
-        yield
-    except ClaimRefusedError as error:
-        if args.formatter != "table":
-            raise
-        raise type(error)(list(map(explain_reason, error.reasons)), error.checks) from None
+    if args.formatter != "table":
+        return error
+    return type(error)(list(map(explain_reason, error.reasons)), error.checks)
 
 
 def parse_request(args: argparse.Namespace, body: object) -> ClaimRequest:
@@ -389,8 +405,7 @@ class ListCandidates(DrawnCommand, ListCommand):
         scheduler = self.scheduler
         found = scheduler.select(request, args.limit, of_all=True)
         if not found:
-            with refusing_in_words(args):
-                raise refuse(request, scheduler.explain(request))
+            raise put_in_words(refuse(request, scheduler.explain(request)), args)
         return list(map(render_candidate, found))
 
     def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument
 from nodetracker.cmd.commands.claim import (
+    RequestCommand,
     parse_request,
     read_json,
-    refusing_in_words,
     request_arguments,
 )
 from nodetracker.cmd.screen.table import Column, Kind
@@ -19,7 +19,7 @@ from nodetracker.usecases.reads import read_items
 from nodetracker.views.claims import render_migration
 
 
-class CreateMigration(ShowCommand):
+class CreateMigration(RequestCommand):
     """Claim a move's destination in addition to its source, or show why it is refused."""
 
     example = "migration create request.json --host compute-2"
@@ -27,8 +27,7 @@ class CreateMigration(ShowCommand):
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
         request = parse_request(args, read_json(args.file))
-        with refusing_in_words(args):
-            return render_migration(self.scheduler.create_migration(request))
+        return render_migration(self.scheduler.create_migration(request))
 
 
 class ListMigrations(ListCommand):
