@@ -1,5 +1,6 @@
 """Write the rows of nodes that were read: load, account, plan, apply."""
 
+import logging
 import uuid as uuid_module
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, AgentStore
 from nodetracker.process.loops import Progress
+
+LOG = logging.getLogger(__name__)
 
 
 class AuditRun:
@@ -267,13 +270,7 @@ class RowWriter:
         )
         listed_at = self._rows.time_at(run.started_at)
         accounted = {
-            name: account(
-                reading.snapshot,
-                self._rows.get(name),
-                policy,
-                now,
-                self._missing_guests.evidence_of(reading, listed_at, self._rows.time_at),
-            )
+            name: self._account(run, reading, policy, now, listed_at)
             for name, reading in changed.items()
         }
         uuids = {
@@ -286,6 +283,25 @@ class RowWriter:
             self._settle(readings[name].snapshot, policy, accounted[name])
         found = accounted | {name: view for name, view in views.items() if view is not None}
         return found, self._apply(run, changes)
+
+    def _account(
+        self,
+        run: AuditRun,
+        reading: NodeReading,
+        policy: Policy,
+        now: datetime,
+        listed_at: datetime,
+    ) -> NodeView:
+        """Account a node; one whose driver's values cannot be accounted has failed to be read."""
+        row = self._rows.get(reading.nodename)
+        evidence = self._missing_guests.evidence_of(reading, listed_at, self._rows.time_at)
+        try:
+            return account(reading.snapshot, row, policy, now, evidence)
+        except Exception as error:  # of one node; the others are written
+            LOG.exception("The reading of node %s cannot be accounted", reading.nodename)
+            run.errors[reading.nodename] = reason = f"its reading cannot be accounted: {error!r}"
+            failed = failed_snapshot(reading.nodename, "driver", reason)
+            return account(failed, row, policy, now, evidence)
 
     def _find_settled(self, reading: NodeReading, policy: Policy) -> NodeView | None:
         """Return the view of a node whose reading, row and policy are those of the last audit.

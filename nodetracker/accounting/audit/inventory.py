@@ -39,13 +39,15 @@ def cpu_topology(cpu: CpuInfo, cells: Sequence[CpuSet]) -> dict[str, int]:
     >>> cpu = CpuInfo(frozenset(range(8)), siblings=pairs, threads=2)
     >>> cpu_topology(cpu, [frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7})])
     {'cells': 2, 'sockets': 1, 'cores': 2, 'threads': 2}
+    >>> cpu_topology(CpuInfo(frozenset()), [])["cores"]
+    0
     """
     populated = [cell & cpu.online for cell in cells if cell & cpu.online] or [cpu.online]
     sockets = [list(_split_by_socket(cpu, cell)) for cell in populated]
     found = {
         "cells": max(1, len(cells)),
         "sockets": max(len(groups) for groups in sockets),
-        "cores": max(_count_cores(cpu, group) for groups in sockets for group in groups),
+        "cores": max((_count_cores(cpu, group) for of in sockets for group in of), default=0),
         "threads": cpu.threads,
     }
     product = len(populated) * found["sockets"] * found["cores"] * found["threads"]

@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -24,7 +25,7 @@ from nodetracker.model.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from nodetracker.model.fact import FactState
+from nodetracker.model.fact import FactState, fresh
 from nodetracker.model.provider import ClassInventory, ProviderConfig
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import AgentSettings, Policy
@@ -158,6 +159,47 @@ def test_the_first_audit_creates_one_row_per_node(agent):
     assert records["node-1"].values.memory_mb_used == 512 + 2048
     assert list(records["node-1"].guests) == [guest(1)["uuid"]]
     assert report.nodes == records
+
+
+class MistypedDriver:
+    """A driver whose readings of one node have a value of another type."""
+
+    is_faulty = False
+
+    def __init__(self, driver):
+        self._driver = driver
+
+    def __getattr__(self, name):
+        return getattr(self._driver, name)
+
+    def get_available_resource(self, nodename):
+        snapshot = self._driver.get_available_resource(nodename)
+        is_wrong = self.is_faulty and nodename == "node-1"
+        return replace(snapshot, cpu=fresh("faulty", 4)) if is_wrong else snapshot
+
+
+def test_a_node_that_cannot_be_accounted_does_not_keep_others_from_being_written(
+    store, clock, tmp_path, caplog
+):
+    path = tmp_path / "inventory.yaml"
+    agent = TrackedHost(store, path, clock, wrap_driver=MistypedDriver)
+    agent.driver.is_faulty = True
+    assert agent.audit(node(1), node(2)).errors.keys() == {"node-1"}
+    assert agent.records().keys() == {"node-2"}
+    agent.driver.is_faulty = False
+    assert agent.audit().is_good
+    agent.driver.is_faulty = True
+    report = agent.audit(node(1), node(2, guest(1)), node(3, vcpus=0))
+    assert report.errors.keys() == {"node-1"}
+    assert "cannot be accounted: AttributeError" in report.errors["node-1"]
+    assert "The reading of node node-1 cannot be accounted" in caplog.text
+    records = agent.records()
+    assert records["node-1"].values.facts["cpu"].state is FactState.HELD
+    assert records["node-2"].values.vcpus_used == 2
+    assert records["node-3"].values.vcpus == 0
+    assert "node-1" in agent.audit().errors
+    agent.driver.is_faulty = False
+    assert agent.audit().is_good
 
 
 def test_a_steady_audit_changes_nothing(agent):
