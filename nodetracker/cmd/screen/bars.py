@@ -5,6 +5,7 @@ beyond its end. Each part has its own character, so that colors are not needed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodetracker.cmd.screen.lines import Line, Piece, Style, cut_line, line_width, pad_line
@@ -112,17 +113,21 @@ def draw_candidates(rows: Sequence[Mapping[str, Any]], terminal: Terminal) -> li
         rows: columns of ``candidate list``.
     """
     columns = (
-        Column("host", ("host",)),
-        Column("node", ("nodename",)),
+        Column("host", ("host",), Kind.NAME),
+        Column("node", ("nodename",), Kind.NAME),
         Column("weight", ("weight",), Kind.NUMBER),
     )
     rounded = [{**row, "weight": round(row["weight"], 3)} for row in rows]
-    lines = draw_table(columns, rounded, terminal, None, is_complete=True)
     texts = {name: [render(row[name]) for row in rows] for name, (_, render) in _RENDERERS.items()}
     widths = {name: max(map(len, found)) for name, found in texts.items()}
+    least, most = _BARS
+    needed = [
+        _GAP + max(len(title), least + 1 + widths[name]) for name, (title, _) in _RENDERERS.items()
+    ]
+    of_names = replace(terminal, width=max(1, terminal.width - sum(needed)))
+    lines = draw_table(columns, rounded, of_names, None)
     start = max(map(line_width, lines))
     room = terminal.width - start - sum(widths.values()) - (2 * _GAP - 1) * len(_RENDERERS)
-    least, most = _BARS
     bar = max(least, min(most, room // len(_RENDERERS)))
     lines = [pad_line(line, start) for line in lines]
     for name, (title, _) in _RENDERERS.items():
@@ -133,6 +138,8 @@ def draw_candidates(rows: Sequence[Mapping[str, Any]], terminal: Terminal) -> li
             drawn = _draw_left(row[name], largest, bar, terminal)
             text = Piece(f" {texts[name][number - 1]:>{width - bar - 1}}")
             lines[number] = (*lines[number], Piece(" " * _GAP), *drawn, text)
+    if not terminal.has_width:
+        return lines
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]
 
 

@@ -29,5 +29,15 @@ def test_candidates_are_drawn_as_their_file_says(width):
     assert max(map(line_width, lines)) <= width
 
 
+def test_a_long_name_is_cut_in_its_middle_and_hides_no_amount():
+    rows = [*ROWS, row(f"rack-{'x' * 180}-node-07", 1.0, 4, 1024, 10)]
+    lines = draw_candidates(rows, Terminal(80))
+    check("candidates-long-80", lines)
+    assert max(map(line_width, lines)) <= 80
+    complete = plain_text(draw_candidates(rows, Terminal(has_width=False)))
+    assert "x" * 180 in complete
+    assert all(line.endswith(("iB", "LEFT")) for line in complete.splitlines())
+
+
 def test_candidates_need_no_unicode():
     assert plain_text(draw_candidates(ROWS, Terminal(120, has_unicode=False))).isascii()
