@@ -164,7 +164,9 @@ def _translate(violation: Any) -> RequestError:
             f"unknown key {render_value(unknown)}: expected one of {', '.join(known)}",
         )
     kind = "key " if "propertyNames" in violation.relative_schema_path else ""
-    reason = f"expected {violation.schema['description']}, got {kind}{render_value(value)}"
+    is_too_long = violation.validator == "maxItems"
+    got = f"a list of {len(value)}" if is_too_long else f"{kind}{render_value(value)}"
+    reason = f"expected {violation.schema['description']}, got {got}"
     return RequestError(_render_path(path), reason)
 
 

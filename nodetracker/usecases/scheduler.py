@@ -486,12 +486,15 @@ class Scheduler:
 def evaluate_named(
     reader: FleetReader, scheduler: Scheduler, request: ClaimRequest, name: str
 ) -> list[tuple[str, str, Admission]]:
-    """Evaluate a claim on the nodes of a host, or else on those with a name.
+    """Evaluate a claim on the nodes of a host, on those with a name, or on ``HOST/NODENAME``.
 
     Returns:
         At most `EVALUATED` nodes, each with its host, name and answer.
     """
-    queries = (FleetQuery(limit=EVALUATED, host=name), FleetQuery(limit=EVALUATED, nodename=name))
+    host, _, nodename = name.partition("/")
+    queries = [FleetQuery(limit=EVALUATED, host=name), FleetQuery(limit=EVALUATED, nodename=name)]
+    if nodename:
+        queries.append(FleetQuery(limit=EVALUATED, host=host, nodename=nodename))
     pages = (reader.list_fleet(query).items for query in queries)
     nodes = [found.node for found in next(filter(None, pages), ())]
     answers = scheduler.evaluate(request, [node.id for node in nodes])

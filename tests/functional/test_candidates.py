@@ -75,6 +75,10 @@ def test_a_host_explains_why_it_takes_a_request_or_not(programs: Programs) -> No
     assert done.returncode == 0
     assert "large of host host-1 takes it" in done.stdout
     assert "middle of host host-1 does not take it" in done.stdout
+    assert done.stdout.index("large") < done.stdout.index("middle") < done.stdout.index("small")
+    done = programs.manage(*listed, "--why", "host-1/middle")  # as refusals name the nearest
+    assert done.stdout.startswith("middle of host host-1 does not take it\n")
+    assert "small" not in done.stdout
     assert told(programs, *listed, "--why", "nobody") == "no such host or node: nobody"
     done = programs.manage(*listed, "--why", "small", "-f", "json")
     assert (done.returncode, done.stdout) == (2, "")

@@ -85,16 +85,22 @@ def test_a_list_of_requests_is_answered_one_by_one(programs: Programs) -> None:
         granted, refused = found["claims"]
         assert (granted["workload_uuid"], granted["state"]) == (workloads[0], "held")
         assert "nearest: host-1/node-1 lacks" in refused["error"]
+        assert refused["workload_uuid"] == workloads[1]
+        assert refused["code"] == "nodetracker.claim.refused"
+        assert refused["error"] == "; ".join(refused["reasons"])
         [listed] = programs.ask("claim", "list")
         assert listed["uuid"] == granted["uuid"]
         done = programs.manage("claim", "create", str(path))
         assert f"{granted['uuid']}" not in done.stdout, "they had no uuid"
-        assert "host-1 node-1" in done.stdout
+        assert f"{workloads[0]}  host-1 node-1" in done.stdout
+        assert f"{workloads[1]}  no candidate" in done.stdout
         for option in (["--dry-run"], ["--host", "host-1"]):
             done = programs.manage("claim", "create", str(path), *option)
-            assert (done.returncode, "a list allows none of" in done.stderr) == (1, True)
+            assert (done.returncode, "a list allows none of" in done.stderr) == (2, True)
         path.write_text("[]")
-        assert "claims: " in programs.manage("claim", "create", str(path)).stderr
+        assert "claims: expected 1 to 500 requests, got []" in (
+            programs.manage("claim", "create", str(path)).stderr
+        )
 
 
 def test_claims_are_reconciled_with_guests_only_on_demand(programs: Programs) -> None:

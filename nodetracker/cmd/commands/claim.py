@@ -43,7 +43,7 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.text import render_file_error
+from nodetracker.model.text import natural_key, render_file_error
 from nodetracker.model.units import render_amount
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.usecases.adoption import adopt_guest
@@ -130,23 +130,35 @@ class CreateClaim(RequestCommand):
 
     def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
         if args.dry_run or args.host or args.node:
-            raise RequestError(args.file, "a list allows none of --dry-run, --host and --node")
+            self.parser.error("argument FILE: a list allows none of --dry-run, --host and --node")
         requests = parse_claim_requests({"claims": body})
         outcomes = self.scheduler.create_claims(requests)
+        pairs = list(zip(requests, outcomes, strict=True))
         rows = [
             render_claim(outcome)
             if isinstance(outcome, Claim)
-            else {"uuid": request.uuid, "error": str(outcome)}
-            for request, outcome in zip(requests, outcomes, strict=True)
+            else _render_refusal(request, outcome)
+            for request, outcome in pairs
         ]
         refused = sum("error" in row for row in rows)
         self.exit_code = EXIT_FAILED if refused else EXIT_DONE
         lines = [
-            f"{row['uuid']}  "
+            f"{request.uuid}  {safe_text(request.workload.name or request.workload.uuid)}  "
             + (explain_reason(row.get("error", "")) or "{host} {nodename}".format(**row))
-            for row in rows
+            for (request, _), row in zip(pairs, rows, strict=True)
         ]
         return {"granted": len(rows) - refused, "refused": refused, "claims": Lines(rows, lines)}
+
+
+def _render_refusal(request: ClaimRequest, error: Exception) -> dict[str, Any]:
+    """Return a request of a list that was not granted."""
+    return {
+        "uuid": request.uuid,
+        "workload_uuid": request.workload.uuid,
+        "error": str(error),
+        "code": getattr(error, "code", None),
+        "reasons": list(getattr(error, "reasons", ())),
+    }
 
 
 class ListClaims(ListCommand):
@@ -378,7 +390,7 @@ class ListCandidates(DrawnCommand, ListCommand):
         argument("--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."),
         argument(
             "--why",
-            metavar="HOST",
+            metavar="HOST[/NODENAME]",
             help="Show instead why it fits a host's nodes or not.",
         ),
     )
@@ -396,7 +408,7 @@ class ListCandidates(DrawnCommand, ListCommand):
         if not found:
             raise NotFoundError(f"no such host or node: {parsed_args.why}")
         terminal = detect_terminal(self.app.stdout)
-        for place in found:
+        for place in sorted(found, key=lambda place: [*map(natural_key, place[:2])]):
             Screen(self.app.stdout, terminal).show(_draw_admission(render_admission(*place)))
         return EXIT_DONE if any(not answer.reasons for _, _, answer in found) else EXIT_FAILED
 

@@ -59,7 +59,7 @@ SCHEMA = record({"items": list_of(ITEM, "a list of items", maxItems=2)})
         (7, "expected an object, got 7"),
         ({"thing": 1}, "unknown key 'thing': expected one of items"),
         ({"items": {}}, "items: expected a list of items, got {}"),
-        ({"items": [{}, {}, {}]}, "items: expected a list of items, got [{}, {}, {}]"),
+        ({"items": [{}, {}, {}]}, "items: expected a list of items, got a list of 3"),
         ({"items": [{"count": 1}]}, "items[0].name: is missing"),
         ({"items": [{"name": "a"}, {"name": 1}]}, "items[1].name: expected a text of"),
         (
