@@ -21,12 +21,20 @@ from nodetracker.cmd.screen.lines import (
     word_of,
 )
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_middle, safe_text
+from nodetracker.cmd.screen.text import cut_middle, safe_text, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun, natural_key
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample
-from nodetracker.views.overview import NodeLine, Overview, ResourceUse, Severity, Uses
+from nodetracker.views.overview import (
+    HealthLevel,
+    NodeLine,
+    Overview,
+    ResourceUse,
+    Severity,
+    Uses,
+    summarize_health,
+)
 from nodetracker.views.problems import FleetView, Problem
 from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, list_shares
 from nodetracker.views.values import (
@@ -61,7 +69,6 @@ _MEASURED = 13
 _WEEK = "  7 d "
 _FEWEST_CELLS = 7
 _MOST_CELLS = 28
-_ORDER = ("down", "unreachable", "stale", "never read", "late", "maintenance", "disabled")
 
 
 def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None) -> list[Line]:
@@ -71,7 +78,12 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
         height: maximum number of lines, None = one for each node.
     """
     overview = view.overview
-    head = [draw_sentence(view), _draw_counts(overview), BLANK, *draw_totals(view, terminal)]
+    head = [
+        *draw_sentence(view, terminal.width),
+        _draw_counts(overview),
+        BLANK,
+        *draw_totals(view, terminal),
+    ]
     head += [make_line(found.text) for found in view.trend.forecasts]
     if not overview.lines:
         return [cut_line(line, terminal.width, terminal.has_unicode) for line in head]
@@ -91,29 +103,25 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]
 
 
-def draw_sentence(view: FleetView) -> Line:
-    """Return how many nodes there are, and what is wrong with them."""
+def draw_sentence(view: FleetView, width: int | None = None) -> list[Line]:
+    """Return how many nodes there are, what is wrong with them, and what is not as usual.
+
+    Args:
+        width: of the lines, None = one line.
+    """
     overview = view.overview
     hosts = {line.node.host for line in overview.lines}
-    empty = len(overview.empty_hosts)
-    warnings = sum(overview.warnings.values())
-    lost = overview.lost_services
-    states = Counter(_word_of_node(line) for line in overview.nodes)
-    is_bad = lost or any(line.state != "up" for line in overview.lines)
-    parts = [(f"{count} {word}", word) for word, count in states.items() if word != "up"]
     start = f"{count_noun(len(overview.nodes), 'node')} on {count_noun(len(hosts), 'host')}: "
-    rest = [
-        *((f"{count_noun(empty, 'host')} without nodes",) if empty else ()),
-        *((count_noun(warnings, "warning"),) if warnings else ()),
-        *((f"{count_noun(len(lost), 'other service')} down",) if lost else ()),
-    ]
-    if not parts and not rest:
-        return make_line(Piece(start, Style.TITLE), Piece("all fine", Style.GOOD))
-    bad = Style.BAD if is_bad else Style.WARNING
-    words = ", ".join(text for text, _ in sorted(parts, key=lambda part: _ORDER.index(part[1])))
-    return make_line(
-        Piece(start, Style.TITLE), Piece("; ".join([*([words] if words else []), *rest]), bad)
-    )
+    health = summarize_health(overview)
+    found = [problem.text for problem in health.problems] or ["all fine"]
+    notes = [note.text for note in health.notes]
+    text = start + ", ".join([*found, *notes])
+    first, *further = [text] if width is None else wrap_text(text, width)
+    style = Style.WARNING if health.problems else Style.GOOD
+    if health.level is HealthLevel.BAD:
+        style = Style.BAD
+    line = make_line(Piece(first[: len(start)], Style.TITLE), Piece(first[len(start) :], style))
+    return [line, *(make_line(Piece(text, style)) for text in further)]
 
 
 def _draw_counts(overview: Overview) -> Line:

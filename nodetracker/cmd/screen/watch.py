@@ -216,7 +216,7 @@ def _find_page(
 ) -> tuple[list[Line], list[NodeLine], int]:
     """Return what is above the nodes, those on the screen, and the index of the selected one."""
     room = max(1, terminal.height - 1)
-    head = [draw_sentence(view)]
+    head = draw_sentence(view)
     totals = draw_totals(view, terminal, has_parts=False)[:_TOTALS]
     if room - len(head) - len(totals) - 2 >= _LEAST_NODES:
         head += totals
