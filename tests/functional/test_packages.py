@@ -12,7 +12,9 @@ import shutil
 import subprocess
 
 import pytest
+from oslo_config import cfg
 
+from nodetracker.cmd.configuration import load_configuration
 from tests.dist import BUILD, ROOT, keep_installed, read_vendored, write_changelog
 from tests.functional.servers.process import require
 from tests.programs import BIN
@@ -72,6 +74,12 @@ def test_a_package_needs_the_programs_of_its_own_version(unpacked):
     version = "1.0.0~dev1+deb"
     assert f"nodetracker-common (>= {version}" in control
     assert f"Version: {version}" in control
+
+
+def test_a_new_installation_deletes_old_rows():
+    conf = cfg.ConfigOpts()
+    load_configuration(conf, [], "nodetracker-conductor", [ROOT / "debian" / "nodetracker.conf"])
+    assert (conf.database.released_claims_days, conf.database.history_days) == (30, 90)
 
 
 def test_only_standalone_starts_by_itself(unpacked):
