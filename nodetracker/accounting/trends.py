@@ -8,8 +8,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
-from nodetracker.model.fleet import GUEST_METRICS, MEASURED_METRICS, AmountColumns
-from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.fleet import MEASURED_METRICS, AmountColumns
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample, Values
 from nodetracker.model.units import MILLI
 
@@ -26,24 +25,6 @@ def measure_node(row: AmountColumns) -> dict[str, int | None]:
     percent, memory_mb, disk_mb = map(row.metrics.get, MEASURED_METRICS)
     used = None if percent is None else cpus * percent // 100
     return {VCPU: used, MEMORY: memory_mb, DISK: disk_mb}
-
-
-def measure_guests(row: AmountColumns) -> dict[str, int | None]:
-    """Return what all guests use of CPUs and memory, in parts: None = unknown.
-
-    Nothing is returned of a node that has none.
-    """
-    counts = {
-        WorkloadKind.INSTANCE: row.running_vms,
-        WorkloadKind.CONTAINER: row.total_containers,
-    }
-    found: list[list[int | None]] = []
-    for kind, names in GUEST_METRICS.items():
-        used = [row.metrics.get(name) for name in names]
-        if counts[kind] or used[1] is not None:
-            found.append(used)
-    sums = (sum(known) if None not in known else None for known in zip(*found, strict=True))
-    return dict(zip((VCPU, MEMORY), sums, strict=False))
 
 
 def sample_node(row: AmountColumns) -> Values:

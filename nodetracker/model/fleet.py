@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from nodetracker.model.amounts import MEMORY, VCPU
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import Guest, WorkloadKind
@@ -201,6 +202,25 @@ GUEST_METRICS = {
 
 AmountColumns = NodeValues | OverviewNode
 """What has the columns of a row from which its capacity and usage are computed."""
+
+
+def measure_guests(row: AmountColumns) -> dict[str, int | None]:
+    """Return what all guests use of CPUs and memory, in parts: None = unknown.
+
+    Nothing is returned of a node that has none.
+    """
+    counts = {
+        WorkloadKind.INSTANCE: row.running_vms,
+        WorkloadKind.CONTAINER: row.total_containers,
+    }
+    found: list[list[int | None]] = []
+    for kind, names in GUEST_METRICS.items():
+        used = [row.metrics.get(name) for name in names]
+        if counts[kind] or used[1] is not None:
+            found.append(used)
+    sums = (sum(known) if None not in known else None for known in zip(*found, strict=True))
+    return dict(zip((VCPU, MEMORY), sums, strict=False))
+
 
 _IDENTITY = ("id", "uuid", "host", "nodename")
 OVERVIEW_COLUMNS = tuple(

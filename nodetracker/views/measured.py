@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nodetracker.accounting.trends import measure_guests
 from nodetracker.model.amounts import MEMORY, VCPU
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
+from nodetracker.model.fleet import measure_guests
 from nodetracker.model.node import MEASURE_INTERVAL_SECONDS, NodeRecord, NodeValues
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceRecord

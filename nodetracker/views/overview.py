@@ -9,11 +9,17 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, list_capacities
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.trends import measure_guests, measure_node
+from nodetracker.accounting.trends import measure_node
 from nodetracker.accounting.usage import overhead_of
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, blank_node
+from nodetracker.model.fleet import (
+    OverviewNode,
+    OverviewRows,
+    UnclaimedSum,
+    blank_node,
+    measure_guests,
+)
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -89,8 +90,10 @@ def refusal(agent: Any, timeout: float = 60) -> str:
 def freeze(agent: Any, machine: Programs) -> None:
     """Stop an agent at a moment at which it holds no lock of the database."""
     store = open_store(DatabaseSettings(machine.connection))
+    process = psutil.Process(agent.process.pid)
     for _ in range(50):
         agent.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
         if is_unlocked(store.engine):
             store.close()
             return
@@ -103,7 +106,7 @@ def is_unlocked(engine: sa.Engine) -> bool:
     if engine.dialect.name == "sqlite":
         with contextlib.closing(sqlite3.connect(str(engine.url.database), timeout=0)) as connection:
             try:
-                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("BEGIN EXCLUSIVE")  # readers hold a lock as well
             except sqlite3.OperationalError:
                 return False
             connection.rollback()
