@@ -1,6 +1,7 @@
 """Describe a host's processors as Nova does: cells, sockets, cores and threads."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
@@ -86,16 +87,22 @@ def _count_cores(cpu: CpuInfo, group: CpuSet) -> int:
 _SYSTEM = ("os_type", "os", "kernel_version", "boot_id", "booted_at")
 
 
-def system_columns(system: SystemInfo, before: Mapping[str, Any]) -> dict[str, Any]:
+MAX_CLOCK_DRIFT = timedelta(minutes=1)
+"""A boot time that changes by more is that of a clock which has been set."""
+
+
+def system_columns(system: SystemInfo, before: NodeValues) -> dict[str, Any]:
     """Build the columns of the system fact.
 
     Args:
-        before: the column ``system`` as stored; an interface whose speed is unknown
-            keeps its own, so that a link that goes down and up changes nothing.
+        before: the stored row; an interface whose speed is unknown keeps its own, so
+            that a link that goes down and up changes nothing.
     """
-    speeds = {(nic["name"], nic["address"]): nic["speed_mbps"] for nic in before.get("nics", ())}
+    nics = before.system.get("nics", ())
+    speeds = {(nic["name"], nic["address"]): nic["speed_mbps"] for nic in nics}
     return {
         **{name: getattr(system, name) for name in _SYSTEM},
+        "booted_at": _boot_time(system, before),
         "hypervisor_uuid": system.uuid or None,
         "system": {
             **pick(
@@ -106,6 +113,18 @@ def system_columns(system: SystemInfo, before: Mapping[str, Any]) -> dict[str, A
             "caches": encode(system.caches),
         },
     }  # fmt: skip
+
+
+def _boot_time(system: SystemInfo, before: NodeValues) -> datetime | None:
+    """Return when the machine booted: during one boot as first read, until the clock is set.
+
+    The kernel derives it from the wall clock, which is slewed all the time, and is far off at
+    the boot of a machine without a clock of its own.
+    """
+    read, known = system.booted_at, before.booted_at
+    if system.boot_id != before.boot_id or known is None:
+        return read
+    return known if read is None or abs(read - known) <= MAX_CLOCK_DRIFT else read
 
 
 def _nic(nic: Nic, last_speed: int | None) -> dict[str, Any]:

@@ -353,9 +353,7 @@ def _known_columns(
     if snapshot.gpus.value is not None:
         columns |= inventory.gpu_columns(snapshot.gpus.value)
     if snapshot.system.value is not None:
-        columns |= system_columns(snapshot.system.value, before.system)
-        if columns["boot_id"] == before.boot_id and before.booted_at is not None:
-            columns["booted_at"] = before.booted_at  # the kernel derives it from the wall clock
+        columns |= system_columns(snapshot.system.value, before)
     if snapshot.engine is None:
         columns |= inventory.NO_ENGINE
     elif snapshot.engine.value is not None:

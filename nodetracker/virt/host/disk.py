@@ -20,6 +20,7 @@ from nodetracker.virt.host.roots import (
     read_integer,
     read_label,
     read_label_bytes,
+    read_link_name,
     read_optional_integer,
     read_optional_text,
 )
@@ -30,10 +31,14 @@ _FIELDS_AFTER = 3
 _SECTOR_BYTES = 512
 """The unit of ``size``, independent of the device's sector size."""
 
-_NOT_A_DISK = re.compile(
-    r"(?:loop|ram|zram|dm-|md|sr|fd|bcache|zd)[0-9].*"  # memory, removable, or made of disks
-    r"|mmcblk[0-9]+(?:boot[0-9]+|rpmb)"
-)
+_NO_DRIVE = re.compile(r"(?:sr|fd)[0-9].*|mmcblk[0-9]+(?:boot[0-9]+|rpmb)")
+"""Devices with hardware of their own that are no disk: removable media, parts of a card."""
+
+_WITHOUT_HARDWARE = re.compile(r"(?:loop|ram|zram|dm-|md|bcache|zd|drbd|rbd|nbd)[0-9].*")
+"""Devices of memory, of other disks or of other machines, where only names say so."""
+
+_REMOTE_BUSES = frozenset({"rbd", "nbd"})
+_MULTIPATH = "mpath-"
 _PAGE_80_HEADER_BYTES = 4
 
 
@@ -219,30 +224,66 @@ def _as_utf8(text: str) -> str:
 def read_disks(roots: Roots) -> Partial[tuple[Disk, ...]]:
     """Return the whole disks, sorted by name.
 
-    Excluded are partitions, devices backed by memory (loop, ram, zram) or by
-    other disks (device mapper, md, bcache, ZFS volumes), drives for removable
-    media, hidden paths of multipath disks, and devices of size zero. A disk
-    whose size cannot be read is left out with a problem.
+    A disk has hardware of its own, which sysfs links as ``device``. Only where no device
+    has this link, as in some captured trees, do names decide. Excluded are partitions,
+    devices backed by memory, other disks or other machines (loop, device mapper, md, DRBD,
+    rbd, nbd), drives for removable media, hidden paths of NVMe disks, and devices of size
+    zero. A disk with several paths under device mapper's multipath is listed by the first.
+    A disk whose size cannot be read is left out with a problem.
 
-    Source: Linux Documentation/ABI/stable/sysfs-block.
+    Source: Linux Documentation/ABI/stable/sysfs-block; multipath-tools for the uuid.
     """
     problems = Problems(roots.sysfs / "block")
     disks = []
+    multipaths: set[str] = set()
     for directory in _list_devices(roots, problems):
         read = partial(_read_disk, directory, problems)
         disk = problems.attempt(read, None, "the disk is left out")
-        if disk is not None:
+        if disk is None:
+            continue
+        multipath = _find_multipath(directory, problems)
+        if multipath is None or multipath not in multipaths:
             disks.append(disk)
+        if multipath is not None:
+            multipaths.add(multipath)
     return Partial(tuple(disks), problems.list_all())
 
 
 def _list_devices(roots: Roots, problems: Problems) -> list[Path]:
+    """Return the directories of devices that may be disks."""
     cost = "no disk is listed"
     for base in (roots.sysfs / "block", roots.sysfs / "class/block"):
         names = problems.attempt(partial(list_directory, base), None, cost)
         if names is not None:
-            return [base / name for name in names if not _NOT_A_DISK.fullmatch(name)]
+            found = [base / name for name in names if not _NO_DRIVE.fullmatch(name)]
+            with_hardware = [place for place in found if _has_hardware(place, problems)]
+            if with_hardware:
+                return [place for place in with_hardware if _is_local(place, problems)]
+            return [place for place in found if not _WITHOUT_HARDWARE.fullmatch(place.name)]
     return []
+
+
+def _has_hardware(directory: Path, problems: Problems) -> bool:
+    """Return whether a device has the link ``device``, also if that cannot be followed."""
+    listing = partial(list_directory, directory)
+    return "device" in (problems.attempt(listing, None, "the disk is left out") or ())
+
+
+def _is_local(directory: Path, problems: Problems) -> bool:
+    link = partial(read_link_name, directory / "device/subsystem")
+    return problems.attempt(link, None, "the disk counts as a local one") not in _REMOTE_BUSES
+
+
+def _find_multipath(directory: Path, problems: Problems) -> str | None:
+    """Return the multipath device that has a disk as one of its paths, None without one."""
+    cost = "a disk with several paths may be listed more than once"
+    listing = partial(list_directory, directory / "holders")
+    for name in problems.attempt(listing, None, cost) or ():
+        read = partial(read_optional_text, directory.parent / name / "dm/uuid")
+        uuid = problems.attempt(read, None, cost) or ""
+        if uuid.startswith(_MULTIPATH):
+            return uuid.strip()
+    return None
 
 
 def _read_disk(directory: Path, problems: Problems) -> Disk | None:

@@ -28,8 +28,10 @@ from nodetracker.virt.host.roots import (
     read_text,
 )
 
-_ELSEWHERE = ("192.0.2.1", 9)
-"""An address for documentation (RFC 5737): it is never this machine's own."""
+_ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+"""Addresses for documentation (RFC 5737, RFC 3849): they are never this machine's own."""
+
+_PORT = 9
 
 LOOPBACK = "127.0.0.1"
 MAX_NICS = 64
@@ -343,13 +345,15 @@ def _read_sharing(directory: Path, cpu: int) -> CpuSet:
 
 
 def read_own_address() -> str:
-    """Return the IPv4 address of the default route, 127.0.0.1 without one.
+    """Return the address of the default route: IPv4, else IPv6, 127.0.0.1 without either.
 
     Source: connect(2), which selects the route of a datagram socket and sends nothing.
     """
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-            datagrams.connect(_ELSEWHERE)
-            return str(datagrams.getsockname()[0])
-    except OSError:
-        return LOOPBACK
+    for family, elsewhere in _ELSEWHERE:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as datagrams:
+                datagrams.connect((elsewhere, _PORT))
+                return str(datagrams.getsockname()[0])
+        except OSError:
+            continue  # no route of this family
+    return LOOPBACK

@@ -207,6 +207,17 @@ def test_the_boot_time_is_kept_while_the_boot_id_is_the_same():
     assert next_boot.values.booted_at == NOW + timedelta(seconds=100)
 
 
+@pytest.mark.parametrize(("seconds", "is_corrected"), [(-60, False), (60, False), (61, True)])
+def test_a_boot_time_read_before_the_clock_was_set_is_corrected(seconds, is_corrected):
+    def snapshot(booted_at):
+        system = SystemInfo("h", "linux", "Debian", "6.1", "b1", booted_at)
+        return make_snapshot(system=fresh(SOURCE, system))
+
+    first = account(snapshot(NOW), None, Policy(), NOW)
+    again = account(snapshot(later(seconds)), make_record(first.values), Policy(), NOW)
+    assert again.values.booted_at == (later(seconds) if is_corrected else NOW)
+
+
 def test_a_link_that_goes_down_and_up_changes_nothing():
     def read(*nics, stored=None):
         system = SystemInfo("h", "linux", "Debian", "6.1", nics=nics)

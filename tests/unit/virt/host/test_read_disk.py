@@ -68,6 +68,34 @@ def test_only_whole_disks_that_hold_data_count(make_roots: MakeRoots) -> None:
     assert not read_disks(roots).value[1].is_rotational
 
 
+@pytest.mark.parametrize("name", ["drbd0", "drbd1000", "rbd0", "nbd3", "zram0", "md127", "dm-2"])
+def test_without_links_to_hardware_names_tell_what_is_no_disk(
+    make_roots: MakeRoots, name: str
+) -> None:
+    assert names(make_roots(disk("sda") | disk(name))) == ["sda"]
+
+
+def test_a_disk_has_hardware_of_this_machine(make_roots: MakeRoots) -> None:
+    files = disk("sda", device__model="A\n") | disk("newfs0") | disk("rbd0") | disk("sr0")
+    roots = make_roots(files)
+    for name, bus in (("rbd0", "rbd"), ("sda", "scsi"), ("sr0", "scsi")):
+        directory = roots.sysfs / "block" / name / "device"
+        directory.mkdir(exist_ok=True)
+        (directory / "subsystem").symlink_to(f"../../../bus/{bus}")
+    assert names(roots) == ["sda"]
+
+
+def test_a_disk_with_several_paths_counts_once(make_roots: MakeRoots) -> None:
+    files: dict[str, str] = {}
+    for name in ("sda", "sdb", "sdc", "sdd"):
+        files |= disk(name, device__model="A\n")
+    files |= disk("dm-0", dm__uuid="mpath-3600a\n") | disk("dm-1", dm__uuid="LVM-abc\n")
+    roots = make_roots(files)
+    for name, holder in (("sda", "dm-0"), ("sdb", "dm-0"), ("sdc", "dm-1"), ("sdd", "dm-1")):
+        (roots.sysfs / "block" / name / "holders" / holder).mkdir(parents=True)
+    assert names(roots) == ["sda", "sdc", "sdd"]
+
+
 def test_an_old_sysfs_has_disks_and_partitions_in_its_class(make_roots: MakeRoots) -> None:
     files = {
         "sys/class/block/sda/size": "2048\n",
@@ -83,15 +111,15 @@ def test_a_disk_has_the_cell_of_its_nearest_parent_device(make_roots: MakeRoots)
         f"sys/{place}/host0/block/sda/size": "2048\n",
         f"sys/{place}/numa_node": "1\n",
         "sys/devices/pci0000:80/numa_node": "0\n",
-        "sys/devices/virtual/block/nbd0/size": "2048\n",
+        "sys/devices/virtual/block/vda/size": "2048\n",
     }
     links = {
         f"{BLOCK}/sda": f"../{place}/host0/block/sda",
-        f"{BLOCK}/nbd0": "../devices/virtual/block/nbd0",
+        f"{BLOCK}/vda": "../devices/virtual/block/vda",
     }
     assert [(d.name, d.numa_node) for d in read_disks(make_roots(files, links)).value] == [
-        ("nbd0", None),
         ("sda", 1),
+        ("vda", None),
     ]
 
 
