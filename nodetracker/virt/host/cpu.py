@@ -10,6 +10,7 @@ from pathlib import Path
 from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
+from nodetracker.virt.host.arm import name_arm_processor
 from nodetracker.virt.host.roots import (
     Problems,
     Roots,
@@ -22,7 +23,9 @@ from nodetracker.virt.host.roots import (
 
 _WORD = re.compile(r"[0-9a-fA-F]{1,8}")
 _WORD_DIGITS = 8
-_MODEL_KEYS = ("model name", "cpu model", "cpu", "Processor", "family", "uarch", "machine")
+_MODEL_KEYS = (
+    "model name", "Model Name", "cpu model", "cpu", "Processor", "family", "uarch", "machine",
+)  # fmt: skip
 _VENDOR_KEYS = ("vendor_id", "vendor", "CPU implementer", "mvendorid")
 _FLAG_KEYS = ("flags", "Features", "features")
 _NUMBERED = re.compile(r"processor +([0-9]{1,6})")
@@ -271,7 +274,7 @@ def parse_cpuinfo(text: str, source: str = "/proc/cpuinfo") -> Cpuinfo:
     processors, before or after them. Unknown lines are ignored. Text without
     processors is valid.
 
-    Source: ``show_cpuinfo()`` of x86, arm, arm64, s390, powerpc, ia64, riscv.
+    Source: ``show_cpuinfo()`` of x86, arm, arm64, s390, powerpc, ia64, riscv, loongarch.
 
     >>> parse_cpuinfo("processor\t: 0\nvendor_id\t: GenuineIntel\n").processors
     (0,)
@@ -299,13 +302,14 @@ def parse_cpuinfo(text: str, source: str = "/proc/cpuinfo") -> Cpuinfo:
                 first.setdefault("machine", machine[1])
         elif value:
             first.setdefault(key, value)
+    vendor, model = name_arm_processor(first.get("CPU implementer", ""), first.get("CPU part", ""))
     return Cpuinfo(
         processors=tuple(processors),
         package_of=package_of,
         core_of=core_of,
         architecture=_name_architecture(first),
-        model=_first_of(first, _MODEL_KEYS),
-        vendor=_first_of(first, _VENDOR_KEYS),
+        model=model or _first_of(first, _MODEL_KEYS),
+        vendor=vendor or _first_of(first, _VENDOR_KEYS),
         flags=tuple(sorted(set(_first_of(first, _FLAG_KEYS).split()))),
     )
 
@@ -324,6 +328,8 @@ def _name_architecture(lines: Mapping[str, str]) -> str:
         return "x86_64" if "lm" in lines["flags"].split() else "i686"
     if lines.get("isa", "").startswith(("rv32", "rv64")):
         return "riscv" + lines["isa"][2:4]
+    if lines.get("CPU Family", "").startswith("Loongson-"):
+        return "loongarch" + lines["CPU Family"][9:11]
     if "CPU architecture" in lines:
         return _name_arm(lines)
     return ""

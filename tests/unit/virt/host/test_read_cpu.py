@@ -261,6 +261,15 @@ arch       : IA-64
 family     : Itanium 2
 features   : branchlong
 """
+LOONGARCH = """system type\t\t: generic-loongson-machine
+
+processor\t\t: 0
+package\t\t\t: 0
+core\t\t\t: 0
+CPU Family\t\t: Loongson-64bit
+Model Name\t\t: Loongson-3A5000
+Features\t\t: cpucfg lam fpu
+"""
 RISCV = """processor\t: 0
 hart\t\t: 1
 isa\t\t: rv64imafdc
@@ -273,8 +282,17 @@ uarch\t\t: sifive,u74-mc
     [
         (X86, ((0,), "x86_64", "Intel(R) Xeon(TM) CPU 2.60GHz", "GenuineIntel", "fpu lm vme")),
         (X86.replace(" lm", ""), ((0,), "i686", None, "GenuineIntel", "fpu vme")),
-        (ARM64, ((0,), "aarch64", "", "0x48", "asimd evtstrm fp")),
-        (ARM32, ((0, 1), "armv7l", "ARMv7 Processor rev 1 (v7l)", "0x41", "half swp thumb")),
+        (ARM64, ((0,), "aarch64", "", "HiSilicon", "asimd evtstrm fp")),
+        (
+            ARM64.replace("CPU arch", "CPU part\t: 0xd01\nCPU arch"),
+            ((0,), "aarch64", "Kunpeng-920", "HiSilicon", "asimd evtstrm fp"),
+        ),
+        (
+            ARM64.replace("0x48", "0x99"),
+            ((0,), "aarch64", "", "0x99", "asimd evtstrm fp"),
+        ),
+        (ARM32, ((0, 1), "armv7l", "ARMv7 Processor rev 1 (v7l)", "ARM", "half swp thumb")),
+        (LOONGARCH, ((0,), "loongarch64", "Loongson-3A5000", "", "cpucfg fpu lam")),
         (S390, ((0, 1), "s390x", "2817", "IBM/S390", "esan3 zarch")),
         (S390_NEW, ((0, 1), "s390x", "2817", "IBM/S390", "esan3 zarch")),
         (POWER, ((0,), "", "POWER9, altivec supported", "", "")),
@@ -282,7 +300,21 @@ uarch\t\t: sifive,u74-mc
         (RISCV, ((0,), "riscv64", "sifive,u74-mc", "", "")),
         ("", ((), "", "", "", "")),
     ],
-    ids=["x86", "x86-32", "arm64", "arm", "s390", "s390-new", "power", "ia64", "riscv", "empty"],
+    ids=[
+        "x86",
+        "x86-32",
+        "arm64",
+        "arm64-named",
+        "arm64-unknown",
+        "arm",
+        "loongarch",
+        "s390",
+        "s390-new",
+        "power",
+        "ia64",
+        "riscv",
+        "empty",
+    ],
 )
 def test_cpuinfo_is_read_in_each_architectures_format(
     text: str, expected: tuple[tuple[int, ...], str, str | None, str, str]
