@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from nodetracker.bootstrap.values import read_host_name
-from nodetracker.compute.identity import ensure_compute_id, read_compute_id
+from nodetracker.compute.identity import ensure_compute_id
 from nodetracker.conductor.http_caller import AgentIdentity, HttpCaller, parse_endpoint
-from nodetracker.model.errors import ConfigError
+from nodetracker.model.errors import AuthenticationError, ConfigError
 from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def build_http_caller(
     """Build the caller of the conductors; nothing is connected before the first call.
 
     Args:
-        is_agent: the process is the agent, whose first start creates its uuid.
+        is_agent: the process is the agent, whose first start creates its uuid and joins; no
+            other one joins, nor renews the credential of this host unless it is asked to.
         news: see `HttpCaller`.
 
     Raises:
@@ -52,9 +53,9 @@ def build_http_caller(
     group, state_path = conf.conductor, Path(conf.state_path)
     endpoints = [parse_endpoint(text, group.allow_http) for text in group.endpoint]
     has_tls = any(endpoint.is_tls for endpoint in endpoints)
-    agent_id = ensure_compute_id(state_path) if is_agent else read_compute_id(state_path)
+    agent_id = ensure_compute_id(state_path) if is_agent else None
     identity = AgentIdentity(
-        read_host_name(conf), agent_id or "", state_path, lambda: _read_token(conf)
+        read_host_name(conf), agent_id, state_path, lambda: read_join_token(conf)
     )
     tls = _make_tls(group.cafile) if has_tls else None
     return HttpCaller(endpoints, identity, DatabaseClock(), tls, news=news)
@@ -70,8 +71,12 @@ def _make_tls(cafile: str | None) -> "ssl.SSLContext":
         raise ConfigError(f"[conductor] cafile: {cafile}: {reason}") from error
 
 
-def _read_token(conf: cfg.ConfigOpts) -> str | None:
-    """Return the join token; its file is read at each attempt, as it may come later."""
+def read_join_token(conf: cfg.ConfigOpts) -> str | None:
+    """Return the join token, None without one; its file is read each time, as it may come later.
+
+    Raises:
+        AuthenticationError: its file cannot be read.
+    """
     path = conf.conductor.join_token_file
     if path is None:
         token: str | None = conf.conductor.join_token
@@ -79,5 +84,7 @@ def _read_token(conf: cfg.ConfigOpts) -> str | None:
     try:
         with Path(path).open("rb") as file:
             return file.read(_MAX_TOKEN_BYTES).decode(errors="replace").strip() or None
-    except OSError:
-        return None
+    except OSError as error:
+        raise AuthenticationError(
+            f"[conductor] join_token_file: {path}: {error.strerror}"
+        ) from error

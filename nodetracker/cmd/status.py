@@ -22,17 +22,25 @@ from nodetracker.accounting.placement.tree import OWNER_TRAIT
 from nodetracker.accounting.placement.warnings import explain_name_conflicts, explain_old_version
 from nodetracker.bootstrap.agent import build_driver, build_probes
 from nodetracker.bootstrap.clients import build_placement_client
+from nodetracker.bootstrap.conductor_client import build_http_caller, read_join_token
 from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_program
-from nodetracker.compute.identity import COMPUTE_ID_FILE, read_compute_id
+from nodetracker.compute.identity import read_compute_id
+from nodetracker.conductor.credential_file import find_agent_owner, read_credential
 from nodetracker.db.schema import revisions
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.errors import DriverUnavailableError, NodetrackerError, StoreError
+from nodetracker.model.errors import (
+    AuthenticationError,
+    DriverUnavailableError,
+    NodetrackerError,
+    NotJoinedError,
+    StoreError,
+)
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.service import COMPUTE_BINARY, COMPUTE_ID_FILE
 from nodetracker.model.settings import AgentSettings
 from nodetracker.ports import Driver, ReadingStore
 from nodetracker.process.daemon import EXIT_USAGE
@@ -48,6 +56,7 @@ SERVICE_USER = "nodetracker"
 """The user of the units in ``etc/systemd``."""
 
 _RUN_SECONDS = 20.0
+_CONDUCTOR_SECONDS = 10.0
 LOG = logging.getLogger(__name__)
 PROGRAM = "nodetracker-status"
 _DESCRIPTION = (
@@ -85,7 +94,9 @@ def _run(arguments: Sequence[str]) -> int:
     checks.read_schema_differences = None
     checks.list_joined = lambda: [settings.host]
     checks.purges_claims = not conf.conductor.use_local or conf.database.released_claims_days > 0
-    if conf.conductor.use_local:
+    if not conf.conductor.use_local:
+        checks.conductors = ConductorReader(conf)
+    else:
         database = build_sql_store(conf, is_read_only=True)
         checks.read_schema_differences = lambda: revisions.check(database.engine)
         checks.list_joined = lambda: [known.host for known in database.list_credentials()]
@@ -102,6 +113,8 @@ def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgr
     def check(checks: "UpgradeChecks") -> upgradecheck.Result:
         try:
             verdict = evaluate(checks)
+        except NotJoinedError:
+            verdict = Verdict()  # nothing of this host is stored; the check of conductors says so
         except NodetrackerError as error:
             verdict = readiness.failure(str(error))
         except Exception as error:
@@ -119,11 +132,13 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     The attributes are set once the configuration has been read.
     `read_schema_differences` is None where conductors access the database, and
-    `purges_claims` is not known there. `list_joined` returns the hosts that have a credential.
+    `purges_claims` is not known there; `conductors` is None elsewhere. `list_joined` returns
+    the hosts that have a credential.
     """
 
     host: "HostReader"
     store: ReadingStore
+    conductors: "ConductorReader | None" = None
     placement: "PlacementClient | None" = None
     read_schema_differences: Callable[[], Sequence[str]] | None
     list_joined: Callable[[], Sequence[str]]
@@ -133,9 +148,21 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
     def check_schema(self) -> Verdict:
         """Compare the database's schema with the one that this version expects."""
         if self.read_schema_differences is None:
-            self.store.now()  # the conductors answer; they check the schema themselves
-            return Verdict()
+            return Verdict()  # the conductors check it themselves
         return readiness.failures(self.read_schema_differences())
+
+    @_check
+    def check_conductors(self) -> Verdict:
+        """Check whether conductors answer, and whether this host may call or join them."""
+        if self.conductors is None:
+            return Verdict()
+        found = self.conductors
+        verdict = readiness.evaluate_conductors(
+            found.find_problems(), found.is_joined, found.find_obstacles()
+        )
+        if found.is_joined and verdict.level != readiness.Level.FAILURE:
+            self.store.now()  # by the credential of this host
+        return verdict
 
     @_check
     def check_services(self) -> Verdict:
@@ -209,15 +236,16 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         old = explain_old_version(self.placement.read_version())
         if old is not None:
             return readiness.failure(old)
+        self.placement.list_traits([OWNER_TRAIT])
         conflicts = []
         for node in self.store.list_nodes(self.host.settings.host):
             held = {provider.uuid for provider in self.placement.list_providers(name=node.nodename)}
             conflicts += [(node.nodename, node.uuid, other) for other in held - {node.uuid}]
-        self.placement.list_traits([OWNER_TRAIT])
         return readiness.failures(explain_name_conflicts(conflicts))
 
     _upgrade_checks = (
         ("Database schema", check_schema),
+        ("Conductors", check_conductors),
         ("Services", check_services),
         ("Old claims", check_old_claims),
         ("Nodes", check_nodes),
@@ -284,6 +312,66 @@ class HostReader:
             return call.result()
         except DriverUnavailableError as error:
             return failed_snapshot(call.source, error.source, error.reason)
+
+
+class ConductorReader:
+    """Reads what keeps this host from calling conductors, or from joining them; it does neither."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._state_path = Path(conf.state_path)
+        self._caller = build_http_caller(conf)
+
+    @cached_property
+    def is_joined(self) -> bool:
+        """Whether this host has a credential.
+
+        Raises:
+            IdentityError: this user may not read it.
+        """
+        return read_credential(self._state_path) is not None
+
+    def find_problems(self) -> dict[str, str | None]:
+        """Return why each conductor does not answer, None for one that does."""
+        return self._caller.find_problems(_CONDUCTOR_SECONDS)
+
+    def find_obstacles(self) -> list[str]:
+        """Return what the agent lacks: a token before it has joined, and files that it may read."""
+        group, problems = self._conf.conductor, []
+        files = [("cafile", group.cafile)]
+        if not self.is_joined:
+            files.append(("join_token_file", group.join_token_file))
+            try:
+                if read_join_token(self._conf) is None:
+                    problems.append(
+                        "there is no join token: create one by 'nodetracker-manage agent token "
+                        "create' where the database is, and set [conductor] join_token_file to a "
+                        "file that has it"
+                    )
+            except AuthenticationError as error:
+                return [str(error)]
+        for option, path in files:
+            problem = path and find_closed_file(path, self._state_path)
+            if problem:
+                problems.append(f"[conductor] {option}: {path}: {problem}")
+        return problems
+
+
+def find_closed_file(path: str, state_path: Path) -> str | None:
+    """Return that the agent's user cannot read a file that root can, None if it can.
+
+    Also None where it cannot be known: without a state directory, or for others than root.
+    """
+    if os.geteuid() != 0:
+        return None
+    try:
+        account = pwd.getpwuid(find_agent_owner(state_path).st_uid)
+    except (OSError, KeyError):
+        return None
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    if _run_as(account, groups, ("/usr/bin/test", "-r", path)) is None:
+        return None
+    return f"user {account.pw_name} cannot read it"
 
 
 def find_barrier(

@@ -9,12 +9,11 @@ import uuid
 from pathlib import Path
 
 from nodetracker.model.errors import IdentityError
-from nodetracker.model.service import Incarnation
+from nodetracker.model.service import COMPUTE_ID_FILE, Incarnation
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 
 LOG = logging.getLogger(__name__)
 
-COMPUTE_ID_FILE = "compute_id"
 UNUSABLE_FILE = "compute_id.unusable"
 """Name to which a file without a valid UUID is renamed."""
 
@@ -134,6 +133,7 @@ def _create_compute_id(path: Path) -> str:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            _give_to_user(file.fileno(), path.parent)
             file.write(compute_id + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -153,6 +153,13 @@ def _create_compute_id(path: Path) -> str:
         ) from error
     LOG.info("New agent: its uuid %s is stored in %s", compute_id, path)
     return compute_id
+
+
+def _give_to_user(descriptor: int, state_path: Path) -> None:
+    """Give a file that root writes, as by ``--once``, to the user of the state directory."""
+    if os.geteuid() == 0:
+        owner = state_path.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def _remove_partial(path: Path) -> None:

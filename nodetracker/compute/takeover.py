@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodetracker.accounting.liveness import has_ended
-from nodetracker.compute.identity import COMPUTE_ID_FILE, is_process_alive, is_same_machine
+from nodetracker.compute.identity import is_process_alive, is_same_machine
 from nodetracker.model.change import is_removed
 from nodetracker.model.credential import CREDENTIAL_FILE
 from nodetracker.model.errors import (
@@ -22,7 +22,12 @@ from nodetracker.model.errors import (
     StoreError,
 )
 from nodetracker.model.listing import HistoryQuery
-from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    COMPUTE_ID_FILE,
+    Incarnation,
+    ServiceRecord,
+)
 from nodetracker.model.settings import AgentSettings
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, FleetStore, WatchStore

@@ -1,13 +1,9 @@
-"""Call conductors over HTTP, with a timeout that holds and the credential of this host.
-
-The credential is in a file of the state directory that its user alone can read.
-"""
+"""Call conductors over HTTP, with a timeout that holds and the credential of this host."""
 
 import gzip
 import http.client
 import json
 import logging
-import os
 import queue
 import select
 import socket
@@ -22,14 +18,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from nodetracker.conductor.credential_file import make_next, read_credential, use_next
 from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
-from nodetracker.model.credential import CREDENTIAL_FILE, hash_secret, make_secret
+from nodetracker.model.credential import hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
     ConfigError,
     ForbiddenError,
-    IdentityError,
     NodetrackerError,
+    NotJoinedError,
     RpcError,
     RpcUnavailableError,
 )
@@ -37,64 +34,6 @@ from nodetracker.model.serializer import decode_error
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.workers import Executor
 from nodetracker.rpc.interface import Method
-
-NEXT_FILE = "credential.next"
-"""A credential that conductors may not know yet: its file is written before it is sent."""
-
-_MAX_BYTES = 256
-
-
-def read_credential(state_path: Path, name: str = CREDENTIAL_FILE) -> str | None:
-    """Return the credential, None without one.
-
-    Raises:
-        IdentityError: the file cannot be read.
-    """
-    path = state_path / name
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES).decode("ascii", errors="replace").strip() or None
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise IdentityError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def make_next(state_path: Path) -> str:
-    """Return the credential that is to be sent next; an interrupted attempt goes on with its own.
-
-    Raises:
-        IdentityError: the file cannot be written.
-    """
-    existing = read_credential(state_path, NEXT_FILE)
-    if existing is not None:
-        return existing
-    secret = make_secret()
-    path = state_path / NEXT_FILE
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(secret + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise IdentityError(f"{path} cannot be written: {error.strerror}") from error
-    return secret
-
-
-def use_next(state_path: Path) -> None:
-    """Replace the credential by the next one, which conductors know by now.
-
-    Raises:
-        IdentityError: the file cannot be replaced.
-    """
-    try:
-        (state_path / NEXT_FILE).replace(state_path / CREDENTIAL_FILE)
-    except OSError as error:
-        path = state_path / CREDENTIAL_FILE
-        raise IdentityError(f"{path} cannot be replaced: {error.strerror}") from error
-
 
 LOG = logging.getLogger(__name__)
 
@@ -157,15 +96,16 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AgentIdentity:
-    """What an agent joins with.
+    """What an agent joins with; other processes of its host have no `agent_id` and never do.
 
     Attributes:
+        agent_id: None in a process that neither joins nor renews the credential of its host.
         state_path: has the credential's file.
-        read_token: returns the join token, None without one.
+        read_token: returns the join token, None without one; raises AuthenticationError.
     """
 
     host: str
-    agent_id: str
+    agent_id: str | None
     state_path: Path
     read_token: Callable[[], str | None]
 
@@ -219,6 +159,7 @@ class HttpCaller:
 
         Raises:
             RpcUnavailableError: no answer arrived in time, or the credential is refused.
+            NotJoinedError: this host has none, and the process is not its agent.
             RpcVersionError: the conductor has another version, or its answer cannot be read.
             NodetrackerError: the error that the conductor raised.
         """
@@ -228,12 +169,39 @@ class HttpCaller:
             expires_at = now + timedelta(seconds=timeout_seconds)
             body["expires_at"] = expires_at.isoformat()
         plain = self._call(f"/store/{method.name}", body, timeout_seconds)
-        if self._is_due:
+        if self._is_due and self._identity.agent_id is not None:
             self._is_due = False
             problem = self._try_renewal(timeout_seconds)
             if problem is not None:  # the next answer asks for it again
                 LOG.warning("The credential of this host was not renewed: %s", problem)
         return method.read_answer({"value": plain}, "a conductor")
+
+    def find_problems(self, timeout_seconds: float) -> dict[str, str | None]:
+        """Ask every conductor something without a credential.
+
+        Args:
+            timeout_seconds: for each of them.
+
+        Returns:
+            Endpoint -> why it does not answer as a conductor does, None if it does.
+        """
+        return {
+            str(endpoint): self._find_problem(index, self._monotonic() + timeout_seconds)
+            for index, endpoint in enumerate(self._endpoints)
+        }
+
+    def _find_problem(self, index: int, deadline: float) -> str | None:
+        connection = self._open(self._endpoints[index], deadline)
+        try:
+            connection.connect()
+            self._send(index, connection, "/store/now", b"{}", {}, deadline)
+        except AuthenticationError:  # what a conductor says to a stranger
+            return None
+        except OSError as error:
+            return _explain(error)
+        except RpcError as error:
+            return str(error)
+        return None
 
     def _try_renewal(self, timeout_seconds: float) -> str | None:
         """Renew the credential; return why that failed, None if it did not."""
@@ -247,9 +215,12 @@ class HttpCaller:
         """Replace the credential of this host by a new one.
 
         Raises:
+            NotJoinedError: it has none.
             RpcError: no conductor did so.
             IdentityError: the file cannot be written.
         """
+        if self._read_secret() is None:
+            raise NotJoinedError
         secret = make_next(self._identity.state_path)
         self._call("/renew", {"secret_hash": hash_secret(secret)}, timeout_seconds)
         use_next(self._identity.state_path)
@@ -273,6 +244,7 @@ class HttpCaller:
         """Make a call with the host's credential; join, or read a newer one, where it is refused.
 
         Raises:
+            NotJoinedError: there is none, and this process is not the agent.
             RpcUnavailableError: it is refused still; the message says what to do.
         """
         self._refuse_while_refused()
@@ -318,14 +290,17 @@ class HttpCaller:
                 waited is returned as it is: a token of one use is used up by then.
 
         Raises:
-            RpcUnavailableError: there is no token, or it is refused.
+            NotJoinedError: there was no credential, and this process is not the agent.
+            RpcUnavailableError: there is no token, it is refused, or this is not the agent.
         """
         identity = self._identity
+        if identity.agent_id is None and refused is None:
+            raise NotJoinedError
         cure = (
             f"create a join token by 'nodetracker-manage agent token create --host {identity.host}'"
             " where the database is, and set [conductor] join_token_file to a file that has it"
         )
-        token = identity.read_token()
+        token = None if identity.agent_id is None else self._read_token(problem)
         if token is None:
             raise self._refused(f"conductors refuse this host: {problem}; {cure}")
         with self._joining:
@@ -350,6 +325,13 @@ class HttpCaller:
             )
             return secret
 
+    def _read_token(self, problem: str) -> str | None:
+        try:
+            return self._identity.read_token()
+        except AuthenticationError as error:
+            text = f"conductors refuse this host: {problem}; it cannot join: {error}"
+            raise self._refused(text) from None
+
     def _refused(self, problem: str) -> RpcUnavailableError:
         self._refusal = self._monotonic(), problem
         return RpcUnavailableError(problem)
@@ -366,9 +348,20 @@ class HttpCaller:
             data = gzip.compress(data, compresslevel=1)
             headers["Content-Encoding"] = "gzip"
         index, connection = self._connect(deadline)
+        return self._send(index, connection, path, data, headers, deadline)
+
+    def _send(
+        self,
+        index: int,
+        connection: http.client.HTTPConnection,
+        path: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        deadline: float,
+    ) -> Any:
         try:
             self._limit(connection, deadline)
-            connection.request("POST", path, data, headers)
+            connection.request("POST", path, data, dict(headers))
             response = connection.getresponse()
             self._limit(connection, deadline)
             received = response.read()

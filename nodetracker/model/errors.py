@@ -7,6 +7,7 @@
     ├── IdentityError           this agent may not run here; exit 78
     │   ├── DuplicateAgentError a live agent manages this host, or has this identity
     │   └── FencedError         a newer agent has taken over: stop writing
+    ├── NotJoinedError          the agent joins the conductors at its first start
     ├── DriverUnavailableError  keep the last rows and retry
     ├── DriverFeatureError      the driver does not support the operation (501)
     ├── HostDataError           hold the fact
@@ -70,6 +71,13 @@ class DuplicateAgentError(IdentityError):
 
 class FencedError(IdentityError):
     """A newer agent has taken over the host; stop without writing."""
+
+
+class NotJoinedError(NodetrackerError):
+    """This host has no credential for conductors, and the process is not its agent."""
+
+    def __init__(self) -> None:
+        super().__init__("not joined yet; the agent joins at its first start")
 
 
 class DriverUnavailableError(NodetrackerError):

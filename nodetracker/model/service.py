@@ -12,6 +12,9 @@ COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
 API_BINARY = "nodetracker-api"
 
+COMPUTE_ID_FILE = "compute_id"
+"""Name of the file of the state directory that has the agent's uuid."""
+
 BROKER = "broker"
 """As `AGENTS`, of conductors of the release before, which agents call over the broker."""
 

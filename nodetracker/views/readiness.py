@@ -4,7 +4,7 @@
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count, unusable_cpu_sets
 from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.errors import NotJoinedError
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
@@ -116,6 +117,25 @@ def evaluate_agents(services: Iterable[ServiceRecord], joined: Collection[str]) 
         f"{name_some(names)}: calls conductors over the broker; join it by a token and [conductor] "
         "endpoint before the last conductor of the release before ends"
     )
+
+
+def evaluate_conductors(
+    problems: Mapping[str, str | None], is_joined: bool, obstacles: Sequence[str]
+) -> Verdict:
+    """Evaluate whether conductors answer, and whether the agent can call or join them.
+
+    Args:
+        problems: endpoint -> why it does not answer, None if it does.
+        is_joined: this host has a credential.
+        obstacles: what else keeps its agent from calling or joining them.
+    """
+    found = [f"{name}: {problem}" for name, problem in problems.items() if problem is not None]
+    level = Level.FAILURE if len(found) == len(problems) else Level.WARNING
+    findings = [Finding(Level.FAILURE, text) for text in obstacles]
+    findings += [Finding(level, f"no conductor answers at {text}") for text in found]
+    if not is_joined:
+        findings.append(Finding(Level.SUCCESS, str(NotJoinedError())))
+    return Verdict(tuple(findings))
 
 
 def evaluate_listing(listing: NodeListing) -> Verdict:

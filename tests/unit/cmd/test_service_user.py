@@ -1,12 +1,13 @@
 """Whether the service's user can run the installation, tried as a user without any rights."""
 
 import os
+import pwd
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from nodetracker.cmd.status import find_barrier
+from nodetracker.cmd.status import find_barrier, find_closed_file
 
 USER = "nobody"
 
@@ -57,3 +58,16 @@ def test_something_else_that_fails_is_quoted():
 
 def test_this_python_as_root():
     assert find_barrier("root") is None
+
+
+def test_a_file_that_the_user_of_the_state_directory_cannot_read(closed):
+    state, token = closed / "state", Path("/etc/passwd")
+    state.mkdir()
+    own = closed / "token"
+    own.touch()
+    assert find_closed_file(str(own), state) is None  # root's directory, so root's agent
+    account = pwd.getpwnam(USER)
+    os.chown(state, account.pw_uid, account.pw_gid)
+    assert find_closed_file(str(own), state) == f"user {USER} cannot read it"
+    assert find_closed_file(str(token), state) is None
+    assert find_closed_file(str(own), closed / "nowhere") is None

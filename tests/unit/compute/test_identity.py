@@ -31,6 +31,14 @@ def test_the_identity_is_created_once_and_kept(tmp_path):
     assert stat.S_IMODE((state / COMPUTE_ID_FILE).stat().st_mode) == 0o600
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_an_identity_that_root_creates_belongs_to_the_user_of_the_directory(tmp_path):
+    os.chown(tmp_path, 1234, 2345)
+    ensure_compute_id(tmp_path)
+    found = (tmp_path / COMPUTE_ID_FILE).stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o600)
+
+
 def test_blanks_around_the_identity_are_ignored(tmp_path):
     (tmp_path / COMPUTE_ID_FILE).write_text(" 0B9C6C2E-0D5F-4C0E-9F5B-0A3D5E7F1A2B\n\n")
     assert ensure_compute_id(tmp_path) == "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"

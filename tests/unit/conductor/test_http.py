@@ -5,6 +5,7 @@ import gzip
 import http.client
 import io
 import json
+import os
 import socketserver
 import stat
 import threading
@@ -18,20 +19,32 @@ import sqlalchemy as sa
 
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.client import open_conductor_store
+from nodetracker.conductor.credential_file import NEXT_FILE, make_next, read_credential
 from nodetracker.conductor.endpoint import MAX_UNKNOWN_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import (
-    NEXT_FILE,
     AgentIdentity,
     Endpoint,
     HttpCaller,
     parse_endpoint,
-    read_credential,
 )
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import CREDENTIAL_FILE, RENEWAL_AGE, hash_secret
-from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError
-from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState, Incarnation
+from nodetracker.model.errors import (
+    AuthenticationError,
+    ConfigError,
+    IdentityError,
+    NotJoinedError,
+    StoreError,
+    StoreUnavailableError,
+)
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    COMPUTE_ID_FILE,
+    AgentKey,
+    AuditState,
+    Incarnation,
+)
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import DatabaseClock
 from tests.builders import create, take_news
@@ -121,6 +134,13 @@ def key_of(service):
     )
 
 
+def make_due(store):
+    """Let all credentials be older than they may be."""
+    issued_at = datetime.now(UTC) - RENEWAL_AGE - timedelta(days=1)
+    with store.engine.begin() as connection:
+        connection.execute(sa.update(tables.agent_credentials).values(issued_at=issued_at))
+
+
 def post(port, path, data=b"", **headers):
     """Return the status and the arguments of the error."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
@@ -176,6 +196,15 @@ class TestJoining:
         with pytest.raises(StoreUnavailableError, match="agent token create --host h1"):
             opened.now()
 
+    def test_a_token_that_cannot_be_read_is_named(self, call, state):
+        def fail():
+            raise AuthenticationError("[conductor] join_token_file: /token: Permission denied")
+
+        caller = call()
+        caller._identity = AgentIdentity("h1", AGENT, state, fail)
+        with pytest.raises(StoreUnavailableError, match="cannot join: .*/token: Permission denied"):
+            open_conductor_store(caller).now()
+
     def test_calls_at_the_same_time_join_once(self, call, store):
         for name, host in (("first", None), ("second", "h1")):
             store.create_join_token(hash_secret(name), host, 1, timedelta(days=1), "admin")
@@ -211,6 +240,86 @@ class TestJoining:
         (state / CREDENTIAL_FILE).rename(state / NEXT_FILE)  # killed before it was renamed
         open_conductor_store(call()).now()
         assert (state / CREDENTIAL_FILE).exists()
+
+
+class TestCommands:
+    """Processes beside the agent: they have no id, and write nothing unless they are asked to."""
+
+    @pytest.fixture
+    def command(self, call):
+        return call(agent_id=None)
+
+    def test_one_never_joins(self, command, token, store, state):
+        for attempt in (open_conductor_store(command).list_nodes, lambda: command.renew(5)):
+            with pytest.raises(NotJoinedError, match="the agent joins at its first start"):
+                attempt()
+        assert [*state.iterdir()] == store.list_credentials() == []
+
+    def test_one_of_a_revoked_host_says_what_to_do_and_does_not_join_again(
+        self, call, command, token, store, state
+    ):
+        open_conductor_store(call()).now()
+        store.revoke_credential("h1")
+        before = read_credential(state)
+        with pytest.raises(StoreUnavailableError, match="agent token create --host h1"):
+            open_conductor_store(command).list_nodes()
+        assert read_credential(state) == before
+        assert [path.name for path in state.iterdir()] == [CREDENTIAL_FILE]
+
+    def test_one_renews_only_when_it_is_asked_to(self, call, command, token, store, state):
+        open_conductor_store(call()).now()
+        before = read_credential(state)
+        make_due(store)
+        open_conductor_store(command).now()
+        open_conductor_store(command).now()
+        assert read_credential(state) == before
+        command.renew(5)
+        assert read_credential(state) != before
+
+
+class TestFiles:
+    @pytest.mark.parametrize("torn", ["", "0123abc\n", "\x00" * 65, "0" * 63 + "\N{BULLET}"])
+    def test_a_torn_credential_is_replaced(self, call, token, state, torn):
+        (state / NEXT_FILE).write_text(torn)
+        (state / CREDENTIAL_FILE).write_text(torn)
+        open_conductor_store(call()).now()
+        assert len(read_credential(state)) == 64
+        assert [path.name for path in state.iterdir()] == [CREDENTIAL_FILE]
+
+    def test_a_link_in_its_place_is_replaced_and_not_followed(self, call, token, state, tmp_path):
+        target = tmp_path / "target"
+        (state / NEXT_FILE).symlink_to(target)
+        open_conductor_store(call()).now()
+        assert not target.exists()
+        assert not (state / CREDENTIAL_FILE).is_symlink()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+    @pytest.mark.parametrize("has_id", [True, False])
+    def test_what_root_writes_belongs_to_the_agents_user(self, call, token, state, has_id):
+        os.chown(state, 1234, 2345)
+        owner = (1234, 2345)
+        if has_id:
+            owner = (3456, 4567)
+            (state / COMPUTE_ID_FILE).touch()
+            os.chown(state / COMPUTE_ID_FILE, *owner)
+        caller = call()
+        open_conductor_store(caller).now()
+        made = [(state / CREDENTIAL_FILE).stat()]
+        make_next(state)
+        made.append((state / NEXT_FILE).stat())
+        caller.renew(5)
+        made.append((state / CREDENTIAL_FILE).stat())
+        found = {(item.st_uid, item.st_gid, stat.S_IMODE(item.st_mode)) for item in made}
+        assert found == {(*owner, 0o600)}
+
+    def test_one_that_cannot_be_written_leaves_nothing(self, state, monkeypatch):
+        def fail(descriptor):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(IdentityError, match="credential.next cannot be written: No space"):
+            make_next(state)
+        assert [*state.iterdir()] == []
 
 
 class TestCalls:
@@ -307,12 +416,7 @@ class TestCalls:
         caller = call()
         open_conductor_store(caller).now()
         before = read_credential(state)
-        with store.engine.begin() as connection:
-            connection.execute(
-                sa.update(tables.agent_credentials).values(
-                    issued_at=datetime.now(UTC) - RENEWAL_AGE - timedelta(days=1)
-                )
-            )
+        make_due(store)
         open_conductor_store(caller).now()
         assert read_credential(state) != before
         open_conductor_store(caller).now()
@@ -353,6 +457,19 @@ def test_an_endpoint_knows_how_many_hosts_called_and_when_the_last_did(store, to
 
 
 class TestConductors:
+    def test_each_is_asked_without_a_credential_whether_it_answers(
+        self, call, port, token, endpoint, store, state
+    ):
+        with serving(endpoint) as gone:
+            pass
+        with serving(lambda environ, start: start("200 OK", []) or [b"{}"]) as other:
+            found = call(ports=(gone, port, other), agent_id=None).find_problems(5)
+        assert [*found.values()][:2] == ["Connection refused", None]
+        assert "not a conductor's answer" in found[f"http://127.0.0.1:{other}"]
+        endpoint.is_stopping = True
+        assert "is ending" in call(agent_id=None).find_problems(5)[f"http://127.0.0.1:{port}"]
+        assert [*state.iterdir()] == store.list_credentials() == []
+
     def test_the_next_one_is_tried_where_one_is_not_reached(self, call, token, endpoint):
         with serving(endpoint) as gone:
             pass

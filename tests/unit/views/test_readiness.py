@@ -12,6 +12,7 @@ from nodetracker.views.readiness import (
     Verdict,
     evaluate_agents,
     evaluate_barrier,
+    evaluate_conductors,
     evaluate_cpu_sets,
     evaluate_host_name,
     evaluate_listing,
@@ -279,3 +280,26 @@ def test_a_python_that_the_service_cannot_run_is_a_failure_with_what_to_do(direc
     assert details.startswith(f"user nodetracker cannot run /opt/bin/python: {reason}; install ")
     assert "/usr/bin/python3 -m venv --clear /opt/nodetracker" in details
     assert level_and_details(evaluate_barrier(None)) == (Level.SUCCESS, None)
+
+
+class TestConductors:
+    @pytest.mark.parametrize(
+        ("problems", "level"),
+        [
+            ({"https://a": None, "https://b": None}, Level.SUCCESS),
+            ({"https://a": None, "https://b": "timed out"}, Level.WARNING),
+            ({"https://a": "timed out", "https://b": "timed out"}, Level.FAILURE),
+        ],
+        ids=["all", "some", "none"],
+    )
+    @pytest.mark.parametrize("is_joined", [True, False])
+    def test_one_that_answers_is_enough(self, problems, level, is_joined):
+        found, details = level_and_details(evaluate_conductors(problems, is_joined, []))
+        assert found == level
+        assert ("not joined yet" in (details or "")) is not is_joined
+        assert ("https://b: timed out" in (details or "")) is (level != Level.SUCCESS)
+
+    def test_what_the_agent_lacks_is_a_failure(self):
+        verdict = evaluate_conductors({"https://a": None}, False, ["there is no join token"])
+        expected = "there is no join token; not joined yet; the agent joins at its first start"
+        assert level_and_details(verdict) == (Level.FAILURE, expected)

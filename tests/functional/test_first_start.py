@@ -1,0 +1,158 @@
+"""A compute host with conductors before its agent's first start, and commands of root beside it."""
+
+import json
+import os
+import stat
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore
+from nodetracker.model.credential import RENEWAL_AGE
+from tests.functional.conductors import Conductor, Remote
+from tests.functional.servers.process import find_free_port, require, require_root
+from tests.functional.servers.tls import Authority
+from tests.programs import Running, wait_until
+
+AGENT = 1234
+SENTENCE = "not joined yet; the agent joins at its first start"
+# The test's Python may be below /root: the agent's user may read everything, but write nothing else.
+AS_AGENT = (
+    "setpriv", f"--reuid={AGENT}", f"--regid={AGENT}", "--clear-groups",
+    "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+)  # fmt: skip
+
+
+@pytest.fixture
+def remote(tmp_path: Path, conductor: Conductor) -> Remote:
+    """A host whose state directory is its agent's, and a conductor with a certificate."""
+    require_root("give files to a user")
+    require("setpriv")
+    authority = Authority(tmp_path)
+    conductor.use_tls(*authority.issue(tmp_path, "127.0.0.1"))
+    endpoints = f"{conductor.endpoint}, https://127.0.0.1:{find_free_port()}"
+    found = Remote(tmp_path / "remote", endpoints, conductor.make_token("--uses", "1"))
+    found.trust(authority.certificate)
+    state = found.directory / "state"
+    state.mkdir()
+    os.chown(state, AGENT, AGENT)
+    return found
+
+
+def start_agent(remote: Remote) -> Running:
+    agent = remote.start(before=AS_AGENT)
+    agent.wait_for("is ready")
+    return agent
+
+
+def list_state(remote: Remote) -> dict[str, Any]:
+    """Return name -> owner, mode and content of the state directory's files; not of sockets."""
+    return {
+        path.name: (path.stat().st_uid, path.stat().st_gid, path.stat().st_mode, path.read_bytes())
+        for path in sorted((remote.directory / "state").iterdir())
+        if path.is_file()
+    }
+
+
+def check(remote: Remote, code: int) -> dict[str, tuple[int, str | None]]:
+    done = remote.run("nodetracker-status", "upgrade", "check", "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    return {
+        item["check"]: (item["result"], item["details"])
+        for item in json.loads(done.stdout)["checks"]
+    }
+
+
+@pytest.mark.parametrize("has_id", [False, True], ids=["bare", "with compute_id"])
+def test_nothing_but_the_agent_joins(
+    conductor: Conductor, remote: Remote, store: SqlStore, has_id: bool
+) -> None:
+    if has_id:
+        path = remote.directory / "state" / "compute_id"
+        path.write_text("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11\n")
+        path.chmod(0o600)
+        os.chown(path, AGENT, AGENT)
+    before = list_state(remote)
+    with conductor.start_conductor():
+        found = check(remote, 1)  # one of the two endpoints is dead
+        assert found.pop("Conductors")[1] == (
+            f"no conductor answers at {remote_endpoints(remote)[1]}: Connection refused; {SENTENCE}"
+        )
+        assert {result for result, _ in found.values()} == {0}
+        for command in ("node list", "claim list", "overview", "agent rotate", "host show host-1"):
+            done = remote.manage(*command.split())
+            assert (done.returncode, SENTENCE in done.stderr) == (1, True), done
+        assert list_state(remote) == before
+        assert store.list_credentials() == []
+        with start_agent(remote) as agent:
+            joined = list_state(remote)
+            assert {(uid, gid, stat.S_IMODE(mode)) for uid, gid, mode, _ in joined.values()} == {
+                (AGENT, AGENT, 0o600)
+            }
+            assert [*joined] == ["compute_id", "credential"]
+            assert check(remote, 1)["Conductors"][1].endswith("Connection refused")
+            assert remote.ask("node", "list")[0]["state"] == "up"
+            assert list_state(remote) == joined
+            assert agent.stop() == 0
+
+
+def remote_endpoints(remote: Remote) -> list[str]:
+    (line,) = [line for line in remote.path.read_text().splitlines() if "endpoint" in line]
+    return line.partition("= ")[2].split(", ")
+
+
+def test_what_keeps_a_host_from_joining_is_a_failure(
+    conductor: Conductor, remote: Remote, tmp_path: Path
+) -> None:
+    def details(code: int = 2) -> str:
+        result, text = check(remote, code)["Conductors"]
+        assert result == code
+        return str(text)
+
+    token = remote.directory / "token"
+    for problem in ("Connection refused", SENTENCE):
+        assert problem in details()
+    with conductor.start_conductor():
+        secret = token.read_text()
+        token.write_text("\n")
+        assert "there is no join token: create one by 'nodetracker-manage agent" in details()
+        token.unlink()
+        assert f"[conductor] join_token_file: {token}: No such file or directory" in details()
+        token.write_text(secret)
+    other = Authority(tmp_path / "remote")
+    remote.path.write_text(remote.path.read_text() + f"[conductor]\ncafile = {other.certificate}\n")
+    with conductor.start_conductor():
+        assert "its certificate is refused" in details()
+    assert list_state(remote) == {}
+
+
+def test_what_root_replaces_stays_the_agents(
+    conductor: Conductor, remote: Remote, store: SqlStore
+) -> None:
+    with conductor.start_conductor(), start_agent(remote) as agent:
+        first = list_state(remote)["credential"]
+        past = store.now() - RENEWAL_AGE - timedelta(days=1)
+        assert agent.stop() == 0  # or it would renew
+        with store.engine.begin() as connection:
+            connection.execute(sa.update(tables.agent_credentials).values(issued_at=past))
+        assert remote.manage("node", "list").returncode == 0
+        check(remote, 1)
+        assert list_state(remote)["credential"] == first
+        with start_agent(remote) as again:
+            renewed = list_state(remote)["credential"]
+            assert renewed[3] != first[3]
+            done = remote.manage("agent", "rotate")
+            assert (done.returncode, done.stdout) == (
+                0,
+                "the credential of this host was replaced\n",
+            )
+            rotated = list_state(remote)["credential"]
+            assert rotated[:3] == renewed[:3] == first[:3]
+            assert rotated[3] != renewed[3]
+            seen = store.list_services("host-1")[0].last_seen_up
+            wait_until(lambda: store.list_services("host-1")[0].last_seen_up > seen)
+            assert again.stop() == 0
