@@ -29,7 +29,8 @@ CPU_TOPOLOGY = "cpu_info numa_topology"
 DEVICES = "pci_stats mdev_types gpus inventory traits"
 COSTS = {
     # kind -> (facts that may be held, columns that may change)
-    r"proc/cpuinfo": ("", "architecture cpu_info numa_topology"),
+    # One that is cut after a processor reads as that of a container with fewer CPUs.
+    r"proc/cpuinfo": ("", "architecture cpu_info numa_topology vcpus"),
     r"proc/meminfo": ("memory", "mem_available metrics"),
     r"proc/stat": ("", "booted_at"),
     r"proc/self/mountinfo": ("", ""),

@@ -52,6 +52,7 @@ class Cpuinfo:
         architecture: as in ``uname -m``, "" when it cannot be derived.
         model, vendor: of the first processor, "" when unknown.
         flags: of the first processor, in ascending order.
+        is_complete: whether the text ends after a processor, with an empty line.
     """
 
     processors: tuple[int, ...] = ()
@@ -61,6 +62,7 @@ class Cpuinfo:
     model: str = ""
     vendor: str = ""
     flags: tuple[str, ...] = ()
+    is_complete: bool = False
 
 
 def read_cpu_info(roots: Roots) -> CpuInfo:
@@ -80,12 +82,21 @@ def read_cpu_info(roots: Roots) -> CpuInfo:
     path = roots.procfs / "cpuinfo"
     base = roots.sysfs / "devices/system/cpu"
     problems = Problems(base)
-    cpuinfo = problems.attempt(
-        lambda: parse_cpuinfo(read_optional_text(path, errors="replace") or "", str(path)),
-        Cpuinfo(),
-        "model, vendor and features of the CPUs are unknown",
-    )
+
+    def read() -> Cpuinfo:
+        return parse_cpuinfo(read_optional_text(path, errors="replace") or "", str(path))
+
+    cost = "model, vendor and features of the CPUs are unknown"
+    cpuinfo = problems.attempt(read, Cpuinfo(), cost)
     online, present = _read_presence(base, frozenset(cpuinfo.processors), problems)
+    offline = present - online
+    if _shows_limit(cpuinfo, online):
+        cpuinfo = problems.attempt(read, cpuinfo, cost)  # a CPU may have just come online
+    if _shows_limit(cpuinfo, online):
+        listed = frozenset(cpuinfo.processors)
+        difference = f"lists {len(listed)} CPUs and {base / 'online'} {len(online)}"
+        problems.add(str(path), difference, "the smaller number is offered")
+        online = listed if listed <= online else frozenset(sorted(online)[: len(listed)])
     if not online:
         online = present = frozenset(cpuinfo.processors)
         if not online:
@@ -94,7 +105,7 @@ def read_cpu_info(roots: Roots) -> CpuInfo:
     package_of, sockets = _read_packages(base, cores, cpuinfo, problems)
     return CpuInfo(
         online=online,
-        offline=present - online,
+        offline=offline,
         sockets=sockets,
         cores=len(cores),
         threads=max(len(core) for core in cores),
@@ -105,6 +116,18 @@ def read_cpu_info(roots: Roots) -> CpuInfo:
         vendor=cpuinfo.vendor,
         flags=cpuinfo.flags,
         problems=problems.list_all(),
+    )
+
+
+def _shows_limit(cpuinfo: Cpuinfo, online: CpuSet) -> bool:
+    """Return whether ``/proc/cpuinfo`` is one of a container that may use fewer CPUs.
+
+    LXCFS shows a container's limit in ``/proc``, while older releases leave ``/sys`` as the
+    machine's. It numbers the CPUs that it shows from 0, whichever of the machine's they are.
+    """
+    listed = cpuinfo.processors
+    return (
+        cpuinfo.is_complete and 0 < len(listed) < len(online) and listed == (*range(len(listed)),)
     )
 
 
@@ -311,6 +334,7 @@ def parse_cpuinfo(text: str, source: str = "/proc/cpuinfo") -> Cpuinfo:
         model=model or _first_of(first, _MODEL_KEYS),
         vendor=vendor or _first_of(first, _VENDOR_KEYS),
         flags=tuple(sorted(set(_first_of(first, _FLAG_KEYS).split()))),
+        is_complete=text.endswith("\n\n"),
     )
 
 

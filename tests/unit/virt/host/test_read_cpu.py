@@ -8,7 +8,7 @@ from host_tree import MakeRoots
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodetracker.model.cpuset import CpuSet, render_cpu_set
+from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.errors import HostDataError
 from nodetracker.virt.host.cpu import parse_cpu_list, parse_cpu_mask, parse_cpuinfo, read_cpu_info
 from nodetracker.virt.host.roots import Roots
@@ -56,6 +56,22 @@ def test_without_a_list_each_cpu_s_own_file_is_read(make_roots: MakeRoots) -> No
     cpu = read_cpu_info(make_roots(files))
     assert render_cpu_set(cpu.online) == "0,2"
     assert render_cpu_set(cpu.offline) == "1"
+
+
+@pytest.mark.parametrize(
+    ("online", "expected"), [("0-3", "0-1"), ("2-5", "2-3"), ("0-1", "0-1"), ("0", "0")]
+)
+def test_of_two_numbers_of_cpus_the_smaller_is_offered_with_a_warning(
+    make_roots: MakeRoots, online: str, expected: str
+) -> None:
+    text = "processor : 0\n\nprocessor : 1\n\n"
+    files = {"proc/cpuinfo": text, f"{CPU}/online": f"{online}\n", f"{CPU}/present": "0-7\n"}
+    cpu = read_cpu_info(make_roots(files))
+    assert render_cpu_set(cpu.online) == expected
+    assert len(cpu.offline) == 8 - len(parse_cpu_set(online))
+    assert len(cpu.problems) == (online in {"0-3", "2-5"})
+    assert all(problem.path.endswith("cpuinfo") for problem in cpu.problems)
+    assert all("cpu/online" in problem.text for problem in cpu.problems)
 
 
 def test_possible_cpus_that_are_not_present_do_not_count(make_roots: MakeRoots) -> None:
