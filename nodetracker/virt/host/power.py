@@ -1,43 +1,15 @@
 """Reboot and shut down this machine with systemctl, if the operator allows it."""
 
 import logging
-import subprocess
 from collections.abc import Callable, Sequence
 
-from nodetracker.model.errors import DriverFeatureError, HostDataError
+from nodetracker.model.errors import DriverFeatureError
+from nodetracker.virt.host.command import run_command
 
 LOG = logging.getLogger(__name__)
 
 COMMANDS = {"reboot": ("systemctl", "reboot"), "shutdown": ("systemctl", "poweroff")}
-COMMAND_SECONDS = 20.0
-
-Run = Callable[[Sequence[str]], None]
-
-
-def run_command(command: Sequence[str]) -> None:
-    """Run a command and wait for it.
-
-    Raises:
-        HostDataError: the command could not be run, or failed; the reason is its output.
-    """
-    name = " ".join(command)
-    try:
-        done = subprocess.run(  # noqa: S603 - one of COMMANDS
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=COMMAND_SECONDS,
-        )
-    except OSError as error:
-        raise HostDataError(name, error.strerror or type(error).__name__) from None
-    except subprocess.TimeoutExpired:
-        raise HostDataError(name, f"did not finish within {COMMAND_SECONDS:g} s") from None
-    if done.returncode:
-        output = " ".join((done.stderr or done.stdout).split())
-        raise HostDataError(name, output or f"exited with status {done.returncode}")
+Run = Callable[[Sequence[str]], object]
 
 
 class PowerSwitch:

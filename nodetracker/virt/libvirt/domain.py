@@ -47,6 +47,7 @@ class DomainDisk:
         protocol: of a network disk, e.g. ``rbd``; "" for others.
         pool: the storage pool of a volume, or the first part of a network disk's
             name (the Ceph pool); "" for others.
+        volume: name of a volume in its pool, or of a network disk after its first part.
     """
 
     target: str
@@ -57,6 +58,13 @@ class DomainDisk:
     pool: str = ""
     volume: str = ""
     format: str = "raw"
+
+    @property
+    def image(self) -> tuple[str, ...]:
+        """What identifies its image among the disks of a host, () if nothing does."""
+        if self.path:
+            return (self.path,)
+        return (self.protocol, self.pool, self.volume) if self.volume else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,7 @@ def _parse_disk(disk: Element, source: str) -> DomainDisk:
     protocol, pool, volume = "", "", ""
     if kind == "network":
         protocol = disk_source.get("protocol", "")
-        pool = disk_source.get("name", "").partition("/")[0]
+        pool, _, volume = disk_source.get("name", "").partition("/")
     elif kind == "volume":
         pool, volume = disk_source.get("pool", ""), disk_source.get("volume", "")
     driver = disk.find("driver")

@@ -173,6 +173,7 @@ def build_guest(
     disk_bytes: int | None,
     problem: str,
     disks_elsewhere: Sequence[str],
+    disks_shared: Mapping[str, Sequence[str]],
     topology: NumaTopology,
 ) -> Guest | PartialGuest:
     """Return a domain as a guest, partial if its document, disk or emulator cannot be read.
@@ -181,6 +182,7 @@ def build_guest(
         disk_bytes: capacity of its disks in the node's storage, None = unknown.
         problem: why its emulator does not answer, "" if it does.
         disks_elsewhere: targets of its disks that are not in the node's storage.
+        disks_shared: target of a disk -> names of the other guests with its image.
     """
     domain, power_state = listed.domain, _power_state(listed.state.values)
     if domain is None:
@@ -198,7 +200,7 @@ def build_guest(
         "disk_mb": None if disk_bytes is None else usage_mib_from_bytes(disk_bytes),
         "project_id": domain.project_id,
         "pins": derive_pins(domain, topology),
-        "details": _details(domain, disks_elsewhere),
+        "details": _details(domain, disks_elsewhere, disks_shared),
     }
     problem = listed.error or problem
     is_partial = disk_bytes is None or bool(problem)
@@ -212,7 +214,9 @@ def _power_state(values: Mapping[str, object]) -> PowerState:
     return _POWER_STATES.get(number if isinstance(number, int) else 0, PowerState.NOSTATE)
 
 
-def _details(domain: Domain, disks_elsewhere: Sequence[str]) -> Mapping[str, Any]:
+def _details(
+    domain: Domain, disks_elsewhere: Sequence[str], disks_shared: Mapping[str, Sequence[str]]
+) -> Mapping[str, Any]:
     """Return further data of a domain for operators; keys without a value are omitted."""
     details: dict[str, Any] = {}
     if domain.vcpus_max != domain.vcpus:
@@ -221,6 +225,8 @@ def _details(domain: Domain, disks_elsewhere: Sequence[str]) -> Mapping[str, Any
         details["host_devices"] = list(domain.other_devices)
     if disks_elsewhere:
         details["disks_elsewhere"] = list(disks_elsewhere)
+    if disks_shared:
+        details["disks_shared"] = {name: list(guests) for name, guests in disks_shared.items()}
     return details
 
 

@@ -233,7 +233,7 @@ class HypervisorReader:
             raise
 
     def _read_storage(self, nodename: str, disks: tuple[GuestDisk, ...]) -> Fact[NodeStorage]:
-        client, images_type = self.session.client, self._settings.images_type
+        client, settings = self.session.client, self._settings
         if self._local is not None and self._local.has_storage:
             storage = self._local.probe_storage(nodename, disks)
         else:
@@ -241,7 +241,7 @@ class HypervisorReader:
                 nodename,
                 "storage",
                 lambda: read_pool_storage(
-                    client.list_storage_pools(), disks, images_type, self._source
+                    client.list_storage_pools(), disks, settings, self._source
                 ),
             ).fact()
         if storage.value is not None:

@@ -16,6 +16,7 @@ from nodetracker.virt.libvirt.storage import (
     NodeStorage,
     StorageScope,
     list_disks_elsewhere,
+    list_shared,
     sum_capacities,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics, Identity
@@ -79,13 +80,14 @@ def build_listing(
     if domains.value is None:
         return failed(domains.source, domains.error or "")
     capacities = sum_capacities(sizes.disks, scope)
-    elsewhere = list_disks_elsewhere(sizes.disks, scope)
+    elsewhere, shared = list_disks_elsewhere(sizes.disks, scope), list_shared(sizes.disks)
     guests = [
         build_guest(
             listed,
             capacities.get(listed.state.uuid, 0),
             sizes.silent.get(listed.state.uuid, ""),
             elsewhere.get(listed.state.uuid, ()),
+            shared.get(listed.state.uuid, {}),
             topology,
         )
         for listed in sorted(domains.value, key=lambda listed: listed.state.uuid)

@@ -52,6 +52,26 @@ OPTIONS = (
         "the filesystem of instances_path, or on a remote hypervisor the file pool with most of "
         "the guests' disks.",
     ),
+    cfg.StrOpt(
+        "images_rbd_ceph_conf",
+        default="",
+        help="Configuration file of the Ceph cluster. With images_type = rbd the size of the pool "
+        "is then what 'ceph df' says that it can store. libvirt reports the raw size of the "
+        "cluster, of which copies use a part.",
+    ),
+    cfg.StrOpt(
+        "rbd_user",
+        default="",
+        help="User of the Ceph cluster for 'ceph df', such as nova; by default that of the file.",
+    ),
+    cfg.IntOpt(
+        "rbd_replicas",
+        default=0,
+        min=0,
+        help="Number of copies of each object of the pool with images_type = rbd. Without "
+        "images_rbd_ceph_conf the raw size is divided by it. 0 means that it is not known: the "
+        "raw size counts, with a warning.",
+    ),
 )
 
 
@@ -63,6 +83,7 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
     except ValueError as error:
         raise ConfigError(f"[libvirt] connection_uris: {error}") from error
     try:
+        from nodetracker.virt.libvirt.ceph import CephSettings
         from nodetracker.virt.libvirt.client import open_client
         from nodetracker.virt.libvirt.connection import ConnectionTimes
         from nodetracker.virt.libvirt.driver import LibvirtDriver
@@ -76,7 +97,12 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
         endpoints,
         environment,
         LibvirtSettings(
-            values["file_backed_memory"], values["images_type"], values["reserve_image_cache"]
+            values["file_backed_memory"],
+            values["images_type"],
+            values["reserve_image_cache"],
+            CephSettings(
+                values["images_rbd_ceph_conf"], values["rbd_user"], values["rbd_replicas"]
+            ),
         ),
         ConnectionTimes(
             environment.probes.timeout_seconds,

@@ -26,6 +26,7 @@ from nodetracker.virt.libvirt.storage import (
     DiskSizes,
     GuestDisk,
     StorageScope,
+    find_shared,
     list_disks,
     parse_disk_sizes,
 )
@@ -120,7 +121,7 @@ class DiskSizeReader:
         if bulk is not None:
             self._silent = self._query_guests(nodename, domains, bulk, scope)
         silent = {} if bulk is None else self._silent
-        return SizeReading(tuple(self._list(domains, problems)), silent)
+        return SizeReading(tuple(find_shared(self._list(domains, problems))), silent)
 
     def _update(self, domains: Iterable[Domain], bulk: Iterable[DomainStatistics]) -> None:
         """Remember reported sizes; forget those of other disks, and those queried long ago."""

@@ -12,8 +12,9 @@ from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
 from nodetracker.virt.host.disk import read_storage
 from nodetracker.virt.host.roots import Roots, describe_os_error
+from nodetracker.virt.libvirt.ceph import measure_usable
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk
-from nodetracker.virt.libvirt.types import PoolInfo
+from nodetracker.virt.libvirt.types import LibvirtSettings, PoolInfo
 from nodetracker.virt.libvirt.xml import parse_document
 
 DiskKey = tuple[str, DomainDisk]
@@ -48,6 +49,8 @@ class GuestDisk:
     Attributes:
         uuid, owner: the guest's uuid, and its name for messages.
         problem: why its size is unknown, "" if no reason is known.
+        shared_with: names of the other guests that have the same image.
+        is_counted: False when the image is counted as a disk of another guest.
     """
 
     uuid: str
@@ -55,6 +58,8 @@ class GuestDisk:
     device: DomainDisk
     sizes: DiskSizes = DiskSizes()
     problem: str = ""
+    shared_with: tuple[str, ...] = ()
+    is_counted: bool = True
 
     @property
     def key(self) -> DiskKey:
@@ -137,14 +142,17 @@ def read_local_storage(
 
 
 def read_pool_storage(
-    pools: Sequence[PoolInfo], disks: Sequence[GuestDisk], images_type: str | None, source: str
+    pools: Sequence[PoolInfo], disks: Sequence[GuestDisk], settings: LibvirtSettings, source: str
 ) -> NodeStorage:
     """Return the storage pool that holds guests' disks.
 
     Raises:
-        HostDataError: no active pool has the right type.
+        HostDataError: no active pool has the right type, or a Ceph pool cannot be measured.
     """
-    pool = choose_pool(pools, disks, images_type, source)
+    pool = choose_pool(pools, disks, settings.images_type, source)
+    if settings.images_type == "rbd":
+        usable = measure_usable(pool.info, pool.scope.source, settings.ceph)
+        pool = replace(pool, info=usable)
     return add_overcommit(pool, disks, is_local=False)
 
 
@@ -176,8 +184,8 @@ def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: b
             taken = found.st_blocks * _BLOCK_BYTES
         if capacity is None:
             problems.append((disk.item, disk.unknown_size))
-            continue
-        total += max(0, capacity - (taken or 0))
+        elif disk.is_counted:
+            total += max(0, capacity - (taken or 0))
     return NodeStorage(
         replace(storage.info, overcommitted_mb=usage_mib_from_bytes(total)),
         replace(storage.scope, elsewhere=frozenset(elsewhere)),
@@ -283,6 +291,33 @@ def list_disks(
     ]
 
 
+def find_shared(disks: Sequence[GuestDisk]) -> list[GuestDisk]:
+    """Return the disks, of which those with one image know each other and one is counted.
+
+    That is the disk of the guest with the lowest uuid whose size is known.
+    """
+    by_image: dict[tuple[str, ...], list[GuestDisk]] = {}
+    for disk in disks:
+        if disk.device.image:
+            by_image.setdefault(disk.device.image, []).append(disk)
+    shared = []
+    for disk in disks:
+        same = by_image.get(disk.device.image, [disk])
+        counted = min(same, key=lambda one: (one.sizes.capacity is None, one.uuid, one.item))
+        others = tuple(sorted({one.owner for one in same if one.uuid != disk.uuid}))
+        shared.append(replace(disk, shared_with=others, is_counted=disk is counted))
+    return shared
+
+
+def list_shared(disks: Iterable[GuestDisk]) -> dict[str, dict[str, list[str]]]:
+    """Return guest's uuid -> target of a disk -> other guests with its image."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for disk in disks:
+        if disk.shared_with:
+            found.setdefault(disk.uuid, {})[disk.device.target] = list(disk.shared_with)
+    return found
+
+
 def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> dict[str, int | None]:
     """Return guest's uuid -> capacity of its disks in the storage, in bytes.
 
@@ -290,7 +325,7 @@ def sum_capacities(disks: Iterable[GuestDisk], scope: StorageScope) -> dict[str,
     """
     totals: dict[str, int | None] = {}
     for disk in disks:
-        if scope.contains(disk):
+        if disk.is_counted and scope.contains(disk):
             total, capacity = totals.get(disk.uuid, 0), disk.sizes.capacity
             totals[disk.uuid] = None if total is None or capacity is None else total + capacity
     return totals

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nodetracker.model.audit import EventKind
+from nodetracker.virt.libvirt.ceph import CephSettings
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,255})=(?P<uri>[A-Za-z][A-Za-z0-9+.-]*:.*)")
 _PASSWORD = re.compile(r"(?<=:)[^:@/]*(?=@)")
@@ -125,8 +126,10 @@ class LibvirtSettings:
         file_backed_memory: MiB that the node offers to guests, 0 = its own memory.
         images_type: how guests' disks are stored, None = as files.
         reserve_image_cache: reserve the space that the image cache uses.
+        ceph: how much a pool of type rbd can store.
     """
 
     file_backed_memory: int = 0
     images_type: str | None = None
     reserve_image_cache: bool = True
+    ceph: CephSettings = field(default_factory=CephSettings)

@@ -70,7 +70,7 @@ def test_disks_are_parsed_with_their_source_and_whether_they_are_charged():
     assert parse_domain(document(DISKS)).disks == (
         DomainDisk("vda", "file", "/a.qcow2"),
         DomainDisk("vdb", "block", "/dev/sdb"),
-        DomainDisk("vdc", "network", protocol="rbd", pool="p"),
+        DomainDisk("vdc", "network", protocol="rbd", pool="p", volume="v"),
         DomainDisk("vdd", "volume", pool="p", volume="v"),
         DomainDisk("sda", "file", "/cd.iso", is_charged=False),
         DomainDisk("vde", "file", "/ro.img", is_charged=False),

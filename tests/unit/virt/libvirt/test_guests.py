@@ -68,7 +68,7 @@ class Hypervisor:
         self.read_names.clear()
         resources = self.resources() if has_resources else None
         domains = self.reader.read(self.listed(), resources, {uuid_of(name) for name in changed})
-        return [build_guest(listed, 0, "", (), NumaTopology()) for listed in domains]
+        return [build_guest(listed, 0, "", (), {}, NumaTopology()) for listed in domains]
 
     def vcpus_seen(self):
         return {guest.name: guest.vcpu_milli for guest in self.read()}

@@ -15,7 +15,10 @@ from nodetracker.virt.libvirt.storage import (
     StorageScope,
     add_overcommit,
     choose_pool,
+    find_shared,
+    list_shared,
     measure_image_cache,
+    sum_capacities,
 )
 from nodetracker.virt.libvirt.types import PoolInfo
 
@@ -49,6 +52,39 @@ def measure_mb(*arguments):
 def test_a_sparse_file_may_grow_to_its_size(tmp_path):
     path = sparse(tmp_path / "a.raw", written=4)
     assert 95 <= measure_mb([disk(path)], True, tmp_path.stat().st_dev) <= 96
+
+
+IMAGES = {
+    "file": DomainDisk("vda", "file", "/srv/a.raw"),
+    "block": DomainDisk("vda", "block", "/dev/my-vg/a"),
+    "volume": DomainDisk("vda", "volume", pool="images", volume="a"),
+    "rbd": DomainDisk("vda", "network", protocol="rbd", pool="vms", volume="a"),
+}
+
+
+@pytest.mark.parametrize("device", IMAGES.values(), ids=IMAGES)
+def test_an_image_that_several_guests_have_counts_once(device):
+    """The guest with the lowest uuid counts it, the others only where its size is unknown."""
+    scopes = {"block": StorageScope("lvm", "images", "my-vg"), "network": StorageScope("rbd")}
+    scope = scopes.get(device.kind, StorageScope())
+    other = dataclasses.replace(device, target="vdb")
+    sizes = DiskSizes(100 * MIB)
+    disks = [GuestDisk("2", "b", other, sizes), GuestDisk("1", "a", device, sizes)]
+    assert sum_capacities(find_shared(disks), scope) == {"1": 100 * MIB}
+    assert list_shared(find_shared(disks)) == {"1": {"vda": ["b"]}, "2": {"vdb": ["a"]}}
+    disks[1] = dataclasses.replace(disks[1], sizes=DiskSizes())
+    assert sum_capacities(find_shared(disks), scope) == {"2": 100 * MIB}
+
+
+def test_a_shared_file_can_grow_once(tmp_path):
+    path = sparse(tmp_path / "a.raw")
+    disks = [dataclasses.replace(disk(path), uuid=uuid) for uuid in "12"]
+    assert measure_mb(find_shared(disks), True, tmp_path.stat().st_dev) == 100
+
+
+def test_disks_whose_image_nothing_identifies_count_each():
+    disks = [GuestDisk(uuid, uuid, DomainDisk("vda", "volume"), DiskSizes(MIB)) for uuid in "12"]
+    assert sum_capacities(find_shared(disks), StorageScope()) == {"1": MIB, "2": MIB}
 
 
 def test_a_file_on_another_filesystem_adds_no_overcommit(tmp_path):
