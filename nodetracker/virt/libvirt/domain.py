@@ -1,6 +1,6 @@
 """Parse a domain's document: the resources of one guest and its affinity."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
@@ -33,6 +33,21 @@ class MemoryPart:
     size_bytes: int
     host_cells: CpuSet | None = None
     page_kb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryModule:
+    """A module whose size changes without asking anybody, up to a maximum (virtio-mem).
+
+    Attributes:
+        size_bytes: the maximum, which is charged.
+        requested_bytes, current_bytes: as requested of the guest, and as plugged in now;
+            the latter is 0 while it is off.
+    """
+
+    size_bytes: int
+    requested_bytes: int
+    current_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +89,10 @@ class Domain:
     Attributes:
         vcpus: number of vCPUs that are plugged in when it runs.
         vcpus_max: up to how many can be plugged in while it runs.
-        memory_bytes: maximum memory; memory returned by a balloon is still counted.
+        memory_bytes: maximum memory of the host; memory that a balloon or a module of
+            virtio-mem has returned is still counted.
+        persistent_bytes: memory in files or devices (NVDIMM, virtio-pmem), not of the host.
+        modules: sizes of virtio-mem modules.
         affinity: vCPU -> host CPUs on which it may run, where that is restricted.
         helper_cpus: host CPUs to which the emulator or an I/O thread is pinned
             (bound to exactly one CPU).
@@ -92,6 +110,8 @@ class Domain:
     affinity: Mapping[int, CpuSet] = field(default_factory=dict)
     helper_cpus: CpuSet = frozenset()
     memory: tuple[MemoryPart, ...] = ()
+    persistent_bytes: int = 0
+    modules: tuple[MemoryModule, ...] = ()
     devices: tuple[str, ...] = ()
     other_devices: tuple[str, ...] = ()
     project_id: str = ""
@@ -118,7 +138,12 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
     memory = root.find("memory")
     if memory is None:
         raise HostDataError(source, "has no <memory>")
-    memory_bytes = parse_bytes(memory, source)
+    persistent_bytes = sum(
+        _module_bytes(module, source)
+        for module in root.iterfind("devices/memory")
+        if module.get("model") not in _RAM_MODULE_MODELS
+    )
+    memory_bytes = max(0, parse_bytes(memory, source) - persistent_bytes)
     return Domain(
         uuid=uuid,
         name=name,
@@ -130,6 +155,8 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         affinity=_parse_affinity(root, vcpu, vcpus_max, source),
         helper_cpus=_parse_helper_cpus(root, source),
         memory=parse_memory(root, memory_bytes, source),
+        persistent_bytes=persistent_bytes,
+        modules=tuple(_parse_modules(root, source)),
         devices=tuple(sorted(_parse_devices(root, source))),
         other_devices=tuple(sorted(_list_other_devices(root))),
         project_id=_find_project(root),
@@ -238,14 +265,18 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
     Modules that are backed by a file do not use memory of the host's cells.
 
     Args:
-        total_bytes: sum of cells and modules.
+        total_bytes: sum of cells and modules of the host's memory.
 
     Source: libvirt's formatdomain, NUMA tuning, memory backing and memory devices.
     """
     cells = _parse_host_cells(root, source)
     pages = _parse_pages(root, source)
     sizes = _parse_sizes(root, source)
-    modules = root.findall("devices/memory")
+    modules = [
+        module
+        for module in root.iterfind("devices/memory")
+        if module.get("model") in _RAM_MODULE_MODELS
+    ]
     if not sizes:
         in_modules = sum(_module_bytes(module, source) for module in modules)
         sizes = {0: max(0, total_bytes - in_modules)}
@@ -254,8 +285,6 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
         for number, size in sizes.items()
     ]
     for module in modules:
-        if module.get("model") not in _RAM_MODULE_MODELS:
-            continue
         number = parse_int(module.findtext("target/node") or "0", "<memory> <node>", source)
         mask, page = module.findtext("source/nodemask"), module.find("source/pagesize")
         parts.append(
@@ -268,6 +297,16 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
             )
         )  # fmt: skip
     return tuple(parts)
+
+
+def _parse_modules(root: Element, source: str) -> Iterator[MemoryModule]:
+    for module in root.iterfind("devices/memory[@model='virtio-mem']"):
+        requested, current = module.find("target/requested"), module.find("target/current")
+        yield MemoryModule(
+            _module_bytes(module, source),
+            0 if requested is None else parse_bytes(requested, source),
+            0 if current is None else parse_bytes(current, source),
+        )
 
 
 def _module_bytes(module: Element, source: str) -> int:

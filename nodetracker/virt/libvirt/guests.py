@@ -221,6 +221,17 @@ def _details(
     details: dict[str, Any] = {}
     if domain.vcpus_max != domain.vcpus:
         details["vcpus_max"] = domain.vcpus_max
+    if domain.persistent_bytes:
+        details["persistent_memory_mb"] = usage_mib_from_bytes(domain.persistent_bytes)
+    if domain.modules:
+        details["virtio_mem"] = [
+            {
+                "size_mb": usage_mib_from_bytes(module.size_bytes),
+                "requested_mb": usage_mib_from_bytes(module.requested_bytes),
+                "current_mb": usage_mib_from_bytes(module.current_bytes),
+            }
+            for module in domain.modules
+        ]
     if domain.other_devices:
         details["host_devices"] = list(domain.other_devices)
     if disks_elsewhere:

@@ -3,7 +3,13 @@
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.libvirt.domain import Domain, DomainDisk, MemoryPart, parse_domain
+from nodetracker.virt.libvirt.domain import (
+    Domain,
+    DomainDisk,
+    MemoryModule,
+    MemoryPart,
+    parse_domain,
+)
 
 UUID = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
@@ -128,6 +134,26 @@ def test_modules_are_memory_of_their_cell():
         MemoryPart(256 * mib, frozenset({0, 2}), 2048),
         MemoryPart(32 * mib),
     )
+
+
+@pytest.mark.parametrize("cells", [CELLS, ""], ids=["with cells", "without"])
+def test_memory_in_files_or_devices_is_not_the_host_s(cells):
+    """libvirt counts it in the domain's <memory>; virtio-mem is charged its maximum."""
+    devices = """
+      <memory model='nvdimm'><source><path>/dev/dax0.0</path></source>
+        <target><size unit='GiB'>500</size><node>0</node></target></memory>
+      <memory model='virtio-pmem'><source><path>/srv/pmem</path></source>
+        <target><size unit='GiB'>1</size></target></memory>
+      <memory model='virtio-mem'><target><size unit='MiB'>512</size><node>0</node>
+        <requested unit='MiB'>256</requested><current unit='KiB'>131072</current></target></memory>
+    """
+    memory = f"<memory unit='MiB'>{501 * 1024 + 1088 + 512}</memory>"
+    domain = parse_domain(document(devices, cells, memory))
+    mib = 2**20
+    assert domain.memory_bytes == (1088 + 512) * mib
+    assert sum(part.size_bytes for part in domain.memory) == domain.memory_bytes
+    assert domain.persistent_bytes == 501 * 1024 * mib
+    assert domain.modules == (MemoryModule(512 * mib, 256 * mib, 128 * mib),)
 
 
 def test_helper_cpus_are_those_with_a_single_cpu_pin():

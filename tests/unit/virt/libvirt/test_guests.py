@@ -175,6 +175,20 @@ def test_domain_states_map_to_nova_s_power_states(state, power_state):
     assert guest.power_state is power_state
 
 
+def test_details_have_memory_that_is_not_charged_as_it_is():
+    host = Hypervisor("a")
+    host.devices["a"] = """
+      <memory model='nvdimm'><source><path>/f</path></source>
+        <target><size unit='MiB'>512</size></target></memory>
+      <memory model='virtio-mem'><target><size unit='MiB'>32</size>
+        <requested unit='MiB'>16</requested></target></memory>"""
+    (guest,) = host.read()
+    assert guest.details == {
+        "persistent_memory_mb": 512,
+        "virtio_mem": [{"size_mb": 32, "requested_mb": 16, "current_mb": 0}],
+    }
+
+
 def test_details_have_the_maximum_of_vcpus_and_other_host_devices():
     host = Hypervisor("a", "b")
     host.vcpus_max["a"] = 8
