@@ -53,6 +53,11 @@ class ProviderConfig:
         return self.uuid or self.name or EVERY_NODE
 
     @property
+    def is_empty(self) -> bool:
+        """True when it adds nothing; as in Nova it is ignored, with a warning."""
+        return not self.inventories and not self.traits
+
+    @property
     def is_for_every_node(self) -> bool:
         """True when it is for all nodes without an entry of their own."""
         return self.uuid is None and self.name is None

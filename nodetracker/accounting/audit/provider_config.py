@@ -31,6 +31,8 @@ def find_config(
     every_node = None
     by_name = None
     for config in configs:
+        if config.is_empty:
+            continue
         if uuid is not None and config.uuid == uuid:
             return config
         if config.name == nodename:
@@ -63,7 +65,11 @@ def check_configs(configs: Sequence[ProviderConfig], nodes: Iterable[NodeRecord]
         ConfigError: one has; the message names the node, both files and both entries.
     """
     for node in nodes:
-        own = [c for c in configs if node.uuid == c.uuid or node.nodename == c.name]
+        own = [
+            config
+            for config in configs
+            if not config.is_empty and (node.uuid == config.uuid or node.nodename == config.name)
+        ]
         if len(own) > 1:
             first, second = own[:2]
             raise ConfigError(
@@ -75,19 +81,31 @@ def check_configs(configs: Sequence[ProviderConfig], nodes: Iterable[NodeRecord]
 def list_unused_configs(
     configs: Iterable[ProviderConfig], nodes: Collection[NodeRecord]
 ) -> list[HostWarning]:
-    """Return a warning of each entry that identifies no node of the host."""
+    """Return a warning of each entry that adds nothing, or identifies no node of the host."""
     known = {node.uuid for node in nodes} | {node.nodename for node in nodes}
+    reasons: dict[str, str] = {}
+    for config in configs:
+        name = config.identification
+        if config.is_empty:
+            reasons[name] = explain_empty(config)
+        elif not config.is_for_every_node and name not in known:
+            kind = "name" if config.uuid is None else "uuid"
+            reasons[name] = (
+                f"{config.source}: provider {name}: no node of this host has this {kind}; "
+                "the entry is ignored"
+            )
     return [
-        HostWarning(
-            WarningKind.PROVIDER_CONFIG,
-            WHOLE_HOST,
-            config.identification[:WARNING_ITEM_LENGTH],
-            f"{config.source}: provider {config.identification}: no node of this host has this "
-            f"{'name' if config.uuid is None else 'uuid'}; the entry is ignored",
-        )
-        for config in configs
-        if not config.is_for_every_node and config.identification not in known
+        HostWarning(WarningKind.PROVIDER_CONFIG, WHOLE_HOST, name[:WARNING_ITEM_LENGTH], reason)
+        for name, reason in reasons.items()
     ]
+
+
+def explain_empty(config: ProviderConfig) -> str:
+    """Return why an entry that adds nothing is ignored."""
+    return (
+        f"{config.source}: provider {config.identification}: adds neither a resource class nor a "
+        "trait; the entry is ignored"
+    )
 
 
 _OPTION = "[pci] device_spec"

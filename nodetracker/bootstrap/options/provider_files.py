@@ -21,6 +21,8 @@ _NAME = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 def read_provider_files(directory: Path) -> tuple[ProviderConfig, ...]:
     """Read all files of a directory whose name ends in .yaml; a missing directory has none.
 
+    Entries that add nothing are among the entries, and may identify a node again.
+
     Raises:
         ConfigError: files cannot be read or are malformed, or two entries identify
             the same node; it names all of them, with provider and key.
@@ -118,15 +120,18 @@ def _require_custom(name: object, what: str, where: str) -> None:
 
 
 def _require_unique(entries: Iterable[ProviderConfig]) -> tuple[ProviderConfig, ...]:
+    entries = tuple(entries)
     found: dict[tuple[str | None, str | None], ProviderConfig] = {}
     for entry in entries:
+        if entry.is_empty:
+            continue
         other = found.setdefault((entry.uuid, entry.name), entry)
         if other is not entry:
             raise ConfigError(
                 f"{entry.source}: provider {entry.identification}: duplicate identification, "
                 f"first in {other.source}"
             )
-    return tuple(found.values())
+    return entries
 
 
 def _parse_uuid(text: str, where: str) -> str:

@@ -23,6 +23,7 @@ EVERY = ProviderConfig("a.yaml", traits=("CUSTOM_EVERY",))
 NAMED = ProviderConfig("b.yaml", name="node-1", traits=("CUSTOM_NAMED",))
 IDENTIFIED = ProviderConfig("c.yaml", uuid=UUID, traits=("CUSTOM_IDENTIFIED",))
 OTHER = ProviderConfig("d.yaml", name="node-9", traits=("CUSTOM_OTHER",))
+EMPTY = ProviderConfig("e.yaml", name="node-1")
 LICENSE = ProviderConfig(
     "l.yaml",
     name="node-1",
@@ -39,6 +40,9 @@ LICENSE = ProviderConfig(
         ([IDENTIFIED, EVERY], IDENTIFIED),
         ([OTHER, EVERY], EVERY),
         ([OTHER], None),
+        ([EMPTY, EVERY], EVERY),
+        ([EVERY, EMPTY, NAMED], NAMED),
+        ([NAMED, EMPTY], NAMED),
         ([], None),
     ],
 )
@@ -83,7 +87,7 @@ def test_a_node_that_cannot_be_read_keeps_its_traits_and_gets_those_of_the_files
 
 
 def test_two_entries_of_one_node_are_rejected():
-    check_configs([EVERY, NAMED, OTHER], [make_record()])
+    check_configs([EVERY, NAMED, OTHER, EMPTY], [make_record()])
     with pytest.raises(ConfigError) as raised:
         check_configs([EVERY, NAMED, IDENTIFIED], [make_record()])
     assert str(raised.value) == (
@@ -95,3 +99,13 @@ def test_an_entry_of_no_node_is_a_warning():
     (warning,) = list_unused_configs([EVERY, NAMED, IDENTIFIED, OTHER], [make_record()])
     assert (warning.kind, warning.item) == (WarningKind.PROVIDER_CONFIG, "node-9")
     assert warning.message.startswith("d.yaml: provider node-9: no node of this host has this name")
+
+
+def test_an_entry_that_adds_nothing_is_a_warning():
+    empty = [EMPTY, ProviderConfig("f.yaml"), ProviderConfig("g.yaml", name="node-1")]
+    named, every = list_unused_configs([EVERY, NAMED, *empty], [make_record()])
+    assert (named.kind, named.item) == (WarningKind.PROVIDER_CONFIG, "node-1")
+    assert named.message == (
+        "g.yaml: provider node-1: adds neither a resource class nor a trait; the entry is ignored"
+    )
+    assert every.item == "$COMPUTE_NODE"

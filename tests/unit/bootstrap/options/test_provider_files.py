@@ -63,6 +63,9 @@ def test_keys_of_later_minor_versions_are_ignored():
 META = "meta: {schema_version: '1.0'}\n"
 
 
+TRAIT = "traits: {additional: [CUSTOM_A]}"
+
+
 def entry(rest, identification=f"uuid: {UUID}"):
     return f"{META}providers:\n  - identification: {{{identification}}}\n    {rest}\n"
 
@@ -156,12 +159,20 @@ def test_all_files_of_a_directory_are_read_in_order(tmp_path):
 
 @pytest.mark.parametrize("identification", [f"uuid: {UUID}", "name: n1", "uuid: $COMPUTE_NODE"])
 def test_a_node_that_two_files_identify_alike_is_rejected(tmp_path, identification):
-    write(tmp_path, a=entry("x: 1", identification), b=entry("x: 1", identification))
+    write(tmp_path, a=entry(TRAIT, identification), b=entry(TRAIT, identification))
     name = identification.split()[1].strip("'")
     with pytest.raises(ConfigError, match="duplicate identification, first in") as raised:
         read_provider_files(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path / 'b.yaml'}: provider {name}: duplicate")
     assert str(tmp_path / "a.yaml") in str(raised.value)
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize("rest", ["x: 1", "traits: {additional: []}", "inventories: {}"])
+def test_an_entry_that_adds_nothing_does_not_count_as_the_node_s_other(tmp_path, names, rest):
+    write(tmp_path, **dict(zip(names, [entry(rest), entry(TRAIT)], strict=True)))
+    found = read_provider_files(tmp_path)
+    assert sorted(config.is_empty for config in found) == [False, True]
 
 
 def test_what_cannot_be_read_is_named(tmp_path):
