@@ -202,8 +202,12 @@ def _run(request: dict) -> int:
 def _enter(namespace: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)  # os.setns is of Python 3.12
     descriptor = os.open(namespace, os.O_RDONLY)
+    root = os.open(Path(namespace).parents[1] / "root", os.O_RDONLY)
     if libc.setns(descriptor, 0) != 0:
         raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+    os.fchdir(root)
+    os.chroot(".")  # the namespace's own root is outside of a chroot in which the tests run
+    os.close(root)
     os.close(descriptor)
 
 

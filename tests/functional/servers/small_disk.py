@@ -33,8 +33,14 @@ class SmallDisk:
         with self._holder.stdout as output:
             assert output.readline() == b"mounted\n", f"no disk at {mount_point}"
         self.mount_namespace = f"/proc/{self._holder.pid}/ns/mnt"
-        self.prefix = ["nsenter", f"--mount={self.mount_namespace}"]
-        self.path = Path(f"/proc/{self._holder.pid}/root{mount_point}")
+        root = f"/proc/{self._holder.pid}/root"  # that of the tests, which may run in a chroot
+        self.prefix = [
+            "nsenter",
+            f"--mount={self.mount_namespace}",
+            f"--root={root}",
+            f"--wd={root}",
+        ]
+        self.path = Path(f"{root}{mount_point}")
 
     def fill(self) -> None:
         """Use all free space."""
