@@ -1,5 +1,6 @@
 """The interface of the conductors: the store port."""
 
+from nodetracker.model.warning import WarningKind
 from nodetracker.ports import Store
 from nodetracker.rpc.interface import Interface
 
@@ -9,6 +10,7 @@ COMPRESSED_FROM_BYTES = 4096
 CONDUCTOR = Interface(
     Store,
     topic="conductor",
-    version="4.5",
+    version="4.6",
     local=frozenset({"close"}),
+    since={WarningKind.PLACEMENT_LOST: "4.6"},
 )

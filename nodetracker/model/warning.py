@@ -45,6 +45,7 @@ class WarningKind(enum.StrEnum):
     PLACEMENT_REFUSED = "placement_refused"
     PLACEMENT_FOREIGN = "placement_foreign"
     PLACEMENT_LEAKED = "placement_leaked"
+    PLACEMENT_LOST = "placement_lost"
     PROVIDER_CONFIG = "provider_config"
     PLACEMENT_REMOVAL = "placement_removal"
     CREDENTIAL_REUSED = "credential_reused"

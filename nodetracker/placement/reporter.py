@@ -13,11 +13,13 @@ from nodetracker.accounting.placement.tree import (
     PlacedTree,
     ProviderSummary,
     ProviderTree,
+    Resources,
 )
 from nodetracker.accounting.placement.warnings import (
     PLACEMENT_KINDS,
     explain_foreign,
     explain_leaks,
+    explain_losses,
     explain_name_conflict,
     explain_refusals,
     explain_refused_provider,
@@ -27,6 +29,7 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import (
     PlacementError,
     PlacementNameError,
+    PlacementNotFoundError,
     PlacementRefusedError,
     PlacementUnavailableError,
     StoreError,
@@ -46,6 +49,9 @@ from nodetracker.process.outage import OutageLog
 LOG = logging.getLogger(__name__)
 MAX_SINGLE = 8
 """Number of nodes up to which each has a request of its own; a list has a whole cloud's."""
+
+LOSS_LIFETIME_SECONDS = 3600.0
+"""How long a warning remains about allocations that were put back."""
 
 _LIFETIME_SECONDS = 120.0
 Trees = dict[str, list[ProviderSummary]]
@@ -141,6 +147,8 @@ class PlacementReporter:
         found, slots = list(removals or ()), list(self._slots)
         for slot in slots:
             found += slot.warnings or ()
+            since = self._monotonic() - LOSS_LIFETIME_SECONDS
+            found += [warning for at, warning in list(slot.losses.values()) if at > since]
             found += explain_leaks(slot.record.nodename, self._find_leaked(slot))
         reported = {slot.record.nodename: slot.warnings is not None for slot in slots}
         return found + list(
@@ -315,25 +323,59 @@ class ProviderLists:
             return self._trees.pop(uuid, [])
 
     def refresh(self) -> None:
-        """Let the nodes whose providers are not as they were left be read again.
+        """Let the nodes that are not as they were left in placement be read again.
 
-        Consumers of others that have nothing on the node's providers are
-        forgotten, as nothing shows that they are gone.
+        Somebody who deletes allocations does not raise a generation, so those are compared
+        as well, by one request a node. Consumers of others that have nothing on the node's
+        providers are forgotten, as nothing shows that they are gone.
         """
-        uuids = [slot.record.uuid for slot in self._slots.idle()]
-        if len(uuids) > MAX_SINGLE:
+        left = {slot.record.uuid: slot.state.placed for slot in self._slots.idle()}
+        if len(left) > MAX_SINGLE:
             trees = self._list_all()
         else:
-            trees = {uuid: self._client.list_providers(tree=uuid) for uuid in uuids}
-        known = set(uuids)
+            trees = {uuid: self._client.list_providers(tree=uuid) for uuid in left}
+        found = {
+            uuid: None
+            if placed is None or _has_changed(placed, trees.get(uuid, []))
+            else self._read_parts(placed, uuid)
+            for uuid, placed in left.items()
+        }
 
         def is_outdated(slot: Slot) -> bool:
-            if slot.record.uuid not in known:
+            uuid, placed = slot.record.uuid, slot.state.placed
+            if uuid not in found or placed is not left[uuid]:  # reported meanwhile
                 return False
-            placed = slot.state.placed
-            return placed is None or _has_changed(placed, trees.get(slot.record.uuid, []))
+            parts = found[uuid]
+            if placed is None or parts is None:
+                return True
+            now, lost = self._monotonic(), explain_losses(slot.record.nodename, placed, parts)
+            recent = {k: v for k, v in slot.losses.items() if v[0] > now - LOSS_LIFETIME_SECONDS}
+            slot.losses = recent | {warning.item: (now, warning) for warning in lost}
+            return any(_list_parts(placed, provider) != part for provider, part in parts.items())
 
         self._slots.review(is_outdated)
+
+    def _read_parts(self, placed: PlacedTree, root: str) -> dict[str, dict[str, Resources]] | None:
+        """Return provider -> consumer -> what it has there; None if a provider is gone.
+
+        Of the root, and of those below it that have consumers with nothing on the root.
+        """
+        below = {
+            provider
+            for consumer in placed.consumers.values()
+            if root not in consumer.resources
+            for provider in consumer.resources.keys() & placed.providers.keys()
+        }
+        try:
+            return {
+                provider: {
+                    uuid: part.resources[provider]
+                    for uuid, part in self._client.read_allocations(provider)[1].items()
+                }
+                for provider in (root, *sorted(below))
+            }
+        except PlacementNotFoundError:
+            return None
 
     def _list_all(self) -> Trees:
         """Return uuid of a root -> the providers of its tree."""
@@ -350,6 +392,15 @@ def _has_changed(placed: PlacedTree, summaries: Sequence[ProviderSummary]) -> bo
         placed.providers.keys().isdisjoint(consumer.resources)
         for consumer in placed.consumers.values()
     )
+
+
+def _list_parts(placed: PlacedTree, provider: str) -> dict[str, Resources]:
+    """Return consumer -> what it has of a provider, of those that have something."""
+    return {
+        uuid: consumer.resources[provider]
+        for uuid, consumer in placed.consumers.items()
+        if provider in consumer.resources
+    }
 
 
 class EarlierWarnings:

@@ -33,6 +33,7 @@ class Slot:
             None = placement has all.
         warnings: result of the last report; None before the first one.
         leaks: consumer that the ledger does not know -> when it was first seen.
+        losses: consumer of which somebody else removed something -> when, and its warning.
     """
 
     record: NodeRecord
@@ -43,6 +44,7 @@ class Slot:
     is_busy: bool = False
     warnings: tuple[HostWarning, ...] | None = None
     leaks: dict[str, float] = field(default_factory=dict)
+    losses: dict[str, tuple[float, HostWarning]] = field(default_factory=dict)
 
     @property
     def is_unread(self) -> bool:

@@ -54,6 +54,7 @@ CAN_WAIT = {
     WarningKind.CLAIMED_TWICE,  # charged in full
     WarningKind.CLAIM_MISMATCH,  # both are charged in full
     WarningKind.PLACEMENT_FOREIGN,  # others' own affair
+    WarningKind.PLACEMENT_LOST,  # put back
     WarningKind.PROVIDER_CONFIG,  # the entry is for no node
     WarningKind.CREDENTIAL_REUSED,  # it was refused
 }

@@ -1,5 +1,6 @@
 """Explain to operators what placement lacks, what it does not have, or has too much of."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from nodetracker.accounting.placement.tree import (
@@ -7,6 +8,7 @@ from nodetracker.accounting.placement.tree import (
     PlacedTree,
     ProviderSummary,
     ProviderTree,
+    Resources,
 )
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.provider import ProviderRemoval
@@ -48,6 +50,7 @@ _NODE_KINDS = frozenset(
         WarningKind.PLACEMENT_REFUSED,
         WarningKind.PLACEMENT_FOREIGN,
         WarningKind.PLACEMENT_LEAKED,
+        WarningKind.PLACEMENT_LOST,
     }
 )
 PLACEMENT_KINDS = _NODE_KINDS | {WarningKind.PLACEMENT_REMOVAL}
@@ -131,6 +134,35 @@ def explain_leaks(nodename: str, leaked: Iterable[str]) -> Iterator[HostWarning]
             f"consumer {uuid} has allocations on the node, and the ledger does not know it; "
             "placement heal deletes it",
         )
+
+
+def explain_losses(
+    nodename: str, placed: PlacedTree, found: Mapping[str, Mapping[str, Resources]]
+) -> Iterator[HostWarning]:
+    """Yield a warning for each of nodetracker's consumers that somebody else took something from.
+
+    Args:
+        placed: as it was left.
+        found: uuid of a provider -> consumer -> what it has there now; providers that were
+            not read are missing.
+    """
+    for uuid, consumer in sorted(placed.consumers.items()):
+        lost = Counter[str]()
+        for provider in found.keys() & consumer.resources.keys():
+            held = found[provider].get(uuid, {})
+            for name, amount in consumer.resources[provider].items():
+                lost[name] += max(0, amount - held.get(name, 0))
+        if lost.total() and not consumer.is_foreign:
+            amounts = ", ".join(
+                f"{amount} {name}" for name, amount in sorted(lost.items()) if amount
+            )
+            yield HostWarning(
+                WarningKind.PLACEMENT_LOST,
+                nodename,
+                uuid,
+                f"somebody else removed {amounts} of consumer {uuid} from placement; the ledger "
+                "still charges it, and it is put back",
+            )
 
 
 def explain_name_conflict(

@@ -280,8 +280,8 @@ PLACEMENT = option_group(
         "resource_provider_association_refresh",
         default=300,
         min=0,
-        help="Seconds between checks whether somebody else has changed the nodes' providers; "
-        "0 means never.",
+        help="Seconds between checks whether somebody else has changed the nodes' providers or "
+        "deleted allocations on them; 0 means never.",
     ),
     cfg.FloatOpt(
         "leak_grace",

@@ -18,7 +18,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.service import AdminState
 from nodetracker.model.warning import WarningKind
-from nodetracker.placement.reporter import PlacementReporter
+from nodetracker.placement.reporter import LOSS_LIFETIME_SECONDS, PlacementReporter
 from tests.builders import make_guest
 from tests.placement_model import (
     NODE,
@@ -429,7 +429,52 @@ def test_what_others_change_is_put_back_by_a_refresh(scene) -> None:
         "CUSTOM_RACK_7",
         "STORAGE_DISK_SSD",
     }
-    assert len(scene.refresh()) == 1
+    assert len(scene.refresh()) == 2
+
+
+def change_parts(scene, consumer, change):
+    """Change what a consumer has, without a trace in generations, as a deletion does."""
+    found = scene.model.consumers.pop(consumer)
+    resources = {uuid: change(dict(held)) for uuid, held in found.resources.items()}
+    if any(resources.values()):
+        scene.model.consumers[consumer] = replace(found, resources=resources)
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (lambda held: {}, "10 DISK_GB, 2048 MEMORY_MB, 2 VCPU"),
+        (lambda held: held | {"VCPU": 1}, "1 VCPU"),
+    ],
+    ids=["deleted", "reduced"],
+)
+def test_allocations_that_somebody_removed_are_put_back_with_a_warning(scene, change, lost):
+    scene.report([WEB])
+    change_parts(scene, WEB.workload.uuid, change)
+    scene.refresh()
+    assert scene.held() == {WEB.workload.uuid: WEB_HAS}
+    warning = scene.warnings()[WarningKind.PLACEMENT_LOST]
+    assert (warning.nodename, warning.item) == ("node-1", WEB.workload.uuid)
+    assert lost in warning.message
+    assert len(scene.refresh()) == 2
+    assert WarningKind.PLACEMENT_LOST in scene.warnings()
+    scene.wake(LOSS_LIFETIME_SECONDS)
+    assert scene.warnings() == {}
+
+
+def test_a_class_that_a_consumer_of_others_held_goes_after_that_consumer(scene) -> None:
+    licenses = {"CUSTOM_LICENSE": {"total": 9, "reserved": 0, "allocation_ratio": 1.0}}
+    scene.report(inventory=licenses)
+    other = make_uuid(77)
+    scene.model.consumers[other] = PlacedConsumer(
+        other, 1, {NODE: {"CUSTOM_LICENSE": 1}}, True, "INSTANCE", "p", "u"
+    )
+    scene.report()
+    assert scene.model.providers[NODE].inventories["CUSTOM_LICENSE"].reserved == 9
+    change_parts(scene, other, lambda held: {})
+    scene.refresh()
+    assert "CUSTOM_LICENSE" not in scene.model.providers[NODE].inventories
+    assert WarningKind.PLACEMENT_LOST not in scene.warnings()
 
 
 def test_a_provider_that_somebody_deleted_comes_back(scene) -> None:
@@ -615,7 +660,7 @@ def test_many_nodes_are_listed_at_once(scene) -> None:
     assert len(scene.model.requests) - before == 1 + 1 + 3 * 20
     before = len(scene.model.requests)
     scene.refresh()
-    assert len(scene.model.requests) - before == 1
+    assert len(scene.model.requests) - before == 1 + 20  # the allocations of each
 
 
 def test_a_batch_that_was_carried_out_late_is_read_and_not_written_again(scene) -> None:
@@ -679,4 +724,4 @@ def test_providers_of_others_at_any_depth_belong_to_their_node(scene) -> None:
     scene.refresh()
     [slot] = [slot for slot in scene.reporter._slots if slot.record.nodename == "node-1"]
     assert slot.state.placed.providers.keys() == {make_uuid(1, 9), agent, bridge}
-    assert len(scene.refresh()) == 1
+    assert len(scene.refresh()) == 1 + 10
