@@ -34,6 +34,9 @@ _POWER_STATES = {
     6: PowerState.CRASHED,
     7: PowerState.SUSPENDED,
 }
+DOM0_UUID = "00000000-0000-0000-0000-000000000000"
+"""Xen's control domain, which is the host itself: libvirt lists it among the domains."""
+
 _STARTING_UP = (3, 11)
 """State and reason of a guest whose emulator waits for libvirt to start it: it is not paused."""
 
@@ -86,7 +89,7 @@ class DomainReader:
         bulk: Sequence[DomainStatistics] | None,
         changed: Iterable[str],
     ) -> tuple[ListedDomain, ...]:
-        """Return all domains; read the documents that are missing or out of date.
+        """Return all guests' domains; read the documents that are missing or out of date.
 
         Args:
             bulk: bulk statistics, None when they could not be read.
@@ -104,6 +107,8 @@ class DomainReader:
         fingerprints = {item.uuid: _fingerprint(item.values) for item in bulk}
         self._documents = {uuid: entry for uuid, entry in self._documents.items() if uuid in known}
         for state in states:
+            if state.uuid == DOM0_UUID:
+                continue
             entry = self._get_document(state, fingerprints.get(state.uuid), state.uuid in changed)
             if entry is not None:  # else it was undefined since it was listed
                 yield ListedDomain(state, entry.domain, entry.error)

@@ -5,7 +5,12 @@ import pytest
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import NumaTopology
-from nodetracker.virt.libvirt.guests import REREAD_SECONDS, DomainReader, build_guest
+from nodetracker.virt.libvirt.guests import (
+    DOM0_UUID,
+    REREAD_SECONDS,
+    DomainReader,
+    build_guest,
+)
 from nodetracker.virt.libvirt.types import DomainStatistics
 
 
@@ -72,6 +77,12 @@ class Hypervisor:
 
     def vcpus_seen(self):
         return {guest.name: guest.vcpu_milli for guest in self.read()}
+
+
+def test_the_control_domain_of_xen_is_no_guest():
+    host = Hypervisor("a")
+    states = [*host.listed(), DomainStatistics(DOM0_UUID, "Domain-0", {"state.state": 1})]
+    assert [listed.state.name for listed in host.reader.read(states, None, ())] == ["a"]
 
 
 def test_documents_are_read_once():
