@@ -22,7 +22,7 @@ from nodetracker.model.audit import AllNodes, AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.node import NodeListing, NodeRecord
+from nodetracker.model.node import KnownNode, NodeListing, NodeRecord
 from nodetracker.model.service import HostNews
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
@@ -138,6 +138,11 @@ class OrphanTracker:
             gone=tuple(name for name in kept if self._counts[name] >= ORPHAN_AUDITS),
             due=tuple(name for name in left if self._counts[name] >= ORPHAN_AUDITS),
         )
+
+
+def _as_known(record: NodeRecord) -> KnownNode:
+    fact = record.values.facts.get("hypervisor")
+    return KnownNode(record.nodename, record.uuid, "" if fact is None else fact.source)
 
 
 def _has_claims(record: NodeRecord) -> bool:
@@ -317,6 +322,10 @@ class ResourceTracker:
     def _list_nodes(self) -> NodeListing | DriverUnavailableError:
         try:
             listing = self._driver.get_available_nodes()
+            missing = self._rows.keys() - set(listing.nodenames)
+            if missing and not self._rows.keys() >= set(listing.nodenames):
+                self._driver.keep_names([_as_known(self._rows[name]) for name in sorted(missing)])
+                listing = self._driver.get_available_nodes()
         except DriverUnavailableError as error:
             self._is_driver_ready, self._listing_error = False, str(error)
             return error

@@ -50,6 +50,19 @@ class NodeListing:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownNode:
+    """A node of a stored row, by which a driver recognizes one that its source calls otherwise.
+
+    Attributes:
+        source: of its hypervisor, as last read; "" if never.
+    """
+
+    nodename: str
+    uuid: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostSnapshot:
     """One reading of one node. Facts are independent: each is fresh or failed.
 

@@ -1,12 +1,12 @@
 """Ports to the drivers (nodes, their facts and guests, events and power) and to monitors."""
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from nodetracker.model.audit import NodeEvent
-from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.node import HostSnapshot, KnownNode, NodeListing
 
 
 class DriverCapability(enum.Enum):
@@ -47,6 +47,13 @@ class Driver(Protocol):
         Raises:
             DriverUnavailableError: no source answers; all rows are kept.
             ConfigError: two sources report the same nodename; the message names both.
+        """
+
+    def keep_names(self, known: Sequence[KnownNode]) -> None:
+        """Call nodes by the names of their rows, where only their sources' names have changed.
+
+        Args:
+            known: nodes of rows that the last listing lacks, while it has others without a row.
         """
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:

@@ -15,7 +15,7 @@ from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
+from nodetracker.model.node import HostSnapshot, KnownNode, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
 from nodetracker.process.workers import Call, Executor
 from nodetracker.virt.probes import ProbeRunner
@@ -95,6 +95,10 @@ class CompositeDriver:
                 unreachable.append(str(error))
         known = self._first.nodename
         return NodeListing(() if known is None else (known,), tuple(unreachable), is_ready)
+
+    def keep_names(self, known: Sequence[KnownNode]) -> None:
+        """Let the first driver, after which the node is called, keep its name."""
+        self._first.driver.keep_names(known)
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read all drivers concurrently and merge their readings."""

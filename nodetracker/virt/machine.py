@@ -1,6 +1,6 @@
 """Probe the facts of this machine, for every driver whose node is this machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,7 +10,7 @@ from typing import TypeVar
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.host import Gpu, StorageInfo
-from nodetracker.model.node import HostSnapshot, failed_snapshot
+from nodetracker.model.node import HostSnapshot, KnownNode, failed_snapshot
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.host.cpu import read_cpu_info
 from nodetracker.virt.host.disk import read_storage
@@ -120,6 +120,9 @@ class MachineDriver:
 
     def init_host(self) -> None:
         """Do nothing: what is unavailable now may be available later."""
+
+    def keep_names(self, known: Sequence[KnownNode]) -> None:
+        """Do nothing: the node is called after the host, as it is configured."""
 
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since the kernel booted."""

@@ -4,7 +4,7 @@ Its nodes can fail and hang on demand.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from nodetracker.model.errors import (
     DriverUnavailableError,
     HostDataError,
 )
-from nodetracker.model.node import HostSnapshot, NodeListing, failed_snapshot
+from nodetracker.model.node import HostSnapshot, KnownNode, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
 from nodetracker.virt.fake.inventory import HANG, FakeInventory, parse_inventory
 from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
@@ -52,6 +52,9 @@ class FakeDriver:
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
+
+    def keep_names(self, known: Sequence[KnownNode]) -> None:
+        """Do nothing: the names are those of the file."""
 
     def get_available_nodes(self) -> NodeListing:
         """Read the file again and return the nodes that it names."""

@@ -170,6 +170,14 @@ class HypervisorConnection:
         """
         return self.endpoint.name or self._hostname
 
+    def keep_name(self, nodename: str) -> None:
+        """Call the node by the name of its row from now on, whatever its hostname has become."""
+        LOG.warning(
+            "%s: the hostname is now %s; the node is still called %s, as in its row",
+            self.endpoint.source, self._hostname, nodename,
+        )  # fmt: skip
+        self._hostname = nodename
+
     def session(self) -> Session:
         """Return the open session."""
         session = self._session

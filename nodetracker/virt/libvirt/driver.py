@@ -2,25 +2,34 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from nodetracker.model.audit import NodeEvent
 from nodetracker.model.errors import ConfigError, DriverFeatureError, DriverUnavailableError
-from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.node import HostSnapshot, KnownNode, NodeListing
 from nodetracker.ports import DriverCapability
+from nodetracker.virt.libvirt.capabilities import parse_capabilities
 from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConnection
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LocalFacts
+from nodetracker.virt.libvirt.node_facts import derive_node_uuid
 from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings
 from nodetracker.virt.machine import read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeKey
 
 if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
 
 FIRST_LISTING_SECONDS = 5.0
 """How long the first listing waits for hypervisors to answer; later listings never wait."""
+
+
+def _shorten(hostname: str) -> str:
+    """Return a hostname in lower case and without its domain."""
+    return hostname.lower().partition(".")[0]
 
 
 def _ignore(event: NodeEvent) -> None:
@@ -89,6 +98,41 @@ class LibvirtDriver:
                 source, reason = "libvirt", "; ".join(unreachable)
             raise DriverUnavailableError(source, reason)
         return NodeListing(tuple(nodes), unreachable, is_ready)
+
+    def keep_names(self, known: Sequence[KnownNode]) -> None:
+        """Recognize hypervisors whose hostname has changed, as after a name service did.
+
+        A row is of a hypervisor if it has the uuid that follows from the hypervisor's host uuid
+        and type and the row's own name, and if either the names differ only by case or domain,
+        or the URI is the row's. Boards are shipped with equal host uuids.
+        """
+        free = {node.nodename: node for node in known}
+        for name, connection in self._by_nodename().items():
+            if connection.endpoint.name is None and name not in free:
+                found = self._find_known(name, connection, free.values())
+                if found is not None:
+                    del free[found]
+                    connection.keep_name(found)
+
+    def _find_known(
+        self, name: str, connection: HypervisorConnection, known: Iterable[KnownNode]
+    ) -> str | None:
+        try:
+            session = connection.session()
+        except DriverUnavailableError:
+            return None
+        source = connection.endpoint.source
+        key = ProbeKey(source, name, "identity")
+        document = self._environment.probes.run(key, session.client.get_capabilities)
+        root = document.map(parse_capabilities).value
+        if root is None:
+            return None
+        for node in known:
+            identity = replace(session.identity, hostname=node.nodename)
+            is_alike = _shorten(node.nodename) == _shorten(name) or node.source == source
+            if is_alike and derive_node_uuid(root, identity) == node.uuid:
+                return node.nodename
+        return None
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
         """Read one node over its connection; without it, only what are this machine's files.

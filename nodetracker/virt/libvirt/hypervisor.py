@@ -139,6 +139,9 @@ class HypervisorReader:
         pci = functions.map(lambda value: value.devices)
         own_memory = None if self._settings.file_backed_memory else host.value
         identity = self.session.identity
+        is_named = self._connection.endpoint.name is not None
+        # The node may have kept an earlier hostname as its name.
+        named = identity if is_named else replace(identity, hostname=nodename)
         # A failed fact while features are unknown, so that the row keeps its traits.
         hypervisor = (
             failed(features_fact.source, features_fact.error or "")
@@ -147,7 +150,7 @@ class HypervisorReader:
         )
         snapshot = HostSnapshot(
             nodename=nodename,
-            uuid=document.map(lambda root: derive_node_uuid(root, identity)).value,
+            uuid=document.map(lambda root: derive_node_uuid(root, named)).value,
             hypervisor=hypervisor,
             cpu=cpu,
             memory=memory,

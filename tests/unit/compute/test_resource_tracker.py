@@ -719,7 +719,7 @@ def test_classes_of_provider_files_are_claimed_and_refused(store, clock, tmp_pat
 
 def test_two_provider_entries_of_a_node_stop_the_start_and_no_later_audit(store, clock, tmp_path):
     uuids = {"uuid": "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"}
-    again = ProviderConfig("u.yaml", uuid=uuids["uuid"])
+    again = ProviderConfig("u.yaml", uuid=uuids["uuid"], traits=("CUSTOM_RACK_7",))
     tracked = TrackedHost(
         store, tmp_path / "inventory.yaml", clock, Policy(providers=(LICENSE, again))
     )
@@ -729,6 +729,18 @@ def test_two_provider_entries_of_a_node_stop_the_start_and_no_later_audit(store,
     settings = AgentSettings(HOST, "", Policy(providers=(again, LICENSE)))
     with pytest.raises(ConfigError, match="has another entry"):
         tracked.tracker.check(settings)
+
+
+def test_the_driver_may_keep_names_of_rows_that_a_listing_lacks(store, clock, tmp_path):
+    """It is asked only while there are rows without a node and nodes without a row."""
+    tracked = TrackedHost(store, tmp_path / "inventory.yaml", clock)
+    asked = []
+    tracked.driver.keep_names = lambda known: asked.append([item.nodename for item in known])
+    tracked.audit(node(1), node(3))
+    tracked.audit(node(2), node(3))
+    assert asked == [["node-1"]]
+    tracked.audit(node(2), node(3))
+    assert asked == [["node-1"]]
 
 
 def test_a_provider_entry_of_no_node_is_a_warning(store, clock, tmp_path):
