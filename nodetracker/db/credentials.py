@@ -1,12 +1,12 @@
 """Store ``join_tokens`` and ``agent_credentials``: who may call conductors as which host."""
 
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import host_warnings
+from nodetracker.db import host_warnings, services
 from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.schema import tables
@@ -86,6 +86,8 @@ def join_agent(
             .where(_credentials.id == existing.id)
             .values(**values)
         )
+        if existing.revoked_at is not None:
+            services.resume_agent(connection, host, agent_id)
     return Credential(host, agent_id, token.now, address=address)
 
 
@@ -204,12 +206,34 @@ def revoke_credential(connection: sa.Connection, host: str) -> Credential:
     row = _lock(connection, _credentials.host == host)
     if row is None:
         raise NotFoundError(f"host {host} has no credential")
+    if row.revoked_at is not None:
+        return _decode(row)
+    services.end_agent(connection, host, "its credential was revoked")
     ended = {"secret_hash": None, "next_hash": None, "previous_hash": None}
-    return _update(connection, row, **ended, revoked_at=row.revoked_at or row.now)
+    return _update(connection, row, **ended, revoked_at=row.now)
 
 
 def list_credentials(connection: sa.Connection) -> list[Credential]:
-    return [_decode(row) for row in connection.execute(_select().order_by(_credentials.host))]
+    is_agent = sa.and_(
+        _services.host == _credentials.host,
+        _services.binary == COMPUTE_BINARY,
+        _services.agent_id == _credentials.agent_id,
+    )
+    query = (
+        _select()
+        .add_columns(_services.last_seen_up, _services.last_audit)
+        .outerjoin_from(tables.agent_credentials, tables.services, is_agent)
+        .order_by(_credentials.host)
+    )
+    return [_decode(row, used_at=_find_last_use(row)) for row in connection.execute(query)]
+
+
+def _find_last_use(row: "sa.Row[Any]") -> datetime | None:
+    """Return when a credential was last used: as is stored, or by the agent's last heartbeat."""
+    seen: datetime | None = row.last_seen_up
+    is_use = seen is not None and seen >= row.issued_at and row.last_audit.get("by_conductor")
+    times = (row.used_at, seen if is_use else None)
+    return max((time for time in times if time is not None), default=None)
 
 
 def _update(connection: sa.Connection, row: "sa.Row[Any]", **values: Any) -> Credential:

@@ -47,6 +47,7 @@ _ROW = ("uuid", "host", "hypervisor_hostname", "generation", "epoch")
 _SERVICE_ROW = (
     "id", "uuid", "host", "created_at", "last_seen_up", "epoch", "ended_epoch", "forced_down",
     "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
+    "forced_down_reason", "forced_down_at", "forced_down_by",
 )  # fmt: skip
 _AUDIT_ROW = ("last_audit", "report_interval")
 _NODE_FIELDS = ("id", "uuid", "host", "nodename", "generation", "epoch", "values")

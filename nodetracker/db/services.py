@@ -50,6 +50,9 @@ def select_service() -> "sa.Select[Any]":
 _NOT_DISABLED = {"disabled_at": None, "disabled_by": None}
 """The columns of a row that is enabled."""
 
+_NOT_FORCED = {"forced_down_at": None, "forced_down_by": None}
+"""The columns of a row that is not forced down."""
+
 
 def list_services(
     connection: sa.Connection,
@@ -290,14 +293,19 @@ def set_service(
     columns: dict[str, Any] = {}
     if change.disabled:
         is_kept = sa.and_(_services.disabled, sa.not_(sa.func.coalesce(_is_marked(), sa.false())))
-        columns |= _disable(is_kept, change.disabled_by)
+        columns |= _date("disabled", is_kept, change.disabled_by)
     elif change.disabled is not None:
         columns |= _NOT_DISABLED
     if change.disabled is not None:
         columns["disabled"] = change.disabled
         columns["disabled_reason"] = change.disabled_reason if change.disabled else None
+    if change.forced_down:
+        columns |= _date("forced_down", _services.forced_down, change.disabled_by)
+    elif change.forced_down is not None:
+        columns |= _NOT_FORCED
     if change.forced_down is not None:
         columns["forced_down"] = change.forced_down
+        columns["forced_down_reason"] = change.forced_down_reason if change.forced_down else None
     if change.maintenance is not None:
         columns["maintenance"] = change.maintenance
     columns["updated_at"] = utc_now()
@@ -305,7 +313,7 @@ def set_service(
         sa.update(tables.services).where(is_service).ordered_values(*columns.items())
     )
     after = codec.decode_service(connection.execute(found).mappings().one())
-    names = ("disabled", "disabled_reason", "maintenance", "forced_down")
+    names = ("disabled", "disabled_reason", "maintenance", "forced_down", "forced_down_reason")
     pairs = {name: [getattr(before, name), getattr(after, name)] for name in names}
     changed: dict[str, Any] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if changed:
@@ -316,10 +324,43 @@ def set_service(
     return after, StoreEvent(services=((before, after),), places=places)
 
 
+def end_agent(connection: sa.Connection, host: str, reason: str) -> None:
+    """End the run of a host's agent as its last heartbeat does, and wait for claims in flight."""
+    ended = connection.execute(
+        sa.update(tables.services)
+        .where(
+            _services.host == host,
+            _services.binary == COMPUTE_BINARY,
+            sa.func.coalesce(_services.ended_epoch, -1) != _services.epoch,
+        )
+        .values(ended_epoch=_services.epoch, updated_at=utc_now())
+    )
+    if ended.rowcount:
+        lock_nodes(connection, host)  # a claim reads the service under this lock
+        line = history.service_line(host, COMPUTE_BINARY, "down", {"reason": reason})
+        history.insert(connection, [line])
+
+
+def resume_agent(connection: sa.Connection, host: str, agent_id: str) -> None:
+    """Let the heartbeats of an agent count again whose run `end_agent` has ended."""
+    resumed = connection.execute(
+        sa.update(tables.services)
+        .where(
+            _services.host == host,
+            _services.binary == COMPUTE_BINARY,
+            _services.agent_id == agent_id,
+            _services.ended_epoch == _services.epoch,
+        )
+        .values(ended_epoch=None, updated_at=utc_now())
+    )
+    if resumed.rowcount:
+        history.insert(connection, [history.service_line(host, COMPUTE_BINARY, "up")])
+
+
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
     is_own = _is_marked()
     columns: dict[str, Any] = {
-        **(_NOT_DISABLED if reason is None else _disable(_services.disabled, None)),
+        **(_NOT_DISABLED if reason is None else _date("disabled", _services.disabled, None)),
         "disabled": reason is not None,
         "disabled_reason": reason,
         "updated_at": utc_now(),
@@ -346,20 +387,21 @@ def _is_marked() -> "sa.ColumnElement[bool]":
     return _services.disabled_reason.startswith(AUTO_PREFIX)
 
 
-def _disable(is_kept: "sa.ColumnElement[bool]", disabled_by: str | None) -> dict[str, Any]:
-    """Return the columns that say since when and by whom a service is disabled.
+def _date(setting: str, is_kept: "sa.ColumnElement[bool]", user: str | None) -> dict[str, Any]:
+    """Return the columns that say since when and by whom a service is disabled or forced down.
 
-    They come before `disabled` and its reason in an UPDATE: MariaDB assigns from left to
+    They come before the setting and its reason in an UPDATE: MariaDB assigns from left to
     right, and an expression sees what was assigned before it.
 
     Args:
         is_kept: whether a row keeps what it has.
-        disabled_by: name of a user, of any length.
+        user: name of a user, of any length.
     """
-    name = None if disabled_by is None else sanitize_text(disabled_by)
+    at, by = f"{setting}_at", f"{setting}_by"
+    name = None if user is None else sanitize_text(user)
     return {
-        "disabled_at": sa.case((is_kept, _services.disabled_at), else_=utc_now()),
-        "disabled_by": sa.case((is_kept, _services.disabled_by), else_=name),
+        at: sa.case((is_kept, _services[at]), else_=utc_now()),
+        by: sa.case((is_kept, _services[by]), else_=name),
     }
 
 

@@ -56,7 +56,8 @@ class Credential:
 
     Attributes:
         issued_at: when the one in use was issued.
-        used_at: its last use, to within `USE_INTERVAL`; None before the first.
+        used_at: its last use, to within `USE_INTERVAL`; None before the first. In lists
+            the agent's last heartbeat counts, too.
         address: of the client that used it last.
         revoked_at: None while it is valid.
         is_due: it is old enough to be replaced.

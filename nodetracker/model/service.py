@@ -24,7 +24,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0020"
+SCHEMA_REVISION = "0021"
 """The revision of the database's schema that this version is written for."""
 
 OLDEST_REVISION = "0012"
@@ -111,6 +111,7 @@ class ServiceRecord:
             `epoch`, nobody holds the row.
         disabled_at, disabled_by: when it was disabled, and the user who did; both
             None while it is enabled, and where unknown.
+        forced_down_reason, forced_down_at, forced_down_by: the same of being forced down.
     """
 
     uuid: str
@@ -134,6 +135,9 @@ class ServiceRecord:
     id: int = 0
     disabled_at: datetime | None = None
     disabled_by: str | None = None
+    forced_down_reason: str | None = None
+    forced_down_at: datetime | None = None
+    forced_down_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +148,15 @@ class ServiceChange:
         disabled: whether the host is excluded from scheduling.
         disabled_reason: stored only with `disabled`, removed on enabling.
         forced_down: treat the service as down regardless of its heartbeats.
+        forced_down_reason: stored only with `forced_down`, removed when that ends.
         maintenance: reject new claims; running guests are not affected. It is
             independent of `disabled` and its reason.
         disabled_by: name of the user who makes the change, None = unknown. It is stored
-            with the time when the service becomes disabled, or was disabled by its agent;
-            a later reason changes neither.
+            with the time when the service becomes disabled, or was disabled by its agent,
+            and when it is forced down; a later reason changes neither.
 
     Raises:
-        RequestError: the reason has control characters or the prefix of agents' reasons,
+        RequestError: a reason has control characters or the prefix of agents' reasons,
             or cannot be stored.
     """
 
@@ -160,19 +165,20 @@ class ServiceChange:
     forced_down: bool | None = None
     maintenance: bool | None = None
     disabled_by: str | None = None
+    forced_down_reason: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the reason."""
-        reason = self.disabled_reason or ""
-        if reason.startswith(AUTO_PREFIX):
-            raise RequestError("disabled_reason", f"{reason!r} has the prefix of agents' reasons")
-        if len(reason) > LONG_TEXT_LENGTH:
-            raise RequestError("disabled_reason", f"is longer than {LONG_TEXT_LENGTH} characters")
-        if has_control_characters(reason):
-            raise RequestError("disabled_reason", f"{reason!r} has control characters")
-        if sanitize_text(reason, LONG_TEXT_LENGTH) != reason:
-            problem = f"{reason!r} has characters that cannot be stored"
-            raise RequestError("disabled_reason", problem)
+        """Check the reasons."""
+        for name in ("disabled_reason", "forced_down_reason"):
+            reason = getattr(self, name) or ""
+            if reason.startswith(AUTO_PREFIX):
+                raise RequestError(name, f"{reason!r} has the prefix of agents' reasons")
+            if len(reason) > LONG_TEXT_LENGTH:
+                raise RequestError(name, f"is longer than {LONG_TEXT_LENGTH} characters")
+            if has_control_characters(reason):
+                raise RequestError(name, f"{reason!r} has control characters")
+            if sanitize_text(reason, LONG_TEXT_LENGTH) != reason:
+                raise RequestError(name, f"{reason!r} has characters that cannot be stored")
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,6 +352,9 @@ class CredentialStore(Protocol):
     def revoke_credential(self, host: str) -> Credential:
         """End a host's credential; only a join token for the host gives it another.
 
+        Its agent's service is down from then on, as after a last heartbeat, and no claim
+        that was decided on before is granted later.
+
         Raises:
             NotFoundError: the host has none.
         """

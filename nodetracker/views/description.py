@@ -30,6 +30,7 @@ from nodetracker.views.overview import (
 )
 from nodetracker.views.services import (
     DISABLING,
+    FORCING,
     audit_age_seconds,
     state_of,
     status_of,
@@ -189,7 +190,8 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
         "status": status_of(service),
         **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
-        **pick(service, "last_seen_up"),
+        "forced_down": service is not None and service.forced_down,
+        **pick(service, *FORCING, "last_seen_up"),
         "audit_age_seconds": described.audit_age_seconds,
         **render_measurements(record, service),
         "resources": {

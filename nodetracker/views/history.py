@@ -139,17 +139,19 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
         yield ChangeText(text, levels.get(event, ChangeLevel.PLAIN))
         return
     by = f" (by {diff['by']})" if diff.get("by") else ""
-    because = (diff.get("disabled_reason") or (None, None))[1]
-    disabled = f"disabled: {because}" if because else "disabled"
     texts = {
-        "disabled": (disabled, "enabled"),
+        "disabled": ("disabled", "enabled"),
         "maintenance": ("in maintenance", "no longer in maintenance"),
         "forced_down": ("forced down", "no longer forced down"),
     }
-    changed = {name: diff[name][1] for name in texts if name in diff}
-    for name, is_set in changed.items() or {"disabled": bool(because)}.items():
+    for name, (is_so, is_over) in texts.items():
+        reasons = diff.get(f"{name}_reason")
+        if name not in diff and reasons is None:
+            continue
+        is_set = name not in diff or diff[name][1]  # or only its reason has changed
+        because = f": {reasons[1]}" if is_set and reasons and reasons[1] else ""
         level = ChangeLevel.WARNING if is_set else ChangeLevel.GOOD
-        yield ChangeText(f"{diff['binary']} {texts[name][not is_set]}{by}", level)
+        yield ChangeText(f"{diff['binary']} {is_so if is_set else is_over}{because}{by}", level)
 
 
 def _describe_warning(event: str, diff: Mapping[str, Any], names: Names) -> Iterator[ChangeText]:

@@ -8,7 +8,7 @@ from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
 from nodetracker.views.measured import render_measurements
-from nodetracker.views.services import DISABLING, state_of, status_of
+from nodetracker.views.services import DISABLING, FORCING, state_of, status_of
 
 
 def render_node(
@@ -42,6 +42,7 @@ def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict
         **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
         "forced_down": service is not None and service.forced_down,
+        **pick(service, *FORCING),
     }
 
 

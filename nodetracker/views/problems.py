@@ -115,7 +115,8 @@ def _find_lost(
     elif line.state == "unreachable":
         yield Problem(Severity.LOST, "message broker away", age)
     elif agent.forced_down:
-        yield Problem(Severity.LOST, "forced down")
+        reason = agent.forced_down_reason
+        yield Problem(Severity.LOST, f"forced down: {reason}" if reason else "forced down")
     elif agent.ended_epoch == agent.epoch:
         yield Problem(Severity.LOST, "agent stopped", age)
     else:

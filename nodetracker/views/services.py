@@ -145,6 +145,9 @@ def render_service(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]
 DISABLING = ("disabled_reason", "disabled_at", "disabled_by")
 """Why, since when and by whom a service is disabled; all null while it is not."""
 
+FORCING = ("forced_down_reason", "forced_down_at", "forced_down_by")
+"""Why, since when and by whom a service is forced down; all null while it is not."""
+
 
 def render_host(service: ServiceRecord) -> dict[str, Any]:
     """Return the columns of ``host list`` for one service."""

@@ -4,10 +4,20 @@ from datetime import timedelta
 
 import pytest
 
+from nodetracker.accounting.liveness import is_service_up
+from nodetracker.model.change import EventKind
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
-from nodetracker.model.errors import AuthenticationError, ForbiddenError, NotFoundError
-from nodetracker.model.service import COMPUTE_BINARY, Incarnation
+from nodetracker.model.errors import (
+    AuthenticationError,
+    ClaimRefusedError,
+    ForbiddenError,
+    NotFoundError,
+)
+from nodetracker.model.listing import HistoryQuery
+from nodetracker.model.service import COMPUTE_BINARY, AuditState
 from nodetracker.model.warning import WarningKind
+from nodetracker.views.history import describe_entry
+from tests.builders import ask, claim, make_node, register
 from tests.contract.stores import SQL_BACKENDS
 from tests.database_clock import set_clock
 
@@ -23,11 +33,6 @@ def joined(store):
     store.create_join_token(TOKEN, None, 5, DAY, "admin")
     store.join_agent(TOKEN, "h1", "agent-1", SECRET, "192.0.2.1")
     return store
-
-
-def register(store, host, agent_id):
-    incarnation = Incarnation(agent_id, "boot", 1, 2, 3, 10)
-    return store.register_agent(host, COMPUTE_BINARY, "compute", "1", incarnation, None)
 
 
 def test_a_token_is_exchanged_for_a_credential_of_one_host(joined):
@@ -127,6 +132,71 @@ def test_a_revoked_host_joins_again_by_a_token_of_its_own_only(joined):
     assert joined.find_credential(NEXT, "").revoked_at is None
 
 
+def make_joined_node(store):
+    """Give h1 a node on which a claim is granted, and return the key of its agent."""
+    store.create_join_token(hash_secret("own"), "h1", 9, DAY, "admin")
+    key = make_node(store, host="h1")
+    store.join_agent(hash_secret("own"), "h1", key.agent_id, SECRET, "")
+    claim(store, ask(VCPU=1), "h1")
+    return key
+
+
+def is_up(store):
+    (service,) = store.list_services("h1")
+    return is_service_up(service, store.now(), 60)
+
+
+def list_texts(store):
+    lines = store.list_history_page(HistoryQuery(host="h1", kinds=(EventKind.SERVICE,))).items
+    return [change.text for line in reversed(lines) for change in describe_entry(line, {})]
+
+
+def test_a_revoked_host_is_down_at_once_until_its_agent_joins_again(store):
+    key = make_joined_node(store)
+    assert is_up(store)
+    first = store.revoke_credential("h1")
+    assert not is_up(store)
+    with pytest.raises(ClaimRefusedError, match="down"):
+        claim(store, ask(VCPU=1), "h1")
+    assert list_texts(store)[-1] == "nodetracker-compute down: its credential was revoked"
+    store.report_state(key, 2, AuditState())  # one that was sent before
+    assert not is_up(store)
+    store.join_agent(hash_secret("own"), "h1", key.agent_id, NEXT, "")
+    assert is_up(store)
+    claim(store, ask(VCPU=1), "h1")
+    assert list_texts(store)[-1] == "nodetracker-compute up"
+    assert store.revoke_credential("h1").revoked_at > first.revoked_at
+
+
+def test_to_revoke_again_ends_no_agent_that_needs_no_credential_by_then(store):
+    key = make_joined_node(store)
+    first = store.revoke_credential("h1")
+    store.report_state(register(store, "h1", key.agent_id), 2, AuditState())
+    assert store.revoke_credential("h1").revoked_at == first.revoked_at
+    assert is_up(store)
+
+
+def test_another_agent_that_joins_a_revoked_host_does_not_bring_it_up(store):
+    make_joined_node(store)
+    store.revoke_credential("h1")
+    store.join_agent(hash_secret("own"), "h1", "another", NEXT, "")
+    assert not is_up(store)
+
+
+def test_the_last_use_is_that_of_the_last_heartbeat_where_it_is_later(store):
+    def last_use():
+        return store.list_credentials()[0].used_at
+
+    key = make_joined_node(store)
+    assert last_use() is None  # its heartbeat was before it joined
+    used_at = store.find_credential(SECRET, "").used_at
+    assert last_use() == used_at
+    store.report_state(key, 2, AuditState())  # with the database's password
+    assert last_use() == used_at
+    store.report_state(key, 3, AuditState(by_conductor=True))
+    assert last_use() == store.list_services("h1")[0].last_seen_up > used_at
+
+
 def test_an_unknown_host_cannot_be_revoked(store):
     with pytest.raises(NotFoundError, match="h1"):
         store.revoke_credential("h1")
@@ -149,7 +219,8 @@ def test_a_credential_is_due_after_a_month_and_does_not_expire(joined):
 
 
 def test_a_renamed_host_keeps_its_credential_and_a_deleted_one_loses_it(joined):
-    service = register(joined, "h1", "agent-1")
+    register(joined, "h1", "agent-1")
+    (service,) = joined.list_services("h1")
     joined.rename_host("h1", "h2", COMPUTE_BINARY, service)
     assert joined.find_credential(SECRET, "").host == "h2"
     set_clock(joined.engine, lambda: service.created_at + DAY)

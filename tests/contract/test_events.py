@@ -88,7 +88,8 @@ def test_a_service_has_lines_of_what_changed(store: Store) -> None:
         ServiceChange(disabled=True, disabled_reason="disk", disabled_by="alice"),
         ServiceChange(disabled=True, disabled_reason="disk"),
         ServiceChange(disabled=False, maintenance=True),
-        ServiceChange(maintenance=False, forced_down=True),
+        ServiceChange(maintenance=False, forced_down=True, forced_down_reason="burnt"),
+        ServiceChange(forced_down=True),
         ServiceChange(forced_down=False),
     ):
         store.set_service("alpha", COMPUTE_BINARY, change)
@@ -107,6 +108,7 @@ def test_a_service_has_lines_of_what_changed(store: Store) -> None:
         f"{name} enabled",
         f"{name} in maintenance",
         f"{name} no longer in maintenance",
+        f"{name} forced down: burnt",
         f"{name} forced down",
         f"{name} no longer forced down",
         f"{name} disabled: AUTO: libvirt is away",

@@ -56,6 +56,7 @@ IDENTITY = ("id", "uuid", "host", "nodename", "generation", "epoch")
 LISTED = (
     "id", "uuid", "host", "binary", "created_at", "last_seen_up", "epoch", "ended_epoch",
     "forced_down", "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
+    "forced_down_reason", "forced_down_at", "forced_down_by",
     "last_audit",
 )  # fmt: skip
 """What a list knows of a service."""

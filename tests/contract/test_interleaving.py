@@ -9,16 +9,25 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db import codec, node_changes
+from nodetracker.db import codec, node_changes, services
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.errors import FencedError
+from nodetracker.model.errors import ClaimRefusedError, FencedError
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AgentKey
-from tests.builders import ADMISSION_POLICY, create, make_guest, make_values, register, update
+from tests.builders import (
+    ADMISSION_POLICY,
+    ask,
+    create,
+    make_guest,
+    make_values,
+    register,
+    update,
+)
+from tests.builders import claim as make_claim
 from tests.builders import make_node as make_ledger_node
 from tests.contract.stores import SQL_BACKENDS
 
@@ -40,6 +49,33 @@ def take_over(connection: sa.Connection) -> None:
 def assert_waits(future: "Future[Any]") -> None:
     with pytest.raises(TimeoutError):
         future.result(timeout=WAIT_SECONDS)
+
+
+def test_a_host_is_revoked_once_no_claim_is_in_flight_there(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    agent = make_ledger_node(store)
+    store.create_join_token("token", "alpha", 1, timedelta(minutes=1), "admin")
+    store.join_agent("token", "alpha", agent.agent_id, "secret", "")
+    rival.execute(sa.update(tables.compute_nodes).values(generation=99))  # as a claim does
+    future = pool.submit(store.revoke_credential, "alpha")
+    assert_waits(future)
+    rival.commit()
+    assert future.result().revoked_at is not None
+    with pytest.raises(ClaimRefusedError, match="down"):
+        make_claim(store, ask(VCPU=1))
+
+
+def test_a_claim_that_waited_for_a_host_to_be_revoked_is_refused(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_ledger_node(store)
+    services.end_agent(rival, "alpha", "its credential was revoked")
+    future = pool.submit(make_claim, store, ask(VCPU=1))
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(ClaimRefusedError, match="down"):
+        future.result()
 
 
 def test_an_update_that_waited_for_a_takeover_is_fenced(

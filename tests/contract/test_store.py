@@ -681,6 +681,37 @@ class TestAdministration:
         assert again.disabled_at is not None
         assert again.disabled_at > first.disabled_at
 
+    def test_a_service_that_is_forced_down_has_why_since_when_and_by_whom(
+        self, store: Store
+    ) -> None:
+        def force(user: str, reason: str | None) -> ServiceRecord:
+            change = ServiceChange(
+                forced_down=True, forced_down_reason=reason, disabled_by=user, maintenance=True
+            )
+            return store.set_service("alpha", COMPUTE_BINARY, change)
+
+        register(store)
+        before = store.now()
+        first = force("alice", "fenced off")
+        assert (first.forced_down_reason, first.forced_down_by) == ("fenced off", "alice")
+        assert first.forced_down_at is not None
+        assert before <= first.forced_down_at <= store.now()
+        assert first.disabled_by is None
+        later = force("bob", "burnt")
+        assert (later.forced_down_reason, later.forced_down_by) == ("burnt", "alice")
+        assert later.forced_down_at == first.forced_down_at
+        set_disabled(store, "bob", "disk")
+        assert force("bob", None).forced_down_reason is None
+        assert store.list_services()[0].disabled_by == "bob"
+        change = ServiceChange(forced_down=False, disabled_by="bob")
+        after = store.set_service("alpha", COMPUTE_BINARY, change)
+        assert (after.forced_down_at, after.forced_down_by) == (None, None)
+        assert after.disabled_reason == "disk"
+        again = force("bob", None)
+        assert again.forced_down_by == "bob"
+        assert again.forced_down_at is not None
+        assert again.forced_down_at > first.forced_down_at
+
     def test_a_long_name_of_a_user_is_cut_to_the_column(self, store: Store) -> None:
         register(store)
         assert set_disabled(store, "ü" * 300, None).disabled_by == "ü" * 255

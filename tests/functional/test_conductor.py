@@ -147,13 +147,16 @@ def test_agents_are_listed_and_revoked(
         agent.wait_for("is ready")
         (row,) = conductor.ask("agent", "list")
         assert (row["host"], row["state"], row["address"]) == ("host-1", "valid", "127.0.0.1")
+        assert conductor.ask("node", "list")[0]["state"] == "up"
         assert conductor.manage("agent", "revoke", "host-1").returncode == 0
+        assert conductor.ask("node", "list")[0]["state"] == "down"
         agent.wait_for("conductors refuse this host")
         before = last_seen(store)
         assert conductor.ask("agent", "list")[0]["state"] == "revoked"
         running.wait_for("Refused /")
         (remote.directory / "token").write_text(conductor.make_token("--host", "host-1"))
         wait_until(lambda: last_seen(store) > before, 90)
+        assert conductor.ask("node", "list")[0]["state"] == "up"
 
 
 class TestCalls:

@@ -288,6 +288,23 @@ def test_a_service_that_is_forced_down_is_not_taken_for_dead(browser):
         row.get_by_text("forced down", exact=True).wait_for()
 
 
+def test_who_forces_a_host_down_says_why_and_its_pages_have_it(browser):
+    store = SqliteStore()
+    build(store)
+    node = store.list_nodes()[0]
+    with serve_page(store) as url, open_tab(browser, f"{url}#/nodes/{node.uuid}") as tab:
+        tab.page.get_by_role("button", name="Force down").first.click()
+        tab.page.get_by_label("Reason").fill("fenced off")
+        tab.page.get_by_role("dialog").get_by_role("button", name="Force down").click()
+        tab.page.locator("dd").filter(has_text="fenced off").wait_for()
+        tab.page.goto(f"{url}#/host?host={node.host}")
+        tab.page.locator("p").filter(has_text="Forced down").filter(
+            has_text="fenced off"
+        ).wait_for()
+    (service,) = store.list_services(node.host, COMPUTE_BINARY)
+    assert (service.forced_down, service.forced_down_reason) == (True, "fenced off")
+
+
 def test_a_part_of_a_cpu_is_looked_for_as_a_whole_one(browser):
     store = SqliteStore()
     build(store)

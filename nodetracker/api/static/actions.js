@@ -1,4 +1,4 @@
-// What may be done: buttons, each with a dialog that says what it does to what, and asks once.
+// Buttons of actions, each with a dialog that asks once.
 import { refreshAll, request } from "./api.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { announce, bdi, button, field, join, list, plural, quiet, RequestForm, sentence } from "./widgets.js";
@@ -10,7 +10,7 @@ function Ask({ action, place, each, onDone, onClose }) {
   useEffect(() => dialog.current.showModal(), []);
   const send = async (form) => {
     const reason = form.get("reason")?.trim();
-    const wanted = { method, body: reason ? { ...body, disabled_reason: reason } : body };
+    const wanted = { method, body: reason ? { ...body, [`${Object.keys(body)[0]}_reason`]: reason } : body };
     let answer = {};
     for (const { name, path: address } of each ?? [{ path }]) {
       answer = await request(address, wanted);

@@ -1,7 +1,7 @@
-// Hosts: the list, of which several are changed at once, and a host's page with what is still on it.
+// The list of hosts, of which several are changed at once, and a host's page.
 import { List, OpenMoves, STATE, WARNINGS, WHY_DISABLED } from "./lists.js";
 import { NODES } from "./overview.js";
-import { ago, answer, column, fixed, hostLink, html, join, link, mark, plural, quiet, section, states, useAsk, useList, useLocation, useMay, usePoll, useState } from "./page.js";
+import { ago, answer, column, decisions, fixed, hostLink, html, join, link, mark, plural, quiet, section, states, useAsk, useList, useLocation, useMay, usePoll, useState } from "./page.js";
 import { Workloads } from "./workloads.js";
 
 const HOSTS = [
@@ -55,7 +55,7 @@ export function HostPage() {
     <div class="title"><h1><bdi>${host}</bdi></h1><p>${states(service)}</p>
       <p class="actions">${actions.map((action) => open(action, { Host: host }))}</p></div>
     ${nodes && remains(service, nodes)}
-    ${service.disabled_reason && html`<p>Disabled${service.disabled_at && html` ${ago(service.disabled_at)}`}: <bdi>${service.disabled_reason}</bdi></p>`}
+    ${decisions(service).map(([title, text]) => text && html`<p>${title} ${text}</p>`)}
     <p class="quiet">Heartbeat ${ago(service.last_seen_up)}, version ${service.version}. ${link("/events", "What happened", { host })}</p>
     ${section("Nodes", fixed("Nodes", NODES, nodes ?? [], { look: "dense", empty: "It has no node." }))}
     ${section("Moves", html`<${OpenMoves} host=${host} />`)}

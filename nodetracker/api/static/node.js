@@ -1,14 +1,12 @@
-// A node: its state and amounts, why they are so, what it has, what is on it, and what may be done to it.
+// The page of a node.
 import { WARNINGS } from "./lists.js";
-import { ageOf, ago, answer, aside, bar, column, fixed, folded, hostLink, html, legend, link, list, mark, navigate, number, quiet, section, sentence, setQuery, states, step, time, useAsk, useEffect, useList, useLocation, useMay, usePoll, useState } from "./page.js";
+import { ageOf, ago, answer, aside, bar, column, decisions, fixed, folded, hostLink, html, legend, link, list, mark, navigate, number, quiet, section, sentence, setQuery, states, step, time, useAsk, useEffect, useList, useLocation, useMay, usePoll, useState } from "./page.js";
 import { TrendTotals } from "./trends.js";
 import { amountColumn, Claims, RESOURCE, useClaims, workloadLink, Workloads } from "./workloads.js";
 
 function summary(node, machine) {
-  const reason = node.disabled_reason ?? "";
-  const disabler = reason.startsWith("AUTO: ") ? "its agent" : node.disabled_by ?? "an administrator";
   const lines = [
-    ["Disabled", node.status === "disabled" && html`${node.disabled_at && ago(node.disabled_at)} by <bdi>${disabler}</bdi>: <bdi>${reason.replace("AUTO: ", "") || "no reason given"}</bdi>`],
+    ...decisions(node),
     ["Read", html`${ago(node.read_at)}, heartbeat ${ago(node.last_seen_up)}`],
     ["Uptime", node.booted_at && `${ageOf(node.booted_at)}, since ${time(node.booted_at)}`],
     ["Measured", list(node.measured.map(({ label, text, at }) => html`${label}: ${text}${at && html`, ${ago(at)}`}`), "plain")],

@@ -85,6 +85,12 @@ export function wordsOf({ state, status, maintenance, freshness, forced_down: is
   return [!isUnread && state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
 }
 
+// What was decided about a host: [title, since when, by whom and why].
+export const decisions = (row) => [["Disabled", "disabled"], ["Forced down", "forced_down"]].map(([title, name]) => {
+  const [at, by, reason] = ["at", "by", "reason"].map((part) => row[`${name}_${part}`]);
+  return [title, at && html`${ago(at)}${by && html` by <bdi>${by}</bdi>`}: <bdi>${reason}</bdi>`];
+});
+
 // The state of a node or service; lines may break between its words.
 export const states = (row) => html`<span>${wordsOf(row).map((word, index) => [
   mark(word), " ", index === 0 && row.down_since && html`<span class="since"><${Ago} at=${row.down_since} end="" /></span> `,

@@ -129,7 +129,7 @@ class ListAgents(CredentialCommand, ListCommand):
 class RevokeAgent(CredentialCommand, Command):
     """Revoke the credential of a host: its agent writes nothing more, and its guests run on.
 
-    The host is down after service_down_time. It joins again by a token for it.
+    The host is down at once. It joins again by a token for it.
     """
 
     example = "agent revoke compute-7"

@@ -36,10 +36,10 @@ from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceReco
 from nodetracker.model.text import count_noun, natural_key
 from nodetracker.ports import POWER_ACTIONS
 from nodetracker.usecases.reads import find_agent, read_host_usage, require_agent
-from nodetracker.views.services import render_host, render_service, status_of
+from nodetracker.views.services import FORCING, render_host, render_service, status_of
 
 _MORE = (
-    "topic", "version", "maintenance", "forced_down", "report_count", "last_seen_up",
+    "topic", "version", "maintenance", "forced_down", *FORCING, "report_count", "last_seen_up",
     "created_at", "last_audit",
 )  # fmt: skip
 _MAINTENANCE = "maintenance"
@@ -48,7 +48,7 @@ _MAINTENANCE = "maintenance"
 class ListServices(ListCommand):
     """List services: status is set by the administrator, state is liveness.
 
-    --long adds since when and by whom they are disabled, and maintenance.
+    --long adds since when and by whom they are disabled, maintenance, and which are forced down.
     """
 
     example = "service list"
@@ -58,13 +58,16 @@ class ListServices(ListCommand):
         "clock_skew_seconds",
     )  # fmt: skip
     long_columns = ("disabled_at", "disabled_by")
-    shown_columns = (_MAINTENANCE,)
+    shown_columns = (_MAINTENANCE, "forced_down", *FORCING)
     layout = (
         Column("binary", ("binary",)),
         Column("host", ("host",), Kind.NAME),
         Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
         Column("updated", ("updated_at",), Kind.MOMENT, 1),
         Column("disabled because", ("disabled_reason",), Kind.FLEXIBLE, 2),
+        Column("forced down", ("forced_down_at",), Kind.MOMENT, 1),
+        Column("by", ("forced_down_by",), Kind.TEXT, 3),
+        Column("because", ("forced_down_reason",), Kind.FLEXIBLE, 2),
         Column("clock", ("clock_skew_seconds",), Kind.NUMBER, 4),
         Column("epoch", ("epoch",), Kind.NUMBER, 5),
         Column("id", ("id",), Kind.TEXT, 3),
@@ -74,7 +77,7 @@ class ListServices(ListCommand):
         services = self.reader.list_services()
         liveness = Liveness.of(services, self.reader.now(), self.service_down_time)
         return sort_by_host(
-            render_service(service, liveness) | {_MAINTENANCE: service.maintenance}
+            render_service(service, liveness) | pick(service, *self.shown_columns)
             for service in services
         )
 
@@ -106,7 +109,7 @@ class ShowService(ShowCommand):
 class SetService(StoreCommand, Command):
     """Enable or disable a service, or force it down."""
 
-    example = "service set compute-1 nodetracker-compute --disable"
+    example = 'service set compute-1 nodetracker-compute --down --reason "fenced off"'
     arguments = _SERVICE
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -119,6 +122,7 @@ class SetService(StoreCommand, Command):
             ("--disable", "Schedule no new workloads to its host."),
         )
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
+        parser.add_argument("--reason", metavar="REASON", help="Reason, with --down.")
         _add_switch(
             parser,
             "forced_down",
@@ -130,6 +134,8 @@ class SetService(StoreCommand, Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.disable_reason is not None and not parsed_args.disabled:
             self.parser.error("--disable-reason requires --disable")
+        if parsed_args.reason is not None and not parsed_args.forced_down:
+            self.parser.error("--reason requires --down")
         if parsed_args.disabled is None and parsed_args.forced_down is None:
             self.parser.error("one of --enable, --disable, --up and --down is required")
         change = ServiceChange(
@@ -137,6 +143,7 @@ class SetService(StoreCommand, Command):
             parsed_args.disable_reason,
             parsed_args.forced_down,
             disabled_by=read_operator(),
+            forced_down_reason=parsed_args.reason,
         )
         self.store.set_service(parsed_args.host, parsed_args.binary, change)
 

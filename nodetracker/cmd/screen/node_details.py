@@ -28,7 +28,6 @@ from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of,
 from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.serializer import encode
-from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import KIB_PER_MIB, MILLI
 from nodetracker.views.description import NodeDescription, ResourceLine, WorkloadUse
@@ -112,14 +111,18 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
     if service is not None and service.disabled:
         fields = [
             ("Reason", service.disabled_reason or "no reason given"),
-            ("Disabled", _render_disabling(service, described.now)),
+            ("Disabled", _render_since(service.disabled_at, service.disabled_by, described.now)),
         ]
         lines += _draw_labeled(fields, terminal, Style.WARNING)
+    if service is not None and service.forced_down:
+        since = _render_since(service.forced_down_at, service.forced_down_by, described.now)
+        text = ": ".join(filter(None, (since, service.forced_down_reason)))
+        forced = [("Forced down", text or "no reason given")]
+        lines += _draw_labeled(forced, terminal, Style.WARNING)
     return lines + _draw_labeled([("UUID", record.uuid), *_list_fields(described)], terminal)
 
 
-def _render_disabling(service: ServiceRecord, now: datetime) -> str:
-    at, by = service.disabled_at, service.disabled_by
+def _render_since(at: datetime | None, by: str | None, now: datetime) -> str:
     since = f"{render_age((now - at).total_seconds())} ago" if at else ""
     return " ".join(filter(None, (since, by and f"by {by}")))
 
@@ -132,7 +135,6 @@ def _list_fields(described: NodeDescription) -> list[tuple[str, str]]:
         return [("Agent", "the host has no agent"), ("Last read", read)]
     seen = service.last_seen_up
     heartbeat = "never" if seen is None else f"{render_age((now - seen).total_seconds())} ago"
-    forced = ", down by an administrator" if service.forced_down else ""
     run = service.incarnation
     held = service.ended_epoch != service.epoch
     holder = f"{run.agent_id}, process {run.pid}, epoch {service.epoch}"
@@ -140,7 +142,7 @@ def _list_fields(described: NodeDescription) -> list[tuple[str, str]]:
     uptime = NONE if booted is None else render_age((now - booted).total_seconds())
     is_up = described.state == "up"
     return [
-        ("Last read", f"{read}; heartbeat {heartbeat}{forced}"),
+        ("Last read", f"{read}; heartbeat {heartbeat}"),
         (
             "Agent",
             f"version {service.version}, {holder}" if held else "ended; nobody holds the host",

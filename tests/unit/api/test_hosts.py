@@ -35,6 +35,7 @@ class TestList:
             "zone": "nova", "state": "up", "status": "disabled", "disabled_reason": "broken",
             "disabled_at": render_time(service.disabled_at), "disabled_by": None,
             "maintenance": True, "forced_down": False, "down_since": None,
+            "forced_down_reason": None, "forced_down_at": None, "forced_down_by": None,
         }  # fmt: skip
 
     def test_is_filtered_and_paged(self, api):

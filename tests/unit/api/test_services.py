@@ -242,6 +242,37 @@ class TestOwnChanges:
             assert shown["disabled_at"] == render_time(store.list_services("host-1")[0].disabled_at)
             store.set_service("host-1", COMPUTE_BINARY, ServiceChange(disabled=False))
 
+    def test_who_forced_a_service_down_when_and_why_is_shown(self, api, store):
+        (service,) = store.list_services("host-1", COMPUTE_BINARY)
+        path = f"/v1/services/{service.uuid}"
+        names = ("forced_down_reason", "forced_down_at", "forced_down_by")
+        nothing = dict.fromkeys(names)
+        for method, other, body, reason, headers in (
+            ("PATCH", path, {"forced_down": True, "forced_down_reason": "burnt"}, "burnt", {}),
+            ("PATCH", path, {"forced_down": True}, None, {}),
+            (
+                "PUT",
+                "/v2.1/os-services/force-down",
+                HOST | {"forced_down": True},
+                None,
+                compute("2.11"),
+            ),
+            (
+                "PUT",
+                f"/v2.1/os-services/{service.uuid}",
+                {"forced_down": True},
+                None,
+                compute("2.53"),
+            ),
+        ):
+            assert {name: api.get(path)[name] for name in names} == nothing
+            assert api.request(method, other, json=body, headers=headers).status_code == 200
+            at = store.list_services("host-1")[0].forced_down_at
+            expected = dict(zip(names, (reason, render_time(at), "alice"), strict=True))
+            for shown in (api.get(path), *api.get("/v1/nodes?host=host-1")["nodes"]):
+                assert {name: shown[name] for name in names} == expected
+            store.set_service("host-1", COMPUTE_BINARY, ServiceChange(forced_down=False))
+
     def test_a_user_with_a_name_is_shown_by_it(self, api, store):
         api.identity = Identity("4f0c", "p1", frozenset({"admin"}), user_name="alice")
         (service,) = store.list_services("host-1", COMPUTE_BINARY)
@@ -250,8 +281,10 @@ class TestOwnChanges:
         assert found.json["disabled_by"] == "alice"
 
     @pytest.mark.parametrize(
-        "body", [{}, {"disabled_reason": "x"}, {"disabled": 1}, {"status": "enabled"}, []]
-    )
+        "body",
+        [{}, {"disabled_reason": "x"}, {"forced_down": False, "forced_down_reason": "x"},
+         {"forced_down": True, "forced_down_reason": "AUTO: x"}, {"disabled": 1}, {"status": "enabled"}, []],
+    )  # fmt: skip
     def test_an_invalid_change_is_refused(self, api, store, body):
         uuid = store.list_services("host-1", COMPUTE_BINARY)[0].uuid
         assert api.request("PATCH", f"/v1/services/{uuid}", json=body).status_code == 400

@@ -125,6 +125,15 @@ def test_since_when_a_host_is_down_is_unknown_where_it_is_forced():
     assert (line.state, line.down_since) == ("down", None)
 
 
+@pytest.mark.parametrize(
+    ("reason", "text"), [(None, "forced down"), ("fenced off", "forced down: fenced off")]
+)
+def test_a_host_that_is_forced_down_says_why(reason, text):
+    forced = dataclasses.replace(SERVICE, forced_down=True, forced_down_reason=reason)
+    view = view_fleet(OverviewRows(NOW, (forced,), (NODE,)), 60, 600)
+    assert text in [found.text for found in view.problems_of(view.overview.nodes[0])]
+
+
 def test_a_host_s_state_and_ages_are_those_at_the_database_s_time():
     disabled = dataclasses.replace(SERVICE, disabled=True, maintenance=True)
     overview = build(NODE, services=[disabled], now=NOW + timedelta(seconds=61))

@@ -85,7 +85,8 @@ def disable_with_reason(call: Call) -> Answer:
 def force_down(call: Call) -> Answer:
     """Force a compute service down, or no longer."""
     forced_down = call.body["forced_down"]
-    return _set_named(call, ServiceChange(forced_down=forced_down), forced_down=forced_down)
+    change = ServiceChange(forced_down=forced_down, disabled_by=call.user_name)
+    return _set_named(call, change, forced_down=forced_down)
 
 
 def _disable(call: Call, reason: str | None = None) -> ServiceChange:

@@ -41,7 +41,10 @@ ACTIONS = answer(
             Action,
             target=choice(("host", "node")),
             method=choice(("PATCH", "POST", "DELETE")),
-            takes_reason=(bool, "the body may have disabled_reason"),
+            takes_reason=(
+                bool,
+                "the body may have a reason: the name of its first setting and _reason",
+            ),
         )
     ]
 )
@@ -125,7 +128,7 @@ def _switch(service: ServiceRecord, name: str) -> Action:
         title,
         effect,
         {name: not is_set},
-        takes_reason=name == "disabled" and not is_set,
+        takes_reason=name in ("disabled", "forced_down") and not is_set,
         is_dangerous=name == "forced_down" and not is_set,
     )
 

@@ -19,12 +19,16 @@ from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceChange, ServiceRecord
-from nodetracker.views.services import STATES, STATUSES, render_service
+from nodetracker.views.services import FORCING, STATES, STATUSES, render_service
 
 LIST_QUERY = parameters(host=str, binary=str, **PAGE)
 
 UPDATE = parameters(
-    disabled=bool, disabled_reason=SHORT_TEXT, maintenance=bool, forced_down=bool
+    disabled=bool,
+    disabled_reason=SHORT_TEXT,
+    maintenance=bool,
+    forced_down=bool,
+    forced_down_reason=SHORT_TEXT,
 ) | {"description": "an object with what is to change", "minProperties": 1}
 
 _DISABLING: Schema = {
@@ -34,12 +38,20 @@ _DISABLING: Schema = {
 }
 """Why, since when and by whom a service is disabled."""
 
+_FORCING: Schema = {
+    "forced_down": bool,
+    "forced_down_reason": str | None,
+    "forced_down_at": (datetime | None, "null: not forced down, or unknown"),
+    "forced_down_by": (str | None, "the user; null: not forced down, or unknown"),
+}
+"""Whether, why, since when and by whom a service is forced down."""
+
 STATE: Schema = {
     "state": {"enum": list(STATES)},
     "status": {"enum": list(STATUSES)},
     **_DISABLING,
     "maintenance": bool,
-    "forced_down": bool,
+    **_FORCING,
 }
 """What the service of a node's host decides."""
 
@@ -54,7 +66,7 @@ SERVICE = answer(
     epoch=int,
     clock_skew_seconds=float | None,
     maintenance=bool,
-    forced_down=bool,
+    **_FORCING,
     last_seen_up=datetime | None,
     version=str,
 )
@@ -86,6 +98,8 @@ def update_service(call: Call) -> Answer:
     change = ServiceChange(**call.body, disabled_by=call.user_name)
     if change.disabled_reason is not None and not change.disabled:
         raise RequestError("disabled_reason", "is only accepted with disabled: true")
+    if change.forced_down_reason is not None and not change.forced_down:
+        raise RequestError("forced_down_reason", "is only accepted with forced_down: true")
     service = _find(call)
     call.store.set_service(service.host, service.binary, change)
     return _show(call, service.uuid)
@@ -121,5 +135,5 @@ def _show(call: Call, uuid: str) -> Answer:
 
 def _render(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return a service as ``service show`` has it, without the details of its process."""
-    more = pick(service, "maintenance", "forced_down", "last_seen_up", "version")
+    more = pick(service, "maintenance", "forced_down", *FORCING, "last_seen_up", "version")
     return render_service(service, liveness) | more

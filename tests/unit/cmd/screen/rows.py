@@ -4,9 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from nodetracker.accounting.liveness import Liveness
+from nodetracker.cmd.commands.service import ListServices
 from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, MigrationType
 from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
+from nodetracker.model.serializer import pick
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.views.claims import render_migration
 from nodetracker.views.services import render_service
@@ -82,7 +84,7 @@ MIGRATIONS = [
 
 SERVICES = [
     render_service(replace(service, updated_at=service.last_seen_up), Liveness(NOW, _DOWN_TIME))
-    | {"maintenance": service.maintenance}
+    | pick(service, *ListServices.shown_columns)
     for service in (
         agent("compute-1", clock_skew_ms=-1200),
         agent("compute-2", disabled=True, disabled_reason="new disk\nrow 4"),
@@ -90,6 +92,19 @@ SERVICES = [
         agent("compute-4", maintenance=True),
         agent(_LONG, disabled=True, disabled_reason="AUTO: qemu:///system: no answer in 30 s"),
         agent("control-1", binary=CONDUCTOR_BINARY),
+    )
+]
+FORCED_DOWN = [
+    render_service(service, Liveness(NOW, _DOWN_TIME)) | pick(service, *ListServices.shown_columns)
+    for service in (
+        agent("compute-1"),
+        agent(
+            "compute-2",
+            forced_down=True,
+            forced_down_reason="fenced off: smoke",
+            forced_down_at=NOW - timedelta(minutes=5),
+            forced_down_by="alice@control-1",
+        ),
     )
 ]
 

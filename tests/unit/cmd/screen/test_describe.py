@@ -85,6 +85,18 @@ def test_a_dead_and_disabled_host_does_not_look_healthy(parts):
     assert "as last known, read 2 h ago" in text
 
 
+def test_a_host_that_is_forced_down_says_since_when_by_whom_and_why(parts):
+    record, service, now, warnings, changes = parts
+    forced = replace(service, forced_down=True, forced_down_reason="fenced off", forced_down_at=now,
+                     forced_down_by="alice@ctl")  # fmt: skip
+    later = now + timedelta(hours=2)
+    text = plain_text(draw((record, forced, later, warnings, changes), Terminal(100)))
+    assert "Forced down 2 h ago by alice@ctl: fenced off" in text
+    unknown = replace(service, forced_down=True)
+    text = plain_text(draw((record, unknown, later, warnings, changes), Terminal(100)))
+    assert "Forced down no reason given" in text
+
+
 def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
     record = parts[0]
     guest = next(iter(record.guests.values()))

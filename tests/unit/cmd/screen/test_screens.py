@@ -139,6 +139,7 @@ LISTS = {
     "claim-list": (ListClaims, fleets.CLAIMS),
     "workload-list": (ListWorkloads, rows.WORKLOADS),
     "service-list": (ListServices, rows.SERVICES),
+    "service-list-forced-down": (ListServices, rows.FORCED_DOWN),
     "migration-list": (ListMigrations, rows.MIGRATIONS),
     "placement-audit": (AuditPlacement, rows.DIFFERENCES),
     "placement-heal": (HealPlacement, rows.HEALED),
