@@ -1,7 +1,7 @@
 """Build an agent and its drivers from the configuration."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -40,7 +40,7 @@ from nodetracker.virt.host.power import PowerSwitch
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.host.system import read_load_average
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
-from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.plugin import DriverEnvironment, Values
 from nodetracker.virt.probes import ProbeRunner
 
 if TYPE_CHECKING:  # imported late: not every program needs them
@@ -198,7 +198,7 @@ def build_probes(settings: AgentSettings) -> ProbeRunner:
 
 
 def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
-    """Build the driver that ``[compute] compute_driver`` names; several names become one driver.
+    """Build the driver that ``[compute] compute_driver`` names; several drivers become one.
 
     It also runs the monitors of ``[compute] compute_monitors``.
 
@@ -220,7 +220,7 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         probes=probes,
         power=PowerSwitch(conf.compute.allow_power_actions),
     )
-    drivers = [(name, _build_one_driver(conf, name, environment)) for name in names]
+    drivers = [part for name in names for part in _build_drivers(conf, name, environment)]
     driver = drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
     sources = tuple(
         _find_monitor(name, environment.roots) for name in conf.compute.compute_monitors
@@ -249,12 +249,14 @@ def _find_monitor(name: str, roots: Roots) -> MonitorSource:
     return MonitorSource(name, plugin.metrics, lambda: plugin.build(roots))
 
 
-def _build_one_driver(conf: cfg.ConfigOpts, name: str, environment: DriverEnvironment) -> Driver:
+def _build_drivers(
+    conf: cfg.ConfigOpts, name: str, environment: DriverEnvironment
+) -> list[tuple[str, Driver]]:
+    """Return the drivers of one plugin with their names; most have a single one."""
     plugin = load_plugin(name)
-    values: Mapping[str, Any] = {
-        option.dest: conf[plugin.group][option.dest] for option in plugin.options
-    }
-    return plugin.build(environment, values)
+    values: Values = {option.dest: conf[plugin.group][option.dest] for option in plugin.options}
+    parts = [(name, values)] if plugin.split is None else plugin.split(values)
+    return [(part, plugin.build(environment, its_values)) for part, its_values in parts]
 
 
 def _build_endpoint(

@@ -1,12 +1,21 @@
 """Guests: workloads as their driver currently sees them."""
 
 import enum
+import uuid as uuid_module
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 from nodetracker.model.numa import CellAssignment, NumaAssignment
+
+_CONTAINERS = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
+"""Namespace of the uuids that are derived from containers' ids; it must never change."""
+
+
+def derive_container_uuid(container_id: str) -> str:
+    """Return the uuid of a container whose engine knows only its own id."""
+    return str(uuid_module.uuid5(_CONTAINERS, container_id))
 
 
 class WorkloadKind(enum.StrEnum):
@@ -130,6 +139,8 @@ class GuestListing:
         unseen_kinds: those of `unread_kinds` whose source failed, so that it
             lists no guest.
         has_source: False of a driver whose nodes have no guests that it could list.
+        gone: uuids of guests that do not exist any more though others of their kind may
+            be missing: the source that listed them answers.
     """
 
     guests: tuple[Guest, ...] = ()
@@ -138,6 +149,7 @@ class GuestListing:
     partial: tuple[PartialGuest, ...] = ()
     unseen_kinds: frozenset[WorkloadKind] = frozenset()
     has_source: bool = True
+    gone: frozenset[str] = frozenset()
 
     @property
     def all_guests(self) -> tuple[Guest | PartialGuest, ...]:
@@ -159,3 +171,7 @@ class GuestListing:
         if self.unread_kinds is not None:
             return kind not in self.unread_kinds
         return not self.unreadable
+
+    def shows_absence(self, uuid: str, kind: WorkloadKind) -> bool:
+        """Return whether absence means the same for one guest."""
+        return uuid in self.gone or self.is_complete_for(kind)

@@ -104,7 +104,11 @@ class CompositeDriver:
         """Read all drivers concurrently and merge their readings."""
         for part in self._parts:
             part.start_reading()
-        return merge_readings([part.reading(nodename) for part in self._parts])
+        merged = merge_readings([part.reading(nodename) for part in self._parts])
+        if merged.guests.value is not None and merged.guests.value.is_complete:
+            for part in self._parts:
+                part.forget_gone()
+        return merged
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
         """Listen to all drivers that send events; each concerns the one node."""
@@ -140,6 +144,8 @@ class DriverPart:
         self._readings = LatestCall(f"driver-{name}", self._read, self._notify_of_reading)
         self._kinds: frozenset[WorkloadKind] | None = None
         self._disk: int | None = None
+        self._listed: frozenset[str] = frozenset()
+        self._gone: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         self._notify: Callable[[NodeEvent], None] | None = None
         self._held_back: list[NodeEvent] = []
@@ -184,11 +190,16 @@ class DriverPart:
             snapshot = failed_snapshot(nodename, self.name, f"{type(error).__name__}: {error}")
         if not is_pending:
             self._send_held_back()
+        self._record_guests(snapshot)
         reading = DriverReading(
-            self.name, self._find_kinds(snapshot), snapshot, self._disk, is_pending
+            self.name, self._find_kinds(snapshot), snapshot, self._disk, is_pending, self._gone
         )
         self._disk = reading.disk
         return reading
+
+    def forget_gone(self) -> None:
+        """Forget the guests that are gone, as the row was told by a listing of all drivers."""
+        self._gone = frozenset()
 
     @property
     def _wait_seconds(self) -> float:
@@ -211,6 +222,13 @@ class DriverPart:
                 "of several drivers must have exactly one, this machine"
             )
         self.nodename = listing.nodenames[0]
+
+    def _record_guests(self, snapshot: HostSnapshot) -> None:
+        """Remember the listed guests, and those that a complete listing does not have any more."""
+        listing = snapshot.guests.value
+        if listing is not None and listing.is_complete:
+            self._gone = (self._gone | self._listed) - listing.uuids
+            self._listed = listing.uuids
 
     def _find_kinds(self, snapshot: HostSnapshot) -> frozenset[WorkloadKind]:
         """Return the kinds that the driver's guests may be of: declared, else listed last, or any.

@@ -4,7 +4,7 @@ Importing a plugin must be cheap and must not need the driver's libraries;
 `build` imports them, and its error names the missing package.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,16 +33,23 @@ class DriverEnvironment:
     power: PowerSwitch = field(default_factory=PowerSwitch)
 
 
+Values = Mapping[str, Any]
+"""Values of a driver's options by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class DriverPlugin:
     """The object that a driver's entry point provides.
 
     Attributes:
         group: its group of options.
-        build: builds the driver from the environment and its options' values
-            by name; raises ConfigError that names an invalid value.
+        build: builds the driver from the environment and its options' values;
+            raises ConfigError that names an invalid value.
+        split: divides the options' values among several drivers of this machine, each
+            with a name of its own; None = they are those of one driver.
     """
 
     group: str
     options: tuple[cfg.Opt, ...]
-    build: Callable[[DriverEnvironment, Mapping[str, Any]], Driver]
+    build: Callable[[DriverEnvironment, Values], Driver]
+    split: Callable[[Values], Sequence[tuple[str, Values]]] | None = None

@@ -579,7 +579,7 @@ class TestEvents:
     ],
 )
 def test_an_invalid_url_is_a_configuration_error(tmp_path, url, text):
-    values = {option.dest: option.default for option in PLUGIN.options} | {"base_url": url}
+    values = {option.dest: option.default for option in PLUGIN.options} | {"base_url": [url]}
     environment = DriverEnvironment(HOST, str(tmp_path), Roots(), ProbeRunner(1))
     with pytest.raises(ConfigError, match=text) as caught:
         PLUGIN.build(environment, values)

@@ -65,7 +65,7 @@ def case(engine: Engine, tmp_path: Path) -> Iterator[DriverCase]:
         client.close()
 
     made = DriverCase(
-        PLUGIN.build(environment, default_values(base_url=engine.url)),
+        PLUGIN.build(environment, default_values(base_url=[engine.url])),
         break_fact=lambda: meminfo.write_text("no memory here"),
         broken_fact="memory",
         cut=cut,

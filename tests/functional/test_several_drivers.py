@@ -15,7 +15,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import WarningKind
 from nodetracker.virt.host.memory import read_memory_info
 from nodetracker.virt.host.roots import Roots
-from tests.functional.servers.engines import Dockerd
+from tests.functional.servers.engines import Dockerd, Podman
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.functional.test_docker import HOST, RunningAgent, create, guest_of
 from tests.programs import wait_until
@@ -112,6 +112,68 @@ def test_a_local_first_driver_provides_the_facts(dockerd: Dockerd, tmp_path: Pat
         assert node.values.engine["name"] == "docker"
     finally:
         host.agent.stop()
+
+
+@pytest.fixture(scope="module")
+def podman() -> Iterator[Podman]:
+    """An engine with one container of 64 MiB and half a CPU."""
+    made = Podman()
+    client = made.client()
+    client.start(create(client, "pod-0"))
+    client.close()
+    yield made
+    made.remove()
+
+
+def warned_items(agent: RunningAgent, kind: WarningKind) -> list[str]:
+    found = [record.warning for record in agent.store.list_warnings(HOST)]
+    return [warning.item for warning in found if warning.kind is kind]
+
+
+def test_dockerd_and_podman_are_one_node_and_fail_by_themselves(
+    dockerd: Dockerd, podman: Podman, tmp_path: Path
+) -> None:
+    urls = f"{dockerd.url},{podman.url},{podman.url}"
+    agent = RunningAgent(tmp_path / "agent", urls)
+    client = dockerd.client()
+    try:
+        agent.wait(lambda node: counts(node) == (0, 4))
+        (node,) = agent.store.load_nodes(HOST)
+        assert node.values.engine["name"] == "docker"
+        assert (node.values.memory_mb_used, node.values.cpu_used) == (512 + 4 * 64, 2.0)
+        assert not warned_items(agent, WarningKind.GUEST_LISTED_TWICE)
+        podman.stop()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
+        (node,) = agent.store.load_nodes(HOST)
+        error = node.values.facts["guests"].error or ""
+        assert podman.url in error
+        assert dockerd.url not in error
+        assert node.values.facts["engine"].state is FactState.FRESH
+        client.start(create(client, "late"))
+        agent.wait(lambda node: counts(node) == (0, 5))
+        client.remove_container("late", force=True)
+        agent.wait(lambda node: counts(node) == (0, 4))
+        assert "containers have not been listed since" in try_claim(agent, "container")
+        podman.start()
+        agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
+        assert not try_claim(agent, "container")
+    finally:
+        client.close()
+        agent.stop()
+
+
+def test_one_engine_behind_two_sockets_is_counted_once(dockerd: Dockerd, tmp_path: Path) -> None:
+    other = tmp_path / "other.sock"
+    other.symlink_to(dockerd.socket)
+    agent = RunningAgent(tmp_path / "agent", f"{dockerd.url},unix://{other}")
+    try:
+        agent.wait(lambda node: counts(node) == (0, 3))
+        (node,) = agent.store.load_nodes(HOST)
+        assert node.values.memory_mb_used == 512 + 3 * 64
+        items = [f"unix://{other}"]
+        wait_until(lambda: warned_items(agent, WarningKind.GUEST_LISTED_TWICE) == items)
+    finally:
+        agent.stop()
 
 
 @pytest.fixture

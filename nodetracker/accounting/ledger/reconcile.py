@@ -137,7 +137,7 @@ def _keep_unlisted(
         holder = holders.get(uuid)
         if uuid in listed:
             continue
-        if not listing.is_complete_for(guest.kind):
+        if not listing.shows_absence(uuid, guest.kind):
             kept[uuid] = replace(guest, claim_uuid=_uuid_of(holder))
         elif holder is not None:
             missing = guest.missing_since
@@ -165,7 +165,7 @@ def count_absences(
     present = _list_present(fact.value)
     counts = {}
     for claim in known:
-        if fact.value.is_complete_for(claim.workload.kind):
+        if fact.value.shows_absence(claim.workload.uuid, claim.workload.kind):
             if not _is_present(claim, present):
                 counts[claim.uuid] = before.get(claim.uuid, 0) + 1
         elif claim.uuid in before:
@@ -211,11 +211,12 @@ def _reconcile_claim(
     listing: GuestListing,
     evidence: ListingEvidence,
 ) -> Claim:
-    if not (claim.is_active and listing.is_complete_for(claim.workload.kind)):
+    workload = claim.workload
+    if not (claim.is_active and listing.shows_absence(workload.uuid, workload.kind)):
         return claim
     is_listed = _is_present(claim, present)
     if claim.state is ClaimState.CONFIRMED:
-        uuid = claim.workload.uuid
+        uuid = workload.uuid
         deleted_at = evidence.deleted.get(uuid)
         is_deleted = deleted_at is not None and claim.created_at < deleted_at
         if is_deleted and uuid in stored and not claim.workload.may_be(stored[uuid]):

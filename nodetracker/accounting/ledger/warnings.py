@@ -166,7 +166,7 @@ def find_unused_claims(
         and claim.updated_at < before
         and claim.workload.uuid not in guests
         and claim.workload.uuid not in moving
-        and listing.is_complete_for(claim.workload.kind)
+        and listing.shows_absence(claim.workload.uuid, claim.workload.kind)
     ]
 
 

@@ -201,7 +201,7 @@ class DockerDriver(MachineDriver):
                 HostWarning(
                     WarningKind.ENGINE_NAME,
                     nodename,
-                    "",
+                    self._source,
                     f"{self._source} reports its host as {report.daemon_name}, but [DEFAULT] host "
                     f"is {self._host}: check that the engine runs on this machine",
                 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
+from nodetracker.model.guest import Guest, GuestPins, WorkloadKind, derive_container_uuid
 from nodetracker.model.host import Gpu
 from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.pci import PciDevice
@@ -22,9 +22,6 @@ _COMPOSE_PROJECT_LABEL = "com.docker.compose.project"
 _COMPOSE_SERVICE_LABEL = "com.docker.compose.service"
 _SWARM_STACK_LABEL = "com.docker.stack.namespace"
 _SWARM_SERVICE_LABEL = "com.docker.swarm.service.name"
-_NAMESPACE = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
-"""Namespace of the uuids that are derived from containers' ids; it must never change."""
-
 _ZUN_NAME = re.compile(r"zun-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 _VFIO = "/dev/vfio/"
 _NVIDIA = "NVIDIA"
@@ -92,7 +89,7 @@ def parse_workload_uuid(
         except ValueError as error:
             raise ContainerError(f"label {WORKLOAD_LABEL}={label!r} is not a valid UUID") from error
     zun = _ZUN_NAME.fullmatch(name)
-    return zun[1] if zun else str(uuid_module.uuid5(_NAMESPACE, container_id))
+    return zun[1] if zun else derive_container_uuid(container_id)
 
 
 def assign_uuids(

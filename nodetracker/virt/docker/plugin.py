@@ -1,26 +1,26 @@
 """Entry point of the ``docker`` driver and its options."""
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
 from nodetracker.model.errors import ConfigError
 from nodetracker.ports import Driver
-from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
+from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin, Values
 
 _SCHEMES = ("unix", "tcp", "http", "https")
 _MAX_SOCKET_PATH_BYTES = 107  # Linux, unix(7): sun_path with its closing zero
 
 OPTIONS = (
-    cfg.StrOpt(
+    cfg.ListOpt(
         "base_url",
-        default="unix:///var/run/docker.sock",
-        help="URL of the engine: unix:///PATH, tcp://HOST:PORT or https://HOST:PORT. Docker "
-        "Engine with API 1.40 or later and Podman's compatible service are supported. The engine "
-        "must run on this machine, as the host's facts are read here.",
+        default=["unix:///var/run/docker.sock"],
+        help="URLs of the engines of this machine: unix:///PATH, tcp://HOST:PORT or "
+        "https://HOST:PORT. Docker Engine with API 1.40 or later and Podman's compatible service "
+        "are supported. The containers of all of them are those of one node, whose disk is the "
+        "first engine's.",
     ),
     cfg.IntOpt(
         "timeout",
@@ -62,8 +62,18 @@ OPTIONS = (
 )
 
 
-def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
-    _check_url(values["base_url"])
+def _split(values: Values) -> Sequence[tuple[str, Values]]:
+    """Return the values of one driver for each engine; several are named by their URLs."""
+    urls = list(dict.fromkeys(values["base_url"]))
+    if not urls:
+        raise ConfigError("[docker] base_url: must not be empty")
+    names = [PLUGIN.group] if len(urls) == 1 else urls
+    return [(name, {**values, "base_url": [url]}) for name, url in zip(names, urls, strict=True)]
+
+
+def _build(environment: DriverEnvironment, values: Values) -> Driver:
+    (url,) = values["base_url"]
+    _check_url(url)
     if bool(values["tls_cert"]) != bool(values["tls_key"]):
         raise ConfigError("[docker] tls_cert and tls_key: set both or neither")
     try:
@@ -77,7 +87,7 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
     tls = TlsFiles(
         values["tls_ca_cert"], values["tls_cert"], values["tls_key"], values["tls_verify"]
     )
-    client = EngineClient(values["base_url"], values["timeout"], tls)
+    client = EngineClient(url, values["timeout"], tls)
     return DockerDriver(
         environment,
         client,
@@ -115,4 +125,4 @@ def _check_socket(url: str, netloc: str, path: str) -> None:
         )
 
 
-PLUGIN = DriverPlugin(group="docker", options=OPTIONS, build=_build)
+PLUGIN = DriverPlugin(group="docker", options=OPTIONS, build=_build, split=_split)

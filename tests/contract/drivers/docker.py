@@ -45,7 +45,7 @@ def make_case(tmp_path):
         stub.send_event(event | {"timeNano": 1_795_000_000_000_000_001})
 
     return DriverCase(
-        PLUGIN.build(environment, default_values(base_url=stub.url)),
+        PLUGIN.build(environment, default_values(base_url=[stub.url])),
         break_fact=lambda: meminfo.write_text("no memory here"),
         broken_fact="memory",
         cut=cut,

@@ -147,6 +147,26 @@ def test_a_driver_that_does_not_answer_leaves_the_other_fresh():
     assert not snapshot.guests.value.is_complete_for(WorkloadKind.CONTAINER)
 
 
+def test_a_guest_that_left_its_driver_is_gone_while_another_driver_does_not_answer():
+    other = make_guest(3, kind=WorkloadKind.CONTAINER)
+    first, second = docker(CONTAINER, other), docker()
+    driver = make(first, second)
+    driver.get_available_nodes()
+    driver.get_available_resource("host-1")
+    second.error = DriverUnavailableError("sock", "connection refused")
+    first.guests = (other,)
+    for _ in range(2):
+        listing = driver.get_available_resource("host-1").guests.value
+        assert listing.gone == {CONTAINER.uuid}
+    assert listing.shows_absence(CONTAINER.uuid, WorkloadKind.CONTAINER)
+    assert not listing.shows_absence("unknown", WorkloadKind.CONTAINER)
+    first.guests = (CONTAINER, other)
+    assert not driver.get_available_resource("host-1").guests.value.gone
+    first.guests, second.error = (), None
+    driver.get_available_resource("host-1")
+    assert not driver.get_available_resource("host-1").guests.value.gone
+
+
 def test_disks_stay_uncharged_while_the_first_driver_does_not_answer():
     first, second = libvirt(INSTANCE), docker(CONTAINER)
     first.disk, second.disk = 1, 2

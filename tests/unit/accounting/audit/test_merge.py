@@ -12,7 +12,7 @@ from nodetracker.accounting.ledger.reconcile import (
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
-from nodetracker.model.guest import GuestListing, WorkloadKind
+from nodetracker.model.guest import GuestListing, WorkloadKind, derive_container_uuid
 from nodetracker.model.host import ContainerEngine, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.settings import Policy
@@ -150,9 +150,81 @@ def test_measures_traits_overhead_and_warnings_of_all_are_kept():
             docker(measured={"a": 2, "b": 3}, traits=("T1",), warnings=(warning,)),
         ]
     )
-    assert merged.measured == {"a": 1, "b": 3}
+    assert merged.measured == {"a": 3, "b": 3}
     assert (merged.overhead_mb, merged.traits) == (100, ("T1", "T2"))
     assert merged.warnings == (dataclasses.replace(warning, nodename="node-1"),)
+
+
+DOCKERD, PODMAN = "unix:///run/docker.sock", "unix:///run/podman/podman.sock"
+
+
+def engine(url, *containers, root_dir="/var/lib/docker", name="docker", **changes):
+    guests = [
+        make_guest(number, name=f"c{number}", kind=WorkloadKind.CONTAINER, memory_mb=64,
+                   details={"container_id": container_id})
+        for number, container_id in containers
+    ]  # fmt: skip
+    described = fresh(url, ContainerEngine(name, root_dir=root_dir))
+    snapshot = make_snapshot("host-1", *guests, **{"engine": described} | changes)
+    return DriverReading(url, CONTAINERS, snapshot)
+
+
+def podman(*containers, **changes):
+    return engine(PODMAN, *containers, root_dir="/var/lib/containers", name="podman", **changes)
+
+
+def test_two_engines_are_one_node_with_the_containers_of_both():
+    readings = [
+        engine(DOCKERD, (1, "a"), measured={"containers_memory_used_mb": 10}),
+        podman((2, "b"), measured={"containers_memory_used_mb": 5}),
+    ]
+    merged = merge_readings(readings)
+    view = account(merged, None, Policy(), NOW)
+    assert names(view) == ["c1", "c2"]
+    assert view.values.engine["name"] == "docker"
+    assert merged.measured == {"containers_memory_used_mb": 15}
+
+
+def test_one_engine_behind_two_sockets_counts_once():
+    readings = [
+        engine(url, (1, "a"), (2, "b"), measured={"containers_memory_used_mb": 10})
+        for url in (DOCKERD, "unix:///var/run/docker.sock")
+    ]
+    merged = merge_readings(readings)
+    view = account(merged, None, Policy(), NOW)
+    assert names(view) == ["c1", "c2"]
+    assert merged.measured == {"containers_memory_used_mb": 10}
+    assert [(w.kind, w.item) for w in view.warnings] == [
+        (WarningKind.GUEST_LISTED_TWICE, "unix:///var/run/docker.sock")
+    ]
+
+
+def test_containers_of_two_engines_with_one_workload_uuid_count_twice():
+    view = account(
+        merge_readings([engine(DOCKERD, (1, "a")), podman((1, "b"))]), None, Policy(), NOW
+    )
+    assert names(view) == ["c1", "c1"]
+    assert view.guests.keys() == {make_guest(1).uuid, derive_container_uuid("b")}
+    assert [w.kind for w in view.warnings] == [WarningKind.GUEST_LISTED_TWICE]
+
+
+def test_a_use_is_unknown_while_one_engine_is_away():
+    readings = [engine(DOCKERD, measured={"containers_memory_used_mb": 10}), away(podman())]
+    merged = merge_readings(readings)
+    assert merged.measured == {"containers_memory_used_mb": None}
+    assert merged.guests.error == f"{PODMAN}: no answer"
+
+
+def test_a_container_goes_with_its_own_engine_while_the_other_is_away():
+    record = stored(engine(DOCKERD, (1, "a"), (2, "b")), podman((3, "c")))
+    first = dataclasses.replace(
+        engine(DOCKERD, (1, "a")), gone=frozenset({make_guest(2).uuid, make_guest(3).uuid})
+    )
+    gone_of_first_only = dataclasses.replace(first, gone=frozenset({make_guest(2).uuid}))
+    held = account(merge_readings([gone_of_first_only, away(podman())]), record, Policy(), NOW)
+    assert names(held) == ["c1", "c3"]
+    listed = account(merge_readings([first, podman((3, "c"))]), record, Policy(), NOW)
+    assert names(listed) == ["c1", "c3"]
 
 
 def test_a_node_has_a_source_of_guests_if_one_driver_lists_any():

@@ -25,7 +25,7 @@ class Switch(PowerSwitch):
 
 def build(directory: Path, switch: PowerSwitch):
     environment = DriverEnvironment("host-1", str(directory), Roots(), ProbeRunner(1), power=switch)
-    return PLUGIN.build(environment, default_values(base_url=f"unix://{directory}/none.sock"))
+    return PLUGIN.build(environment, default_values(base_url=[f"unix://{directory}/none.sock"]))
 
 
 def test_power_actions_run_if_allowed(tmp_path):
