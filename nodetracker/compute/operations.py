@@ -40,6 +40,7 @@ class HostOperations:
         self._claims = claims
 
     def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
+        self._driver.refresh()
         outcome = AuditOutcome.of(self._manager.update_available_resource())
         if nodename is None:
             return outcome

@@ -63,6 +63,9 @@ class Driver(Protocol):
             DriverUnavailableError: the node cannot be queried at all.
         """
 
+    def refresh(self) -> None:
+        """Let the next reading of each node query its source for all that earlier ones kept."""
+
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
         """Report changes until `close`; called once, after `init_host`.
 

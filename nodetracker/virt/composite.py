@@ -110,6 +110,10 @@ class CompositeDriver:
                 part.forget_gone()
         return merged
 
+    def refresh(self) -> None:
+        for part in self._parts:
+            part.driver.refresh()
+
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
         """Listen to all drivers that send events; each concerns the one node."""
 

@@ -124,6 +124,9 @@ class MachineDriver:
     def keep_names(self, known: Sequence[KnownNode]) -> None:
         """Do nothing: the node is called after the host, as it is configured."""
 
+    def refresh(self) -> None:
+        """Do nothing: the files are read each time."""
+
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since the kernel booted."""
         return read_uptime(self._roots)

@@ -35,7 +35,7 @@ class MonitoredDriver:
         self._lock = threading.Lock()
         self._monitors: dict[tuple[str, str], Monitor] = {}  # by nodename and monitor's name
         # All but the reading of a node is the driver's own.
-        self.init_host, self.close = driver.init_host, driver.close
+        self.init_host, self.refresh, self.close = driver.init_host, driver.refresh, driver.close
         self.get_available_nodes, self.events = driver.get_available_nodes, driver.events
         self.get_host_uptime, self.keep_names = driver.get_host_uptime, driver.keep_names
         self.host_power_action = driver.host_power_action

@@ -326,6 +326,19 @@ class TestRequests:
         stub.containers[f"{1:064x}"]["State"]["Status"] = "paused"
         assert self.count(stub, driver) == [f"/containers/{1:064x}/json", "/containers/json"]
 
+    def test_a_refresh_causes_everything_to_be_requested_again(self, driver_on_stub, stub):
+        stub.add(describe_container(1))
+        driver = driver_on_stub.driver()
+        listen(driver)
+        driver_on_stub.now += 1
+        driver.get_available_resource(HOST)
+        driver.refresh()
+        driver_on_stub.now += 1
+        everything = [f"/containers/{1:064x}/json", "/containers/json", "/info", "/version"]
+        assert self.count(stub, driver) == everything
+        driver_on_stub.now += 1
+        assert self.count(stub, driver) == ["/containers/json"]
+
     def test_every_container_is_inspected_every_ten_minutes(self, driver_on_stub, stub):
         stub.add(describe_container(1))
         driver = driver_on_stub.driver()

@@ -615,6 +615,9 @@ def test_a_volume_of_a_domain_that_is_off_counts_as_its_pool_reports(
         libvirtd.define(domain_xml("web", FIRST, devices=volume))
         agent.follows(lambda: agent.guest() is not None, "define")
         assert agent.node().guests[FIRST].disk_mb == 6144
+        libvirtd.virsh("vol-resize", "web.qcow2", "8G", "--pool", "images")
+        agent.programs.ask("node", "audit", "host-1")
+        assert agent.node().guests[FIRST].disk_mb == 8192
         libvirtd.define(domain_xml("db", SECOND, devices=volume.replace("web.q", "lost.q")))
         agent.follows(lambda: agent.guest(SECOND) is not None, "define without a volume")
         (message,) = agent.wait_for_warning("disk_unreadable")

@@ -114,6 +114,10 @@ class DockerDriver(MachineDriver):
             ),
         )
 
+    def refresh(self) -> None:
+        self._reader.mark_all_changed()
+        self._report_reader.expire()
+
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
         def on_event(event: EngineEvent) -> None:
             if event.container_id:

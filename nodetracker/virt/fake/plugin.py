@@ -73,6 +73,9 @@ class FakeDriver:
             return failed_snapshot(nodename, self._source, fact.error or "")
         return fact.value
 
+    def refresh(self) -> None:
+        """Do nothing: the file is read at every listing."""
+
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
         raise DriverFeatureError("the fake driver does not support events")
 

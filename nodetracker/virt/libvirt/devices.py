@@ -46,6 +46,7 @@ class DeviceReader:
         self._lock = threading.Lock()
         self._known: dict[str, _Function] = {}
         self._read_at: float | None = None
+        self._is_stale = False
 
     def read(self, names: Sequence[str], have_changed: bool) -> Partial[tuple[PciDevice, ...]]:
         """Return all PCI functions, ordered by address.
@@ -59,6 +60,7 @@ class DeviceReader:
         problems = Problems("node devices")
         with self._lock:
             now = self._monotonic()
+            have_changed, self._is_stale = have_changed or self._is_stale, False
             if have_changed or self._read_at is None or now - self._read_at >= REREAD_SECONDS:
                 self._known, self._read_at = {}, None
             known = {}
@@ -73,6 +75,10 @@ class DeviceReader:
                 key=lambda device: address_key(device.address),
             )
             return Partial(tuple(devices), problems.list_all())
+
+    def refresh(self) -> None:
+        """Let the next reading read all documents again."""
+        self._is_stale = True
 
     def mdev_types(self) -> dict[str, tuple[MdevType, ...]]:
         """Return the mediated device types of functions as last read, by address."""

@@ -164,6 +164,11 @@ class LibvirtDriver:
                 self._readers[connection] = reader
         return reader.read(nodename)
 
+    def refresh(self) -> None:
+        with self._lock:
+            for reader in self._readers.values():
+                reader.refresh()
+
     def get_host_uptime(self, nodename: str) -> timedelta:
         """Return the time since this machine booted; libvirt does not report that of others."""
         if not self._connection(nodename).endpoint.is_local:

@@ -82,6 +82,7 @@ class DomainReader:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._documents: dict[str, _CachedDocument] = {}
+        self._is_stale = False
 
     def read(
         self,
@@ -97,6 +98,10 @@ class DomainReader:
         with self._lock:
             return tuple(self._read(states, bulk or (), set(changed)))
 
+    def refresh(self) -> None:
+        """Let the next reading read all documents again."""
+        self._is_stale = True
+
     def _read(
         self,
         states: Sequence[DomainStatistics],
@@ -106,6 +111,8 @@ class DomainReader:
         known = {state.uuid for state in states}
         fingerprints = {item.uuid: _fingerprint(item.values) for item in bulk}
         self._documents = {uuid: entry for uuid, entry in self._documents.items() if uuid in known}
+        if self._is_stale:
+            self._is_stale, changed = False, known
         for state in states:
             if state.uuid == DOM0_UUID:
                 continue

@@ -109,6 +109,12 @@ class HypervisorReader:
         """The guests' disks as last known, None if they were never read."""
         return None if self._last_sizes is None else self._last_sizes.disks
 
+    def refresh(self) -> None:
+        """Let the next reading read all documents and sizes again."""
+        self._domains.refresh()
+        self._devices.refresh()
+        self._sizes.refresh()
+
     def read(self, nodename: str) -> HostSnapshot:
         """Read every fact; facts that do not depend on each other are read in parallel."""
         client, start = self.session.client, partial(self._start, nodename)

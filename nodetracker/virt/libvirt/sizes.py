@@ -7,7 +7,6 @@ emulator of a running guest is queried separately. So a guest that has just
 started is not without disks, and one whose emulator hangs is named.
 """
 
-import math
 import os
 import stat
 import time
@@ -35,8 +34,8 @@ from nodetracker.virt.probes import Pending, ProbeKey, ProbeRunner
 
 _QCOW2_MAGIC = b"QFI\xfb"
 _QCOW2_SIZE = slice(24, 32)
-QUERIED_AGE_SECONDS = 600.0
-"""Age at which a size that bulk statistics do not report is queried again."""
+KNOWN_SECONDS = 600.0
+"""Age at which a size that bulk statistics do not report any more is queried again."""
 
 MAX_QUERIED_GUESTS = 4
 """How many guests are queried concurrently, so how many of these calls may hang in libvirtd."""
@@ -52,7 +51,7 @@ ACTIVE_STATES = frozenset({1, 2, _PAUSED, 4, 7})
 @dataclass(frozen=True, slots=True)
 class _KnownSizes:
     sizes: DiskSizes
-    expires_at: float = math.inf
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,11 @@ class DiskSizeReader:
         self._monotonic = monotonic
         self._known: dict[DiskKey, _KnownSizes] = {}
         self._silent: Mapping[str, str] = {}
+        self._is_stale = False
+
+    def refresh(self) -> None:
+        """Let the next reading forget all sizes."""
+        self._is_stale = True
 
     def read(
         self,
@@ -124,7 +128,9 @@ class DiskSizeReader:
         return SizeReading(tuple(find_shared(self._list(domains, problems))), silent)
 
     def _update(self, domains: Iterable[Domain], bulk: Iterable[DomainStatistics]) -> None:
-        """Remember reported sizes; forget those of other disks, and those queried long ago."""
+        """Remember reported sizes; forget those of other disks, and those of long ago."""
+        if self._is_stale:
+            self._is_stale, self._known = False, {}
         now = self._monotonic()
         reported = {item.uuid: parse_disk_sizes(item.values) for item in bulk}
         before, self._known = self._known, {}
@@ -132,12 +138,14 @@ class DiskSizeReader:
             sizes = reported.get(domain.uuid, {})
             for disk in list_disks(domain):
                 if disk.device.target in sizes:
-                    self._known[disk.key] = _KnownSizes(sizes[disk.device.target])
+                    self._known[disk.key] = _KnownSizes(
+                        sizes[disk.device.target], now + KNOWN_SECONDS
+                    )
                 elif disk.key in before and before[disk.key].expires_at > now:
                     self._known[disk.key] = before[disk.key]
 
     def _remember(self, sizes: Mapping[DiskKey, DiskSizes]) -> None:
-        expires_at = self._monotonic() + QUERIED_AGE_SECONDS
+        expires_at = self._monotonic() + KNOWN_SECONDS
         self._known |= {key: _KnownSizes(value, expires_at) for key, value in sizes.items()}
 
     def _list(

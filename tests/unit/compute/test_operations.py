@@ -64,6 +64,15 @@ def test_a_requested_audit_reports_the_outcome_of_each_node(two):
         two.agent.update_available_resource("n9")
 
 
+def test_only_a_requested_audit_forgets_what_readings_kept(operated, monkeypatch):
+    refreshed = []
+    monkeypatch.setattr(FakeDriver, "refresh", lambda driver: refreshed.append(driver))
+    operated.manager.inventory_host()
+    assert refreshed == []
+    operated.agent.update_available_resource()
+    assert len(refreshed) == 1
+
+
 def test_a_requested_audit_reports_errors(operated):
     operated.path.write_text("nodes: [")
     outcome = operated.agent.update_available_resource()

@@ -58,6 +58,9 @@ class FakeDriver:
         filesystem = Filesystem("/srv", 1024, 0, 1024, device_id=self.disk)
         return make_snapshot(nodename, *guests, storage=fresh("srv", StorageInfo(filesystem)))
 
+    def refresh(self):
+        self.called.append("refresh")
+
     def events(self, callback):
         self.send_event = callback
 
@@ -366,7 +369,9 @@ def test_events_before_the_node_is_known_concern_all_nodes():
     assert events == [NodeEvent(ALL_NODES, EventKind.SOURCE)]
 
 
-def test_all_drivers_are_initialized_and_closed():
+def test_all_drivers_are_initialized_refreshed_and_closed():
     drivers = [libvirt(), docker()]
-    make(*drivers).close()
-    assert [driver.called for driver in drivers] == [["init", "close"]] * 2
+    driver = make(*drivers)
+    driver.refresh()
+    driver.close()
+    assert [driver.called for driver in drivers] == [["init", "refresh", "close"]] * 2

@@ -120,6 +120,16 @@ def test_every_document_is_read_again_at_its_maximum_age():
     assert host.read_names == ["a"]
 
 
+def test_every_document_is_read_again_after_a_refresh():
+    host = Hypervisor("a", "b")
+    host.read()
+    host.reader.refresh()
+    host.read()
+    assert host.read_names == ["a", "b"]
+    host.read()
+    assert host.read_names == []
+
+
 def test_without_statistics_the_last_documents_are_used():
     host = Hypervisor("a")
     host.read()

@@ -73,7 +73,7 @@ class Machine:
         return [device.address for device in self.reader.read(["a", "b"], have_changed).value]
 
 
-def test_documents_are_read_again_only_after_an_event_or_at_their_maximum_age():
+def test_documents_are_read_again_only_after_an_event_a_refresh_or_at_their_maximum_age():
     machine = Machine()
     assert machine.names() == ["0000:81:00.0", "0000:81:01.0"]
     assert machine.names() == machine.names()
@@ -83,6 +83,11 @@ def test_documents_are_read_again_only_after_an_event_or_at_their_maximum_age():
     machine.slots["a"] = 3
     machine.now = REREAD_SECONDS
     assert machine.names() == ["0000:81:00.0", "0000:81:03.0"]
+    machine.slots["a"] = 4
+    machine.reader.refresh()
+    assert machine.names() == ["0000:81:00.0", "0000:81:04.0"]
+    machine.slots["a"] = 5
+    assert machine.names() == ["0000:81:00.0", "0000:81:04.0"]
 
 
 def test_a_device_that_disappears_while_it_is_read_is_left_out():

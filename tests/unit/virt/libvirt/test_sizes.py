@@ -8,7 +8,7 @@ from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.connection import BulkClients
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk
 from nodetracker.virt.libvirt.guests import ListedDomain
-from nodetracker.virt.libvirt.sizes import QUERIED_AGE_SECONDS, DiskSizeReader
+from nodetracker.virt.libvirt.sizes import KNOWN_SECONDS, DiskSizeReader
 from nodetracker.virt.libvirt.storage import DiskSizes, StorageScope
 from nodetracker.virt.libvirt.types import DomainStatistics
 from tests.probes import SelectiveProbeRunner
@@ -191,7 +191,30 @@ def test_a_volume_is_queried_from_its_pool_and_again_when_the_answer_is_old():
     assert host.queries == ["images/web.img"]
     host.volumes = {"web.img": 8}
     assert host.sizes() == {"web": 6}
-    host.now = QUERIED_AGE_SECONDS
+    host.now = KNOWN_SECONDS
+    assert host.sizes() == {"web": 8}
+
+
+def test_a_volume_that_is_resized_while_its_guest_is_off_is_queried_at_a_refresh():
+    host = Host()
+    host.add("web", OFF, DomainDisk("vda", "volume", pool="images", volume="web.img"))
+    host.volumes = {"web.img": 6}
+    assert host.sizes() == {"web": 6}
+    host.volumes = {"web.img": 8}
+    host.reader.refresh()
+    assert host.sizes() == {"web": 8}
+    assert host.sizes() == {"web": 8}
+    assert host.queries == []
+
+
+def test_a_size_from_when_its_guest_ran_is_queried_when_it_is_old():
+    host = Host()
+    host.add("web", device=DomainDisk("vda", "volume", pool="images", volume="web.img"), reported=6)
+    assert host.sizes() == {"web": 6}
+    host.states["web"], host.reported["web"] = OFF, None
+    host.volumes = {"web.img": 8}
+    assert host.sizes() == {"web": 6}
+    host.now = KNOWN_SECONDS
     assert host.sizes() == {"web": 8}
 
 
