@@ -21,7 +21,7 @@ from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
-from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows
+from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows, load_assigned_devices
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.db.statements import update_each
@@ -205,12 +205,15 @@ class NodeWriter:
         if not decision.adoptions:
             return
         ids = [row.id for _, row in decision.adoptions]
+        devices = load_assigned_devices(self._connection, ids)
         delete_children(self._connection, ids)
         held = list_active_claims(self._connection, ids)
         rows = []
         for change, row in decision.adoptions:
             mine = [claim for claim in held if claim.node_id == row.id]
-            record = node_records.adopted_record(change, row, self._agent, self._now, mine)
+            record = node_records.adopted_record(
+                change, row, self._agent, self._now, mine, devices.get(row.id, {})
+            )
             identity = {"host": record.host, "hypervisor_hostname": record.nodename}
             rows.append(identity | _encode(record, NODE_COLUMNS))
             self._remember(record, node_records.adopted_change(change, record))

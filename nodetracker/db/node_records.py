@@ -56,7 +56,12 @@ def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRe
 
 
 def adopted_record(
-    change: NodeChange, row: LockedRow, agent: AgentKey, now: datetime, claims: Sequence[Claim]
+    change: NodeChange,
+    row: LockedRow,
+    agent: AgentKey,
+    now: datetime,
+    claims: Sequence[Claim],
+    devices: Mapping[str, TrackedDevice],
 ) -> NodeRecord:
     """Return the row of another host as it is after this one adopted it.
 
@@ -65,6 +70,7 @@ def adopted_record(
 
     Args:
         claims: active ones of the row, oldest first.
+        devices: those of the row that are assigned, by address.
     """
     new = created_record(change, row.id, agent, row.created_at)
     held = {
@@ -77,7 +83,7 @@ def adopted_record(
         uuid: dataclasses.replace(guest, claim_uuid=held.get(uuid))
         for uuid, guest in new.guests.items()
     }
-    devices = reassign_devices(new.devices, claims, guests.values())
+    devices = reassign_devices(new.devices, devices, claims, guests.values())
     columns = ledger_columns(new.values, claims, guests, devices)
     return dataclasses.replace(
         new,

@@ -402,13 +402,20 @@ class Alias:
 
     def matches(self, device: TrackedDevice) -> bool:
         """Return whether the alias matches a managed device, independent of its status."""
+        return self._is_of_type(device) and self._matches_kind(device)
+
+    def is_of_other_type(self, device: TrackedDevice) -> bool:
+        """Return whether the alias does not match a managed device because of its type only."""
+        return not self._is_of_type(device) and self._matches_kind(device)
+
+    def _is_of_type(self, device: TrackedDevice) -> bool:
         if self.device_type is None:
-            is_type = device.dev_type is not PciDeviceType.PF
-        else:
-            is_type = device.dev_type is self.device_type
+            return device.dev_type is not PciDeviceType.PF
+        return device.dev_type is self.device_type
+
+    def _matches_kind(self, device: TrackedDevice) -> bool:
         return (
-            is_type
-            and device.tags is not None
+            device.tags is not None
             and device.tags.get(REMOTE_MANAGED_TAG) != "true"
             and any(spec.matches(device) for spec in self.specs)
         )

@@ -440,6 +440,23 @@ class TestPci:
         assert after.values.pci_stats == pci_columns([free])["pci_stats"]
         assert result.records["node-1"].devices == after.devices
 
+    def test_a_node_that_moves_with_another_device_in_place_keeps_the_claimed_one_as_removed(
+        self, store: Store
+    ) -> None:
+        make_node(store, devices=self.VFS)
+        (address,) = self.claim(store).devices
+        before = node(store)
+        found = tuple(
+            dataclasses.replace(vf, product_id="1515") if vf.address == address else vf
+            for vf in self.VFS
+        )
+        other = register(store, "beta", "agent-b")
+        change = create(other, "node-1", before.values, (), found, before.uuid)
+        store.apply_changes(other, [change], service_down_time=-1)
+        (after,) = store.load_nodes("beta")
+        removed = dataclasses.replace(before.devices[address], status=PciStatus.REMOVED)
+        assert after.devices[address] == removed
+
     def test_devices_and_cells_are_chosen_together(self, store: Store) -> None:
         make_node(store, devices=self.VFS)
         for _ in range(2):

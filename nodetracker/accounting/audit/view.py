@@ -92,7 +92,16 @@ def account(
                 moves,
                 evidence.started_at - timedelta(seconds=policy.claim_timeout),
             ),
-            *find_ledger_warnings(snapshot.nodename, values, guests, devices, claims, moves, now),
+            *find_ledger_warnings(
+                snapshot.nodename,
+                values,
+                guests,
+                devices,
+                claims,
+                moves,
+                now,
+                snapshot.pci.value or (),
+            ),
         ),
         unread=_list_unread(snapshot),
     )

@@ -11,7 +11,7 @@ from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.node import NodeValues
-from nodetracker.model.pci import PciStatus, TrackedDevice
+from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice
 from nodetracker.model.units import MILLI, whole_units
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
 
@@ -91,27 +91,47 @@ def find_ledger_warnings(
     claims: Mapping[str, Claim],
     moves: Iterable[Move],
     now: datetime,
+    functions: Iterable[PciDevice] = (),
 ) -> list[HostWarning]:
-    """Return the mismatches after an audit."""
+    """Return the mismatches after an audit.
+
+    Args:
+        functions: the PCI functions of this audit's reading, none if it failed.
+    """
     return [
         *find_capacity_warnings(nodename, values, guests.values()),
-        *_find_missing_devices(nodename, devices.values()),
+        *_find_missing_devices(nodename, devices.values(), guests, functions),
         *_find_expired_claims(nodename, guests, claims.values(), now),
         *_find_drift(nodename, guests, claims.values()),
         *_find_claimed_twice(nodename, claims.values(), moves),
     ]
 
 
-def _find_missing_devices(nodename: str, devices: Iterable[TrackedDevice]) -> Iterable[HostWarning]:
+def _find_missing_devices(
+    nodename: str,
+    devices: Iterable[TrackedDevice],
+    guests: Collection[str],
+    functions: Iterable[PciDevice],
+) -> Iterable[HostWarning]:
+    found = {function.address: function for function in functions}
     for device in devices:
-        if device.status is PciStatus.REMOVED:
-            yield HostWarning(
-                WarningKind.PCI_DEVICE_MISSING,
-                nodename,
-                device.address,
-                f"device {device.address} is no longer on the host but is still assigned to claim "
-                f"{device.claim_uuid}",
-            )
+        if device.status is not PciStatus.REMOVED:
+            continue
+        kind = "guest" if device.claim_uuid in guests else "claim"
+        other = found.get(device.address)
+        place = (
+            ""
+            if other is None
+            else f"; another device, {other.vendor_id}:{other.product_id}, is at its address now, "
+            f"and is not offered until the {kind} is gone"
+        )
+        yield HostWarning(
+            WarningKind.PCI_DEVICE_MISSING,
+            nodename,
+            device.address,
+            f"device {device.address} ({device.vendor_id}:{device.product_id}) is no longer on the "
+            f"host but is still assigned to {kind} {device.claim_uuid}{place}",
+        )
 
 
 def _find_expired_claims(

@@ -21,7 +21,14 @@ from nodetracker.accounting.matching import KuhnMatching
 from nodetracker.accounting.pci.columns import PciPool, count_pools, pool_of
 from nodetracker.accounting.pci.state import Devices
 from nodetracker.model.cpuset import render_cpu_set
-from nodetracker.model.pci import Alias, PciNumaPolicy, PciRequest, PciStatus, TrackedDevice
+from nodetracker.model.pci import (
+    Alias,
+    PciDeviceType,
+    PciNumaPolicy,
+    PciRequest,
+    PciStatus,
+    TrackedDevice,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +63,17 @@ class RequestFinding:
         is_known: whether its alias is configured.
         scope: restriction of the devices' location for messages; "" for none.
         pools: every pool that its alias matches, in the pools' order.
+        of_other_type: pools of devices that match but for their type, which the alias
+            does not name.
+        device_type: the type that its alias names, None = any but PFs.
     """
 
     request: PciRequest
     is_known: bool
     scope: str
     pools: tuple[PoolFinding, ...]
+    of_other_type: tuple[PciPool, ...] = ()
+    device_type: PciDeviceType | None = None
 
     @property
     def usable(self) -> int:
@@ -76,6 +88,10 @@ class RequestFinding:
         if self.usable >= self.request.count:
             return None
         pools = ", ".join(map(str, self.pools)) or "no managed device matches"
+        if self.of_other_type:
+            others = ", ".join(map(str, self.of_other_type))
+            wanted = self.device_type or "no device_type, which excludes type-PF"
+            pools += f"; of another type: {others}, while the alias has {wanted}"
         return (
             f"PCI devices {self.request.alias!r}: {self.usable} usable{self.scope} "
             f"< requested {self.request.count} ({pools})"
@@ -332,7 +348,10 @@ class PciAdmission:
             return RequestFinding(request, False, "", ())
         statuses: dict[PciPool, Counter[PciStatus]] = {}
         usable: Counter[PciPool] = Counter()
+        of_other_type = set()
         for address, device in self.devices.items():
+            if alias.is_of_other_type(device):
+                of_other_type.add(pool_of(device))
             if alias.matches(device):
                 pool = pool_of(device)
                 statuses.setdefault(pool, Counter())[device.status] += 1
@@ -346,6 +365,8 @@ class PciAdmission:
                 PoolFinding(pool, usable[pool], statuses[pool])
                 for pool in sorted(statuses, key=lambda pool: pool.order)
             ),
+            tuple(sorted(of_other_type, key=lambda pool: pool.order)),
+            alias.device_type,
         )
 
 

@@ -7,8 +7,9 @@ facts and from related functions by `derive_status`, so undoing a change
 restores the previous status.
 
 A PF in use makes its VFs unclaimable; a VF in use makes its PF unavailable. An
-assigned device that was removed from the host still counts as in use. Every
-function returns a new mapping of address -> device and does not modify its argument.
+assigned device that was removed from the host still counts as in use, and keeps its
+address from another one that is found there. Every function returns a new mapping of
+address -> device and does not modify its argument.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.pci import (
     DeviceSpec,
     PciDevice,
+    PciDeviceType,
     PciStatus,
     TrackedDevice,
     find_tags,
@@ -41,9 +43,10 @@ def sync_devices(
     """Update the stored devices from those that the host reports and from the specs.
 
     New devices become available, changed ones get their new values even while
-    assigned. An assigned device that disappeared is kept as removed until it
-    is freed; if it reappears it is allocated again. A device remains assigned
-    when no spec matches it any longer.
+    assigned. An assigned device that disappeared, or has another one of another
+    vendor or product at its address, is kept as removed until it is freed; if it
+    reappears it is allocated again. A device remains assigned when no spec
+    matches it any longer.
 
     Args:
         observed: all functions of a complete reading, without duplicate addresses.
@@ -59,10 +62,27 @@ def sync_devices(
             claim_uuid=before.claim_uuid if before else None,
             tags=find_tags(device, specs, netdevs),
         )
-    for address, device in stored.items():
-        if address not in devices and device.is_assigned:
-            devices[address] = replace(device, status=PciStatus.REMOVED)
-    return derive_status(devices)
+    return derive_status(_keep_removed(devices, stored))
+
+
+def _keep_removed(devices: Devices, stored: Devices) -> dict[str, TrackedDevice]:
+    """Return the devices of a reading, with those that were assigned and are gone as removed."""
+    removed = {
+        address: replace(before, status=PciStatus.REMOVED)
+        for address, before in stored.items()
+        if before.is_assigned
+        and (address not in devices or not is_same_kind(before, devices[address]))
+    }
+    return {**devices, **removed}
+
+
+def is_same_kind(device: PciDevice, other: PciDevice) -> bool:
+    """Return whether two functions have the same vendor and product.
+
+    The firmware may number the buses anew when a card is added, so that the
+    address of a function becomes that of another one.
+    """
+    return (device.vendor_id, device.product_id) == (other.vendor_id, other.product_id)
 
 
 def claim_devices(
@@ -154,10 +174,15 @@ def assign_to_claims(
 
 
 def reassign_devices(
-    devices: Devices, claims: Collection[Claim], guests: Iterable[Guest]
+    devices: Devices, stored: Devices, claims: Collection[Claim], guests: Iterable[Guest]
 ) -> dict[str, TrackedDevice]:
-    """Assign the devices of a new reading to their claims, then to guests."""
+    """Assign the devices of a new reading to their claims, then to guests.
+
+    Args:
+        stored: the devices as the row's claims have them.
+    """
     free = {address: replace(device, claim_uuid=None) for address, device in devices.items()}
+    free = _keep_removed(free, stored)
     assigned = assign_to_claims(derive_status(free), claims, {})
     return assign_to_guests(assigned, guests, [claim.uuid for claim in claims])
 
@@ -202,7 +227,7 @@ def _status_of(
         return PciStatus.UNMANAGED
     if device.parent_addr in assigned:
         return PciStatus.UNCLAIMABLE
-    if device.address in parents:
+    if device.address in parents and device.dev_type is PciDeviceType.PF:
         return PciStatus.UNAVAILABLE
     return PciStatus.AVAILABLE
 

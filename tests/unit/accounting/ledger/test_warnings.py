@@ -65,7 +65,7 @@ def make_move(source: str, dest: str) -> Move:
     )
 
 
-def find(claims=(), guests=(), devices=(), now=NOW, moves=()):
+def find(claims=(), guests=(), devices=(), now=NOW, moves=(), functions=()):
     return find_ledger_warnings(
         "node-1",
         NodeValues(tracks_resources=False),  # other tests compare guests with their node
@@ -74,6 +74,7 @@ def find(claims=(), guests=(), devices=(), now=NOW, moves=()):
         {claim.uuid: claim for claim in claims},
         moves,
         now,
+        functions,
     )
 
 
@@ -91,6 +92,16 @@ def test_a_claimed_device_missing_from_the_host_is_a_warning():
     (warning,) = find([make_claim()], [GUEST], [device])
     assert (warning.kind, warning.item) == (WarningKind.PCI_DEVICE_MISSING, ADDRESS)
     assert "assigned to claim c-1" in warning.message
+
+
+def test_what_has_the_address_of_a_missing_device_now_is_named():
+    device = track_device(PciDevice(ADDRESS, "8086", "10ed"), PciStatus.REMOVED, GUEST.uuid, {})
+    (warning,) = find([], [GUEST], [device], functions=[PciDevice(ADDRESS, "144d", "a80a")])
+    assert warning.message == (
+        f"device {ADDRESS} (8086:10ed) is no longer on the host but is still assigned to guest "
+        f"{GUEST.uuid}; another device, 144d:a80a, is at its address now, and is not offered "
+        "until the guest is gone"
+    )
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,23 @@ class TestReasons:
         )
         assert verdict.summary == "near: 2 requested, 1 usable; nic: 1 requested, 0 usable"
 
+    def test_name_devices_that_match_but_for_their_type(self):
+        card, vf, _ = make_card()
+        kind = (AliasSpec("8086", None),)
+        aliases = {"any": Alias("any", kind), "vfs": Alias("vfs", kind, PciDeviceType.VF)}
+        verdict = PciAdmission(make_devices(card), (PciRequest("any"),), aliases).evaluate()
+        assert verdict.reasons == (
+            "PCI devices 'any': 0 usable < requested 1 (no managed device matches; of another "
+            "type: 8086:10fb type-PF without a cell, while the alias has no device_type, which "
+            "excludes type-PF)",
+        )
+        verdict = PciAdmission(make_devices(card, vf), (PciRequest("vfs", 2),), aliases).evaluate()
+        assert verdict.reasons == (
+            "PCI devices 'vfs': 1 usable < requested 2 (8086:10ed type-VF without a cell: 1 usable "
+            "of 1 available; of another type: 8086:10fb type-PF without a cell, while the alias "
+            "has type-VF)",
+        )
+
     def test_name_an_alias_that_is_not_configured(self):
         verdict = admit(gpus(None), PciRequest("fpga"), PciRequest("gpu")).evaluate()
         assert verdict.reasons == ("PCI alias 'fpga' is not configured",)

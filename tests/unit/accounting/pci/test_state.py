@@ -158,9 +158,20 @@ class TestClaimsThatHaveDevices:
     def test_come_before_guests_in_a_reassignment(self):
         guest = make_guest(3, pins=GuestPins((), (VF0.address, VF1.address)))
         devices = allocate_devices(make_devices(*CARD), guest.pins.devices, guest.uuid)
-        held = reassign_devices(devices, self.CLAIMS[:1], [guest])
+        held = reassign_devices(devices, devices, self.CLAIMS[:1], [guest])
         assert list_assigned(held, CLAIM) == (VF0.address,)
         assert list_assigned(held, guest.uuid) == (VF1.address,)
+
+    def test_keep_a_device_that_is_another_one_in_a_reassignment(self):
+        stored = allocate_devices(make_devices(*CARD), [VF0.address], CLAIM)
+        other = dataclasses.replace(VF0, product_id="1515")
+        held = reassign_devices(make_devices(PF, other, VF1), stored, self.CLAIMS[:1], [])
+        assert statuses(held) == {
+            PF.address: "unavailable",
+            VF0.address: "removed",
+            VF1.address: "available",
+        }
+        assert held[VF0.address].product_id == VF0.product_id
 
 
 class TestSync:
@@ -192,6 +203,29 @@ class TestSync:
         devices = claim_devices(make_devices(*CARD), [PF.address], CLAIM)
         devices = sync_devices(devices, [VF0], ALL, {})
         assert statuses(devices) == {VF0.address: "unclaimable", PF.address: "removed"}
+
+    @pytest.mark.parametrize("other", [{"vendor_id": "144d"}, {"product_id": "20b0"}])
+    def test_another_device_at_the_address_of_an_assigned_one_is_not_the_claim_s(self, other):
+        before = claim_devices(make_devices(GPU), [GPU.address], CLAIM)
+        shifted = dataclasses.replace(GPU, address="0000:d0:00.0")
+        devices = sync_devices(before, [dataclasses.replace(GPU, **other), shifted], ALL, {})
+        assert statuses(devices) == {GPU.address: "removed", shifted.address: "available"}
+        assert (devices[GPU.address].vendor_id, devices[GPU.address].product_id) == (
+            GPU.vendor_id,
+            GPU.product_id,
+        )
+        claim = make_claim(CLAIM, make_guest(1).uuid, (GPU.address,))
+        held = make_claim(CLAIM, make_guest(1).uuid, (GPU.address,), ClaimState.HELD)
+        assert assign_to_claims(devices, [claim], {CLAIM: held}) == devices
+        back = sync_devices(devices, [GPU], ALL, {})
+        assert statuses(back) == {GPU.address: "allocated"}
+        assert statuses(free_devices(devices, CLAIM)) == {shifted.address: "available"}
+
+    def test_another_card_at_the_address_of_the_pf_of_a_lost_vf_is_available(self):
+        before = claim_devices(make_devices(*CARD), [VF0.address], CLAIM)
+        other = dataclasses.replace(GPU, address=PF.address)
+        devices = sync_devices(before, [other], ALL, {})
+        assert statuses(devices) == {PF.address: "available", VF0.address: "removed"}
 
     @pytest.mark.parametrize("is_assigned", [False, True])
     def test_a_changed_device_has_its_new_values(self, is_assigned):
