@@ -40,6 +40,14 @@ _STOP_MARGIN_SECONDS = 5.0
 
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-auth-token"})
 
+_TLS_REASONS = {
+    "KEY_VALUES_MISMATCH": "the key is not that of the certificate",
+    "NO_START_LINE": "certificate or key is missing, or not in PEM",
+    "PEM_LIB": "certificate or key is missing, or not in PEM",
+    "PEM lib": "certificate or key is missing, or not in PEM",
+}
+"""OpenSSL's reasons in words."""
+
 # Of uvicorn 0.54: who cuts an answer off has logged why, and what a client sends is its own fault.
 _UNWANTED = (
     "ASGI callable returned without completing response.",
@@ -74,7 +82,11 @@ class Server:
         self._settings = settings
         self._deadlines = deadlines
         self._max_connections = max_connections
-        self._tls = None if settings.cert_file is None else load_tls(settings)
+        self._tls = (
+            load_tls(settings.option_group, settings.cert_file, settings.key_file)
+            if settings.cert_file
+            else None
+        )
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -153,9 +165,11 @@ class Server:
         Raises:
             ConfigError: they cannot be used; the ones from before are kept.
         """
-        if self._tls is not None:
-            load_tls(self._settings)  # a context that fails keeps half of it
-            _load_certificate(self._tls, self._settings)
+        settings = self._settings
+        if self._tls is not None and settings.cert_file:
+            files = settings.option_group, settings.cert_file, settings.key_file
+            load_tls(*files)  # a context that fails keeps half of it
+            _load_certificate(self._tls, *files)
 
 
 class _Threads:
@@ -286,42 +300,58 @@ def _render_address(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def load_tls(settings: ServerSettings) -> ssl.SSLContext:
+def check_tls(group: str, cert_file: str | None, key_file: str | None) -> None:
+    """Check the options of a server's certificate, and that it could be used now.
+
+    Raises:
+        ConfigError: as `load_tls`, or there is a key without a certificate.
+    """
+    if cert_file:
+        load_tls(group, cert_file, key_file)
+    elif key_file:
+        raise ConfigError(f"[{group}] key_file: {key_file}, but cert_file is not set")
+
+
+def load_tls(group: str, cert_file: str, key_file: str | None) -> ssl.SSLContext:
     """Return the context of TLS with certificate and key.
+
+    Args:
+        group: of the options, for messages.
 
     Raises:
         ConfigError: they cannot be used; the message names the options.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load_certificate(context, settings)
+    _load_certificate(context, group, cert_file, key_file)
     return context
 
 
-def _load_certificate(context: ssl.SSLContext, settings: ServerSettings) -> None:
+def _load_certificate(
+    context: ssl.SSLContext, group: str, cert_file: str, key_file: str | None
+) -> None:
     """Load certificate and key.
 
     Raises:
-        ConfigError: a file cannot be read, or the key is not the certificate's.
+        ConfigError: files cannot be read, or the key is not the certificate's.
     """
-    cert_file, key_file = settings.cert_file, settings.key_file
-    assert cert_file is not None, "only with TLS"
+    unreadable = []
     for option, path in (("cert_file", cert_file), ("key_file", key_file)):
         try:
-            if path is not None:
+            if path:
                 with open(path, "rb"):  # noqa: PTH123 - only whether it can be read
                     pass
         except OSError as error:
-            raise ConfigError(
-                f"[{settings.option_group}] {option}: {path}: {error.strerror}"
-            ) from error
+            unreadable.append(f"[{group}] {option}: {path}: {error.strerror}")
+    if unreadable:
+        raise ConfigError(*unreadable)
     try:
-        context.load_cert_chain(cert_file, key_file, password=_refuse_password)
+        context.load_cert_chain(cert_file, key_file or None, password=_refuse_password)
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
+        where = f"{cert_file} and key_file {key_file}" if key_file else cert_file
         raise ConfigError(
-            f"[{settings.option_group}] cert_file: {cert_file} and key_file {key_file} cannot be "
-            f"used: {reason}"
+            f"[{group}] cert_file: {where} cannot be used: {_TLS_REASONS.get(reason, reason)}"
         ) from error
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.clients import Broker, build_placement_reporter
+from nodetracker.accounting.audit.provider_config import explain_empty
+from nodetracker.bootstrap.clients import Broker, build_placement_reporter, check_placement
 from nodetracker.bootstrap.options.plugins import load_monitor, load_plugin
 from nodetracker.bootstrap.settings import build_roots, build_settings
-from nodetracker.bootstrap.stores import build_store
+from nodetracker.bootstrap.stores import build_store, check_store
+from nodetracker.bootstrap.values import Problems, is_set
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
@@ -23,7 +25,7 @@ from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import Incarnation
-from nodetracker.model.settings import AgentSettings
+from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import (
     AuditObserver,
     CallServer,
@@ -95,8 +97,53 @@ class Agent:
         self.service.reconfigure(settings)
 
 
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """The parts of an agent that are made of its configuration alone."""
+
+    settings: AgentSettings
+    broker: Broker
+    probes: ProbeRunner
+    driver: Driver
+
+
+def prepare_agent(conf: cfg.ConfigOpts) -> AgentParts:
+    """Build what an agent's configuration decides, and log what it can run with but should not.
+
+    Nothing is connected, started or written: ``config check`` does the same.
+
+    Raises:
+        ConfigError: values are invalid; it names all of them.
+    """
+    problems, broker = Problems(), Broker(conf)
+    settings = problems.collect(build_settings, conf)
+    usable = settings or AgentSettings("", "", Policy())
+    problems.collect(broker.check)
+    problems.collect(check_store, conf)
+    probes = build_probes(usable)
+    driver = problems.collect(build_driver, conf, usable, probes)
+    problems.collect(check_placement, conf)
+    problems.raise_any()
+    policy = settings.policy
+    if policy.cpu_dedicated_set is not None and policy.cpu_shared_set is None:
+        LOG.warning(
+            "[compute] cpu_shared_set: not set, while cpu_dedicated_set is: no CPU is left for "
+            "guests that share CPUs"
+        )
+    for config in policy.providers:
+        if config.is_empty:
+            LOG.warning("%s", explain_empty(config))
+    if not conf.conductor.use_local:
+        from nodetracker.bootstrap.conductor_client import find_missing_token
+
+        if missing := find_missing_token(conf):
+            LOG.warning("%s", missing)
+    return AgentParts(settings, broker, probes, driver)
+
+
 def build_agent(
     conf: cfg.ConfigOpts,
+    parts: AgentParts | None = None,
     observers: Sequence[AuditObserver] = (),
     open_store: Callable[[Sequence[StoreObserver]], Store] | None = None,
     is_served: bool = True,
@@ -105,6 +152,7 @@ def build_agent(
     """Build an agent; nothing is connected or started.
 
     Args:
+        parts: of this configuration, unless they are to be built.
         observers: notified of every audit.
         open_store: opens the store for its observers; None = the configured one.
         database: see `ComputeManager`.
@@ -115,9 +163,8 @@ def build_agent(
         ConfigError: a value is invalid; the message names it.
         IdentityError: the agent's uuid cannot be read or created.
     """
-    settings, broker = build_settings(conf), Broker(conf)
-    if broker.is_configured:
-        broker.connect()  # an invalid value ends the start
+    parts = parts or prepare_agent(conf)
+    settings, broker, probes, driver = parts.settings, parts.broker, parts.probes, parts.driver
     notifier = broker.make_notifier(f"compute:{settings.host}")
     # Conductors notify of their changes themselves.
     watching = broker.make_observers(notifier) if conf.conductor.use_local else []
@@ -129,8 +176,6 @@ def build_agent(
             news = SimpleQueue()
         store = build_store(conf, is_agent=True, observers=watching, news=news)
     observers = list(observers)
-    probes = build_probes(settings)
-    driver = build_driver(conf, settings, probes)
     compute_id = ensure_compute_id(Path(settings.state_path))
     incarnation = read_incarnation(compute_id, settings.report_interval)
     claims = ClaimCounter()
@@ -211,8 +256,11 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
     names = conf.compute.compute_driver
     if not names:
         raise ConfigError("[compute] compute_driver: must not be empty")
-    _check_unique("[compute] compute_driver: duplicate driver", names)
-    _check_unique("[compute] compute_monitors: duplicate monitor", conf.compute.compute_monitors)
+    problems = Problems()
+    for option, noun in (("compute_driver", "driver"), ("compute_monitors", "monitor")):
+        given = conf.compute[option]
+        for name in sorted({name for name in given if given.count(name) > 1}):
+            problems.add(f"[compute] {option}: duplicate {noun} {name!r}")
     environment = DriverEnvironment(
         host=settings.host,
         instances_path=conf.compute.instances_path,
@@ -220,28 +268,27 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         probes=probes,
         power=PowerSwitch(conf.compute.allow_power_actions),
     )
-    drivers = [part for name in names for part in _build_drivers(conf, name, environment)]
-    driver = drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
+    drivers = [
+        part
+        for name in dict.fromkeys(names)
+        for part in problems.collect(_build_drivers, conf, name, environment) or ()
+    ]
     sources = tuple(
-        _find_monitor(name, environment.roots) for name in conf.compute.compute_monitors
+        problems.collect(_find_monitor, name, environment.roots)
+        for name in conf.compute.compute_monitors
     )
+    problems.raise_any()
+    driver = drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
     if not sources:
         return driver
     if DriverCapability.REMOTE_NODES in driver.capabilities:
-        location = conf.get_location("compute_monitors", "compute")
-        if location is not None and location.location.is_user_controlled:
+        if is_set(conf, "compute", "compute_monitors"):
             LOG.warning(
                 "[compute] compute_monitors: not used, as the nodes of %s are not this machine",
                 names[0],
             )
         return driver
     return MonitoredDriver(driver, sources, probes)
-
-
-def _check_unique(problem: str, names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{problem} {name!r}")
 
 
 def _find_monitor(name: str, roots: Roots) -> MonitorSource:

@@ -31,21 +31,28 @@ from nodetracker.api.layers import Layer, count_requests, proxy_layer, request_i
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
-from nodetracker.api.server import Server
+from nodetracker.api.server import Server, check_tls
 from nodetracker.api.service import ApiService
 from nodetracker.bootstrap.clients import (
     Broker,
     build_agents,
     build_placement_healer,
     build_unserved_removals,
+    check_placement,
 )
-from nodetracker.bootstrap.options.api import PROXY_GROUP, PROXY_HEADERS
+from nodetracker.bootstrap.options.api import API, PROXY_GROUP, PROXY_HEADERS
 from nodetracker.bootstrap.settings import (
     build_admission_policy,
     build_scheduler_settings,
     check_conductor_values,
 )
-from nodetracker.bootstrap.stores import build_purge, build_sql_store, make_outage_log, watch_calls
+from nodetracker.bootstrap.stores import (
+    build_purge,
+    build_sql_store,
+    check_database,
+    make_outage_log,
+    watch_calls,
+)
 from nodetracker.bootstrap.values import (
     Problems,
     build_from_options,
@@ -136,6 +143,7 @@ class _Parts:
     agents: AgentCalls
     broker: Broker
     counters: ApiCounters
+    access: Access
 
 
 def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
@@ -206,10 +214,10 @@ def build_own_server(
     Raises:
         ConfigError: as `build_api`.
     """
-    settings = build_api_settings(conf)
+    settings, broker, access = _prepare(conf)
     parts = _Parts(
-        settings, store, None, DatabaseClock(), AgentCalls(agents), Broker(conf),
-        _make_counters(settings),
+        settings, store, None, DatabaseClock(), AgentCalls(agents), broker,
+        _make_counters(settings), access,
     )  # fmt: skip
 
     def read_status() -> ApiStatus:
@@ -233,8 +241,7 @@ def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
     """
     group, problems = conf.api, Problems()
     problems.collect(check_conductor_values, conf)
-    if group.key_file and not group.cert_file:
-        problems.add("[api] key_file: set, but cert_file is not")
+    problems.collect(check_tls, API.name, group.cert_file, group.key_file)
     if not conf.conductor.use_local:
         problems.add(
             "[conductor] use_local: false, but nodetracker-api needs the database itself: "
@@ -258,12 +265,10 @@ def accepts_insecure_power_actions(conf: cfg.ConfigOpts) -> bool:
 
 
 def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
-    settings = build_api_settings(conf)
-    broker = Broker(conf)
+    settings, broker, access = _prepare(conf)
     clock = DatabaseClock()
     announced: AgentDirectory | None = None
     if broker.is_configured:
-        broker.connect()  # an invalid value ends the start
         clock, announced = broker.caller.clock, broker.find_agents()
     notifier, counters = broker.make_notifier(f"api:{settings.host}"), _make_counters(settings)
     store = build_sql_store(
@@ -278,7 +283,29 @@ def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
     )
     directory = build_agents(store, f"api:{settings.host}", partial(_get_caller, broker))
     agents = AgentCalls(directory, lambda: clock.set(store.now()), reaches_all=broker.is_configured)
-    return _Parts(settings, store, notifier, clock, agents, broker, counters)
+    return _Parts(settings, store, notifier, clock, agents, broker, counters, access)
+
+
+def _prepare(conf: cfg.ConfigOpts) -> tuple[ApiSettings, Broker, Access]:
+    """Build what the configuration alone decides.
+
+    Raises:
+        ConfigError: values are invalid; it names all of them.
+    """
+    problems, broker = Problems(), Broker(conf)
+    settings = problems.collect(build_api_settings, conf)
+    problems.collect(broker.check)
+    problems.collect(check_database, conf)
+    access = problems.collect(_build_own_access, conf)
+    for check in (build_admission_policy, build_scheduler_settings, check_placement):
+        problems.collect(check, conf)
+    problems.raise_any()
+    return settings, broker, access
+
+
+def _build_own_access(conf: cfg.ConfigOpts) -> Access:
+    routes = list_routes(conf.api.open_metrics)
+    return build_access(conf, list_open_paths(routes), _is_behind_proxy(conf))
 
 
 def _get_caller(broker: Broker) -> "RpcCaller":
@@ -311,7 +338,7 @@ def _build_application(
     """
     settings, store = parts.settings, parts.store
     routes, has_proxy = list_routes(settings.open_metrics), _is_behind_proxy(conf)
-    access = build_access(conf, list_open_paths(routes), has_proxy)
+    access = parts.access
     policy = build_admission_policy(conf)
     fleet = FleetCache(store, settings)
 
@@ -375,11 +402,14 @@ def build_access(
         has_proxy: whether proxies say the client's address.
 
     Raises:
-        ConfigError: a value or a policy file is invalid, or a library is missing.
+        ConfigError: a value or a policy file is invalid, or a library is missing; it names
+            everything.
     """
-    _check_exposure(conf)
-    failures = LoginFailures()
-    strategy = _build_strategy(conf, failures)
+    failures, problems = LoginFailures(), Problems()
+    problems.collect(_check_exposure, conf)
+    strategy = problems.collect(_build_strategy, conf, failures)
+    enforcer = problems.collect(make_enforcer, conf)
+    problems.raise_any()
 
     def protect(application: WSGIApplication) -> WSGIApplication:
         authenticated = authenticate(application, strategy.authenticator, failures)
@@ -396,7 +426,7 @@ def build_access(
             return application
         return LoginGate(application, identify, open_paths, has_proxy)
 
-    authorizer = PolicyAuthorizer(make_enforcer(conf))
+    authorizer = PolicyAuthorizer(enforcer)
     problem, sessions = strategy.read_user_file_problem, strategy.sessions
     return Access(protect, put_gate, authorizer, failures, problem, sessions)
 

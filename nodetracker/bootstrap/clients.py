@@ -64,6 +64,15 @@ class Broker:
                 self._transport = Transport(self._conf, self._conf.transport_url)
             return self._transport
 
+    def check(self) -> None:
+        """Connect if a broker is configured, so that an invalid value ends the start.
+
+        Raises:
+            ConfigError: as `connect`.
+        """
+        if self.is_configured:
+            self.connect()
+
     @property
     def caller(self) -> "RpcCaller":
         """The caller of this process.
@@ -194,6 +203,12 @@ def build_placement_client(conf: cfg.ConfigOpts) -> "PlacementClient":
     from nodetracker.placement.client import PlacementClient
 
     return PlacementClient(build_session(conf))
+
+
+def check_placement(conf: cfg.ConfigOpts) -> None:
+    """Check the values of ``[placement]`` where it is enabled; raises as the client's builder."""
+    if conf.placement.enabled:
+        build_placement_client(conf)
 
 
 def build_placement_healer(conf: cfg.ConfigOpts, store: Store) -> "PlacementHealer":

@@ -6,10 +6,16 @@ from importlib.metadata import version
 
 from oslo_config import cfg
 
-from nodetracker.api.server import Server
+from nodetracker.api.server import Server, check_tls
 from nodetracker.bootstrap.clients import Broker
+from nodetracker.bootstrap.options.default import CONDUCTOR
 from nodetracker.bootstrap.settings import build_admission_policy, check_conductor_values
-from nodetracker.bootstrap.stores import build_purge, build_sql_store, require_database
+from nodetracker.bootstrap.stores import (
+    build_purge,
+    build_sql_store,
+    check_database,
+    require_database,
+)
 from nodetracker.bootstrap.values import Problems, build_from_options, read_host_name
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.authorization import Authorizer
@@ -30,19 +36,21 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     """Build a conductor; nothing is connected or started.
 
     Raises:
-        ConfigError: a value is invalid; the message names it.
+        ConfigError: values are invalid; it names all of them.
     """
-    settings = build_conductor_settings(conf)
+    problems, broker = Problems(), Broker(conf)
+    settings = problems.collect(build_conductor_settings, conf)
+    problems.collect(broker.check)
+    problems.collect(check_database, conf)
+    policy = problems.collect(build_admission_policy, conf)
+    problems.raise_any()
     host, interval = read_host_name(conf), conf.report_interval
-    broker = Broker(conf)
-    if broker.is_configured:
-        broker.connect()  # an invalid value ends the start
     notifier = broker.make_notifier(f"conductor:{host}")
     # Each worker may hold a connection, and the heartbeat must never wait for one.
     pool = {"max_pool_size": settings.threads + 1}
     store = build_sql_store(conf, observers=broker.make_observers(notifier), pool=pool)
     clock = DatabaseClock()
-    authorizer = Authorizer(store, build_admission_policy(conf), conf.service_down_time)
+    authorizer = Authorizer(store, policy, conf.service_down_time)
     endpoint = AgentEndpoint(f"conductor {host}", store, store, authorizer, clock)
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     server = Server(
@@ -84,8 +92,7 @@ def build_conductor_settings(conf: cfg.ConfigOpts) -> ServerSettings:
     group, problems = conf.conductor, Problems()
     problems.collect(check_conductor_values, conf)
     problems.collect(require_database, conf)
-    if group.key_file and not group.cert_file:
-        problems.add("[conductor] key_file: set, but cert_file is not")
+    problems.collect(check_tls, CONDUCTOR.name, group.cert_file, group.key_file)
     if not group.cert_file and not group.allow_http and not is_loopback(group.listen):
         problems.add(
             f"[conductor] cert_file: not set, and HTTP on {group.listen} shows the agents' "

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.values import read_host_name
+from nodetracker.bootstrap.values import Problems, read_host_name
 from nodetracker.compute.identity import ensure_compute_id
-from nodetracker.conductor.http_caller import AgentIdentity, HttpCaller, parse_endpoint
-from nodetracker.model.errors import AuthenticationError, ConfigError
+from nodetracker.conductor.credential_file import read_credential
+from nodetracker.conductor.http_caller import (
+    AgentIdentity,
+    Endpoint,
+    HttpCaller,
+    parse_endpoint,
+)
+from nodetracker.model.errors import AuthenticationError, ConfigError, IdentityError
 from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
@@ -18,21 +24,25 @@ if TYPE_CHECKING:
 _MAX_TOKEN_BYTES = 1024
 
 
-def check_conductor_client(conf: cfg.ConfigOpts) -> None:
-    """Check the options by which a process without a database calls conductors.
+def read_connection(conf: cfg.ConfigOpts) -> "tuple[list[Endpoint], ssl.SSLContext | None]":
+    """Return where the conductors of a process without a database are, and the TLS of calls.
 
     Raises:
-        ConfigError: they cannot be used; the message says what to set.
+        ConfigError: the options cannot be used; it names all of them and says what to set.
     """
-    if conf.conductor.use_local:
-        return
-    if not conf.conductor.endpoint:
-        raise ConfigError(
+    group, problems = conf.conductor, Problems()
+    if not group.endpoint:
+        problems.add(
             "[conductor] endpoint: not set, and use_local is false; set it to the URLs of the "
             "conductors, such as https://control-1:8775"
         )
-    for text in conf.conductor.endpoint:
-        parse_endpoint(text, conf.conductor.allow_http)
+    endpoints = [
+        problems.collect(parse_endpoint, text, group.allow_http) for text in group.endpoint
+    ]
+    needs_tls = any(endpoint is None or endpoint.is_tls for endpoint in endpoints)
+    tls = problems.collect(_make_tls, group.cafile) if needs_tls else None
+    problems.raise_any()
+    return endpoints, tls
 
 
 def build_http_caller(
@@ -49,15 +59,12 @@ def build_http_caller(
         ConfigError: a value cannot be used.
         IdentityError: the agent's uuid cannot be read or created.
     """
-    check_conductor_client(conf)
-    group, state_path = conf.conductor, Path(conf.state_path)
-    endpoints = [parse_endpoint(text, group.allow_http) for text in group.endpoint]
-    has_tls = any(endpoint.is_tls for endpoint in endpoints)
+    endpoints, tls = read_connection(conf)
+    state_path = Path(conf.state_path)
     agent_id = ensure_compute_id(state_path) if is_agent else None
     identity = AgentIdentity(
         read_host_name(conf), agent_id, state_path, lambda: read_join_token(conf)
     )
-    tls = _make_tls(group.cafile) if has_tls else None
     return HttpCaller(endpoints, identity, DatabaseClock(), tls, news=news)
 
 
@@ -67,8 +74,23 @@ def _make_tls(cafile: str | None) -> "ssl.SSLContext":
     try:
         return ssl.create_default_context(cafile=cafile)
     except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or str(error)
+        is_content = isinstance(error, ssl.SSLError)
+        reason = "contains no certificate in PEM" if is_content else error.strerror
         raise ConfigError(f"[conductor] cafile: {cafile}: {reason}") from error
+
+
+def find_missing_token(conf: cfg.ConfigOpts) -> str | None:
+    """Return why the agent cannot join conductors yet; None if it can, or has joined."""
+    try:
+        if read_credential(Path(conf.state_path)) or read_join_token(conf):
+            return None
+        path = conf.conductor.join_token_file
+        problem = "[conductor] join_token_file: " + (f"{path} is empty" if path else "not set")
+    except AuthenticationError as error:
+        problem = str(error)
+    except IdentityError:  # of another user's, so that there is one
+        return None
+    return f"{problem}; this host has no credential and joins once there is a token"
 
 
 def read_join_token(conf: cfg.ConfigOpts) -> str | None:

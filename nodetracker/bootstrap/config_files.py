@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
 from nodetracker.bootstrap.clients import list_messaging_options
 from nodetracker.bootstrap.options.agent import PLACEMENT
 from nodetracker.bootstrap.options.opts import is_group, list_placement_options
+from nodetracker.bootstrap.values import explain_invalid, is_secret
 
 _DEFAULT = "DEFAULT"
 _Options = Mapping[str, Mapping[str, Sequence[Any]]]
@@ -72,22 +72,13 @@ def find_exposures(conf: cfg.ConfigOpts) -> Iterable[str]:
     exposed: dict[Path, str] = {}
     for path, group, options in _read_groups(conf):
         for name, values in options.items():
-            if path not in exposed and _is_password(name, values[-1]) and _mode_of(path) & 0o004:
+            if path not in exposed and is_secret(name, values[-1]) and _mode_of(path) & 0o004:
                 exposed[path] = f"[{group}] {name}"
     for path, name in exposed.items():
         yield f"{path}: has a password ({name}), and all users may read it; use mode 0640"
     users = Path(conf.api.http_basic_auth_user_file)
     if conf.api.auth_strategy == "http_basic" and _mode_of(users) & 0o002:
         yield f"{users}: all users may write it, and so administer; use mode 0640"
-
-
-def _is_password(name: str, value: str) -> bool:
-    if "password" in name or "secret" in name:
-        return bool(value)
-    try:
-        return bool(urlsplit(value).password)
-    except ValueError:
-        return False
 
 
 def _mode_of(path: Path) -> int:
@@ -132,15 +123,6 @@ def _read_groups(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, str, dict[str, li
 
 
 def _find_invalid(options: Sequence[Any], values: Sequence[str]) -> str | None:
-    """Return why the last value suits none of the options of its name; None if it suits one."""
-    value, problem = values[-1], None
-    if "$" in value:  # starts the name of another option
-        return None
-    for option in options:
-        try:
-            option.type(value)
-        except ValueError as error:
-            problem = str(error)
-        else:
-            return None
-    return problem
+    """Return why the values suit none of the options of their name; None if they suit one."""
+    problems = [explain_invalid(option, values) for option in options]
+    return None if None in problems else problems[-1]

@@ -8,11 +8,13 @@ from oslo_config import cfg
 
 from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.bootstrap.options.api import SCHEDULER
+from nodetracker.bootstrap.options.default import DEFAULT
 from nodetracker.bootstrap.options.pci_entries import parse_aliases, parse_device_specs
 from nodetracker.bootstrap.values import (
     Problems,
     build_from_options,
     check_values,
+    is_set,
     read_host_name,
     read_value,
 )
@@ -125,9 +127,18 @@ def check_conductor_values(conf: cfg.ConfigOpts) -> None:
 
 
 def _check_down_time(conf: cfg.ConfigOpts) -> None:
-    problem = explain_short_down_time(conf.service_down_time, conf.report_interval)
-    if problem is not None:
-        raise ConfigError(problem)
+    limit, interval = conf.service_down_time, conf.report_interval
+    problem = explain_short_down_time(limit, interval)
+    if problem is None:
+        return
+    if is_set(conf, DEFAULT.name, "report_interval") and not is_set(
+        conf, DEFAULT.name, "service_down_time"
+    ):
+        raise ConfigError(
+            f"[DEFAULT] report_interval: {interval} is more than a third of service_down_time "
+            f"({limit}, its default): a single late heartbeat would mark the host as down"
+        )
+    raise ConfigError(f"[DEFAULT] {problem}")
 
 
 def _build_policy(conf: cfg.ConfigOpts) -> Policy:
@@ -206,10 +217,13 @@ def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
     try:
         if set(entry) != {"node", "size", "count"}:
             raise ValueError("must have exactly the keys node, size and count")
-        node, count = int(entry["node"]), int(entry["count"])
-        if node < 0 or not 0 <= count <= _MAX_PAGES:
-            raise ValueError(f"node must be at least 0 and count from 0 to {_MAX_PAGES}")
-        return ReservedPages(node, parse_page_size_kb(entry["size"]), count)
+        for key in ("node", "count"):
+            if not (entry[key].isdecimal() and int(entry[key]) <= _MAX_PAGES):
+                raise ValueError(
+                    f"{key}: {entry[key]!r} is not a whole number from 0 to {_MAX_PAGES}"
+                )
+        size_kb = parse_page_size_kb(entry["size"])
+        return ReservedPages(int(entry["node"]), size_kb, int(entry["count"]))
     except ValueError as error:
         text = ",".join(f"{key}:{value}" for key, value in entry.items())
         raise ConfigError(f"[compute] reserved_huge_pages: {text}: {error}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from oslo_config import cfg
 
 from nodetracker.bootstrap.options.default import DATABASE
-from nodetracker.bootstrap.values import build_database_settings, read_value
+from nodetracker.bootstrap.values import build_database_settings, is_set, read_value
 from nodetracker.model.errors import (
     ConfigError,
     SchemaError,
@@ -93,13 +93,33 @@ def require_database(conf: cfg.ConfigOpts) -> None:
     Raises:
         ConfigError: ``[database] connection`` is not set.
     """
-    found = conf.get_location("connection", DATABASE.name)
-    is_set = found is not None and found.location.is_user_controlled
-    if not conf.conductor.use_local and not is_set:
+    if not conf.conductor.use_local and not is_set(conf, DATABASE.name, "connection"):
         raise ConfigError(
             "[database] connection: not set, and [conductor] use_local is false; "
             "run this where the database is configured, such as on a conductor"
         )
+
+
+def check_store(conf: cfg.ConfigOpts) -> None:
+    """Check where the store of a process is, without its other values; nothing is connected.
+
+    Raises:
+        ConfigError: as `build_store`; it names everything.
+    """
+    if conf.conductor.use_local:
+        check_database(conf)
+    else:
+        from nodetracker.bootstrap.conductor_client import read_connection
+
+        read_connection(conf)
+
+
+def check_database(conf: cfg.ConfigOpts) -> None:
+    """Check the URL of the database; raises as `build_sql_store`."""
+    from nodetracker.db.connection.engine import DatabaseSettings
+    from nodetracker.db.store import open_store
+
+    open_store(DatabaseSettings(read_value(conf, DATABASE.name, "connection")))
 
 
 def build_sql_store(

@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from urllib.parse import urlsplit
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
-from nodetracker.bootstrap.options.default import DATABASE
+from nodetracker.bootstrap.options.default import ABSOLUTE_PATH, DATABASE, DEFAULT
 from nodetracker.bootstrap.options.opts import list_registered
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.text import is_host_name
@@ -19,9 +21,10 @@ if TYPE_CHECKING:  # imported late, as not every program needs it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# The library's message about an invalid value: its location and the reason.
+# The library's message about an invalid value; of a value with another option's, the other's.
 _NOT_VALID = re.compile(
-    r"Value for option .* detail='(?P<where>.*)'\) is not valid: (?P<reason>.*)"
+    r".*Value for option (?P<name>\S+) from .* detail='(?P<where>[^']*)'\) is not valid: "
+    r"(?P<reason>.*)"
 )
 
 
@@ -53,7 +56,7 @@ class Problems:
             ConfigError: it names everything.
         """
         if self._texts:
-            raise ConfigError(*self._texts)
+            raise ConfigError(*dict.fromkeys(self._texts))  # several checks may name one value
         if self._unread is not None:
             raise self._unread
 
@@ -87,11 +90,12 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
     """Read one value.
 
     Raises:
-        ConfigError: the value is invalid for its option; the message contains
-            no part of a secret.
+        ConfigError: the value is invalid for its option, or refers to an option whose value
+            is; the message names that one, where its value is, the value unless it is a
+            secret, and what is expected.
     """
     try:
-        value = conf[name] if group == "DEFAULT" else conf[group][name]
+        value = conf[name] if group == DEFAULT.name else conf[group][name]
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):  # its text has a part of the value
         raise ConfigError(
             f"[{group}] {name}: a $ in the value is followed by an unknown option name; "
@@ -99,11 +103,101 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
         ) from None
     except (cfg.Error, ValueError) as error:
         match = _NOT_VALID.fullmatch(_one_line(str(error)))
-        problem = f"{match['reason']} ({match['where']})" if match else _one_line(str(error))
-        raise ConfigError(f"[{group}] {name}: {problem}") from error
+        if match is None:
+            raise ConfigError(f"[{group}] {name}: {_one_line(str(error))}") from error
+        blamed = match["name"].replace("-", "_")
+        if blamed != name:  # which this value or this default refers to
+            read_value(conf, DEFAULT.name, blamed)
+        option = conf._get_opt_info(name, None if group == DEFAULT.name else group)["opt"]
+        raw, where = _find_raw(group, name, match["where"])
+        problem = explain_invalid(option, raw) or match["reason"]
+        raise ConfigError(f"[{group}] {name}: {problem} ({where})") from error
     if isinstance(value, float) and math.isnan(value):  # passes the library's bounds
-        raise ConfigError(f"[{group}] {name}: not a number")
+        raise ConfigError(f"[{group}] {name}: 'nan' is not a number")
     return value
+
+
+def _find_raw(group: str, name: str, where: str) -> tuple[list[str], str]:
+    """Return the values of an option as they are written, and the file or variable that has them.
+
+    Args:
+        where: its file, by the library, which names it also where the environment overrides it.
+    """
+    variable = f"OS_{group}__{name}".upper()
+    if variable in os.environ:
+        return [os.environ[variable]], variable
+    sections: dict[str, dict[str, list[str]]] = {}
+    try:
+        cfg.ConfigParser(where, sections).parse()
+    except (OSError, cfg.Error):
+        return [], where
+    written = {key.replace("-", "_"): values for key, values in sections.get(group, {}).items()}
+    return written.get(name, []), where
+
+
+def explain_invalid(option: Any, values: Sequence[str]) -> str | None:
+    """Return why the first invalid one of values does not suit an option, in words.
+
+    None if none is invalid, as far as that can be seen: a $ starts the name of another option.
+
+    Args:
+        option: of the library or of one that uses it.
+    """
+    for value in values if getattr(option, "multi", False) else values[-1:]:
+        if "$" in value:
+            continue
+        try:
+            option.type(value)
+        except ValueError as error:
+            if getattr(option, "secret", False) or is_secret(option.dest, value):
+                return "the value, which is not shown, is invalid"
+            expected = _describe_expected(option.type, value)
+            return f"{value!r} is {expected}" if expected else f"{value!r}: {error}"
+    return None
+
+
+def _describe_expected(kind: Any, value: str) -> str | None:
+    """Return what a value is not, such as "not a whole number from 1 to 64", None if unknown."""
+    if isinstance(kind, types.Number):
+        what = "not a whole number" if kind.num_type is int else "not a number"
+        try:
+            kind.num_type(value)
+        except ValueError:
+            return what
+        if kind.min is not None and kind.max is not None:
+            return f"{what} from {kind.min} to {kind.max}"
+        if kind.min is not None or kind.max is not None:
+            return f"{what} of at {f'most {kind.max}' if kind.min is None else f'least {kind.min}'}"
+        return f"not one of {', '.join(map(str, kind.choices or ()))}"
+    if isinstance(kind, types.Boolean):
+        return "neither true nor false"
+    if isinstance(kind, types.String) and kind.choices:
+        return f"not one of {', '.join(map(str, kind.choices))}"
+    if isinstance(kind, types.String) and kind.regex and kind.regex.pattern == ABSOLUTE_PATH:
+        return "not an absolute path"
+    if isinstance(kind, types.Dict):
+        return "not a list of NAME:VALUE, separated by commas"
+    if isinstance(kind, types.HostAddress):
+        return "neither an address nor the name of a host"
+    if isinstance(kind, types.URI) and kind.schemes:
+        return f"not a URL that begins with {' or '.join(f'{name}://' for name in kind.schemes)}"
+    return None
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a value has a password or is one, by the name of its option."""
+    if any(part in name for part in ("password", "secret", "token")):
+        return bool(value)
+    try:
+        return bool(urlsplit(value).password)
+    except ValueError:
+        return False
+
+
+def is_set(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
+    """Return whether a file, the environment or the command line sets an option."""
+    found = conf.get_location(name, None if group == DEFAULT.name else group)
+    return found is not None and bool(found.location.is_user_controlled)
 
 
 def build_from_options(kind: type[_R], *groups: Mapping[str, Any], **others: Any) -> _R:
@@ -130,7 +224,7 @@ def check_host_name(text: str) -> str:
     """
     name = text.strip()
     if not is_host_name(name):
-        raise ConfigError(f"host: {name!r} is not a valid host name")
+        raise ConfigError(f"[DEFAULT] host: {name!r} is not a valid host name")
     return name
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.agent import Agent, build_agent
+from nodetracker.bootstrap.agent import Agent, build_agent, prepare_agent
 from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
+from nodetracker.cmd.program import leave, run_agent, run_program, start
 from nodetracker.cmd.screen.streams import write_output
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import DuplicateAgentError, RefusedError
@@ -37,8 +37,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     conf = cfg.CONF
     load(conf, register_options)
-    start_logging(conf)
-    agent = build_agent(conf, is_served=not conf.once)
+    agent = build_agent(conf, start(conf, prepare_agent), is_served=not conf.once)
     if conf.once:
         return leave(audit_once(agent))
     return leave(run_agent(conf, load, agent, PROGRAM))

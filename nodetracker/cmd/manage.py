@@ -107,7 +107,7 @@ class ManageApp(App):
         from nodetracker.bootstrap.options.opts import register_command_options
         from nodetracker.cmd.configuration import load_configuration
 
-        conf = cfg.CONF
+        conf = cfg.CONF if program == PROGRAM else cfg.ConfigOpts()
         arguments = [f"--config-file={name}" for name in self.options.config_file]
         arguments += [f"--config-dir={name}" for name in self.options.config_dir]
         load_configuration(conf, arguments, program, register=register_command_options)

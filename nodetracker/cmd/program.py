@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oslo_config import cfg
 from oslo_log import log as oslo_log
@@ -16,6 +16,7 @@ from oslo_log import log as oslo_log
 from nodetracker.bootstrap.config_files import find_ignored
 from nodetracker.bootstrap.options.opts import register_options, register_options_for_check
 from nodetracker.bootstrap.settings import build_settings
+from nodetracker.bootstrap.values import Problems
 from nodetracker.cmd.configuration import PROJECT, load_configuration
 from nodetracker.cmd.screen.streams import (
     SafeFormatter,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # imported late: not every program is an agent
     from nodetracker.bootstrap.agent import Agent
 
 LOG = logging.getLogger(__name__)
+_Built = TypeVar("_Built")
 
 
 def start_logging(conf: cfg.ConfigOpts) -> None:
@@ -42,6 +44,7 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
     Raises:
         ConfigError: the log cannot be written.
     """
+    check_log_files(conf)
     try:
         oslo_log.setup(conf, PROJECT)
     except (OSError, cfg.Error, oslo_log.LogConfigError) as error:
@@ -52,6 +55,19 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
     open_change_file(conf.audit.log_file)
     for line in find_ignored(conf):
         LOG.warning("%s", line)
+
+
+def start(conf: cfg.ConfigOpts, build: Callable[[cfg.ConfigOpts], _Built]) -> _Built:
+    """Start logging, and build a program or what its configuration alone decides.
+
+    Raises:
+        ConfigError: as these two; it names all problems of both.
+    """
+    problems = Problems()
+    problems.collect(start_logging, conf)
+    built = problems.collect(build, conf)
+    problems.raise_any()
+    return built
 
 
 Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
@@ -141,7 +157,7 @@ def reload_configuration(
     candidate = cfg.ConfigOpts()
     load(candidate, register_options_for_check)
     check(candidate)
-    check_log_config(candidate)
+    check_log_files(candidate)
     for reload in reload_others:
         reload()
     try:
@@ -174,8 +190,7 @@ def run_service(
     def run() -> int:
         conf = cfg.CONF
         load(conf, register_options)
-        start_logging(conf)
-        service, server = build(conf)
+        service, server = start(conf, build)
 
         def reload() -> None:  # of the options, only those of logging may change
             reload_configuration(conf, load, build_settings, [server.reload_certificate])
@@ -185,23 +200,33 @@ def run_service(
     return run_program(program, run)
 
 
-def check_log_config(conf: cfg.ConfigOpts) -> None:
-    """Check the logging library's configuration file before any value is changed.
+def check_log_files(conf: cfg.ConfigOpts) -> None:
+    """Check the files of the logging library before it uses them.
 
     Raises:
-        ConfigError: it cannot be read, or lacks a required section.
+        ConfigError: its configuration cannot be read or lacks a required section, or the
+            directory of the log is none.
     """
-    path = conf.log_config_append
-    if not path:
+    if conf.log_config_append:
+        _check_log_config(conf.log_config_append)
         return
+    option = "log_dir" if conf.log_dir else "log_file"
+    path = conf.log_dir or (conf.log_file and str(Path(conf.log_file).parent))
+    if path and not Path(path).is_dir():
+        raise ConfigError(f"[DEFAULT] {option}: {path} is not a directory")
+
+
+def _check_log_config(path: str) -> None:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(Path(path).read_text("utf-8"))
     except (OSError, UnicodeError, configparser.Error) as error:
-        raise ConfigError(f"log_config_append: {path}: {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"[DEFAULT] log_config_append: {path}: {reason}") from error
     missing = [name for name in ("loggers", "handlers", "formatters") if name not in parser]
     if missing:
-        raise ConfigError(f"log_config_append: {path}: has no section {', '.join(missing)}")
+        names = ", ".join(missing)
+        raise ConfigError(f"[DEFAULT] log_config_append: {path}: has no section {names}")
 
 
 class _PackageVersion:
@@ -240,7 +265,7 @@ def leave(code: int) -> int:
 
 
 def run_program(program: str, main: Callable[[], int]) -> int:
-    """Run a program's main function; print its own errors as one line on stderr.
+    """Run a program's main function; print its own errors as a line each on stderr.
 
     What it prints to a terminal is made safe.
     """
@@ -249,7 +274,8 @@ def run_program(program: str, main: Callable[[], int]) -> int:
     try:
         return main()
     except NodetrackerError as error:
-        print(draw_error(f"{program}: {error}", sys.stderr), file=sys.stderr)
+        for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
+            print(draw_error(f"{program}: {problem}", sys.stderr), file=sys.stderr)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return EXIT_FAILED

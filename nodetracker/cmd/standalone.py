@@ -12,17 +12,16 @@ from oslo_config import cfg
 
 from nodetracker.api.page_files import ADDRESS
 from nodetracker.api.server import PatientServer
-from nodetracker.bootstrap.agent import build_agent
+from nodetracker.bootstrap.agent import build_agent, prepare_agent
 from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.options.agent import COMPUTE
 from nodetracker.bootstrap.options.api import API
 from nodetracker.bootstrap.options.default import DEFAULT
 from nodetracker.bootstrap.options.opts import register_options
-from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.stores import build_purge, build_sql_store, make_outage_log, watch_calls
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.program import leave, run_agent, run_program, start_logging
+from nodetracker.cmd.program import leave, run_agent, run_program, start
 from nodetracker.cmd.screen.lines import make_line, plain_text
 from nodetracker.cmd.screen.output import Panel, PanelStream, Screen
 from nodetracker.cmd.screen.overview import draw_overview
@@ -87,8 +86,8 @@ def _run(arguments: Sequence[str]) -> int:
     panel = Panel(sys.stdout) if terminal.is_interactive else None
     if panel is not None and sys.stderr.isatty():
         sys.stderr = PanelStream(sys.stderr, panel)
-    start_logging(conf)
-    settings = build_settings(conf)
+    parts = start(conf, prepare_agent)
+    settings = parts.settings
     state_path = Path(settings.state_path).absolute()
     _create_state_path(state_path)
     database = build_database_settings(conf)
@@ -113,7 +112,7 @@ def _run(arguments: Sequence[str]) -> int:
         revisions.sync(store.engine)
         return store
 
-    agent = build_agent(conf, [printer], open_store, database=outages)
+    agent = build_agent(conf, parts, [printer], open_store, database=outages)
     own_file = state_path / CONFIGURATION_FILE
     if _write_own_file(own_file, settings.host):
         for name, days in _PURGE.items():

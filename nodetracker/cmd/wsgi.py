@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.api import build_wsgi_application
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.program import start_logging
+from nodetracker.cmd.program import start
 
 PROGRAM = "nodetracker-api"
 
@@ -30,8 +30,7 @@ def make_application(conf: cfg.ConfigOpts, environment: Mapping[str, str]) -> WS
     if directory:
         arguments.append(f"--config-dir={directory}")
     load_configuration(conf, arguments, PROGRAM)
-    start_logging(conf)
-    return build_wsgi_application(conf)
+    return start(conf, build_wsgi_application)
 
 
 application = make_application(cfg.CONF, os.environ)

@@ -531,14 +531,20 @@ class TestErrors:
             ({"reserved_huge_pages": "node:0,size:x,count:1"}, "reserved_huge_pages"),
             ({"numa_network": "physnet0"}, "numa_network: physnet0: is not NAME=CELLS"),
             ({"cpu_allocation_ratio": "-1"}, "cpu_allocation_ratio"),
-            ({"cpu_allocation_ratio": "nan"}, "[compute] cpu_allocation_ratio: not a number"),
+            (
+                {"cpu_allocation_ratio": "nan"},
+                "[compute] cpu_allocation_ratio: 'nan' is not a number",
+            ),
             (
                 {"extra": "[scheduler]\nram_weight_multiplier = nan"},
-                "[scheduler] ram_weight_multiplier: not a number",
+                "[scheduler] ram_weight_multiplier: 'nan' is not a number",
             ),
             ({"extra": "[scheduler]\nhost_subset_size = 0"}, "host_subset_size"),
             ({"extra": "[scheduler]\nnodes_to_weigh = -1"}, "nodes_to_weigh"),
-            ({"reserved_huge_pages": "node:0,size:2048,count:-9"}, "count from 0 to"),
+            (
+                {"reserved_huge_pages": "node:0,size:2048,count:-9"},
+                "count: '-9' is not a whole number from 0 to",
+            ),
             ({"reserved_host_disk_mb": "9" * 23}, "reserved_host_disk_mb"),
             ({"held_fact_expiry": "99999999999999"}, "held_fact_expiry"),
             ({"claim_timeout": "99999999999999"}, "claim_timeout"),

@@ -1,30 +1,27 @@
 """config sample, check."""
 
 import argparse
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from cliff.command import Command
 from oslo_config import cfg, generator
 
-from nodetracker.bootstrap.agent import build_driver, build_probes
-from nodetracker.bootstrap.clients import Broker, build_placement_client, list_messaging_options
-from nodetracker.bootstrap.conductor_client import check_conductor_client
+from nodetracker.bootstrap.agent import prepare_agent
+from nodetracker.bootstrap.clients import list_messaging_options
 from nodetracker.bootstrap.config_files import find_exposures, find_problems
-from nodetracker.bootstrap.options.default import DATABASE
 from nodetracker.bootstrap.options.opts import register_driver_options
-from nodetracker.bootstrap.settings import build_settings, check_conductor_values
-from nodetracker.bootstrap.stores import require_database
-from nodetracker.bootstrap.values import Problems, read_value
+from nodetracker.bootstrap.values import Problems
 from nodetracker.cmd.commands.base import StoreCommand, argument
-from nodetracker.cmd.program import check_log_config
+from nodetracker.cmd.program import check_log_files
 from nodetracker.cmd.screen.streams import draw_error
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import API_BINARY, COMPUTE_BINARY, CONDUCTOR_BINARY
-from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_DONE
 
-_Check = Callable[[cfg.ConfigOpts], object]
 SAMPLE_NAMESPACES = (
     "nodetracker", "oslo.db", "oslo.log", "oslo.messaging", "oslo.reports",
     "oslo.middleware.http_proxy_to_wsgi", "oslo.policy", "keystonemiddleware.auth_token",
@@ -52,65 +49,72 @@ class ShowSample(StoreCommand, Command):
         generator.generate(conf, output_file=self.app.stdout)
 
 
-def _check_driver(conf: cfg.ConfigOpts) -> None:
-    try:
-        settings = build_settings(conf)
-    except (ConfigError, cfg.Error):  # which a check of its own names
-        settings = AgentSettings("", "", Policy())
-    build_driver(conf, settings, build_probes(settings))
+def _build_api(conf: cfg.ConfigOpts) -> object:
+    from nodetracker.bootstrap.api import build_api
+
+    return build_api(conf)
 
 
-def _check_broker(conf: cfg.ConfigOpts) -> None:
-    broker = Broker(conf)
-    if broker.is_configured:
-        broker.connect()
-    check_conductor_client(conf)
+def _build_conductor(conf: cfg.ConfigOpts) -> object:
+    from nodetracker.bootstrap.conductor import build_conductor
+
+    return build_conductor(conf)
 
 
-def _check_database(conf: cfg.ConfigOpts) -> None:
-    from nodetracker.db.connection.engine import DatabaseSettings
-    from nodetracker.db.store import open_store
-
-    if conf.conductor.use_local:  # without the other options, which are checked by themselves
-        open_store(DatabaseSettings(read_value(conf, DATABASE.name, "connection")))
-
-
-def _check_placement(conf: cfg.ConfigOpts) -> None:
-    if conf.placement.enabled:
-        build_placement_client(conf)
-
-
-def _check_api(conf: cfg.ConfigOpts) -> None:
-    from nodetracker.bootstrap.api import build_api_settings
-
-    build_api_settings(conf)
-
-
-def _check_access(conf: cfg.ConfigOpts) -> None:
-    from nodetracker.api.server import load_tls
-    from nodetracker.bootstrap.api import build_access, build_api_settings
-
-    settings = build_api_settings(conf)
-    if settings.cert_file is not None:
-        load_tls(settings)
-    build_access(conf, open_paths=frozenset())
-
-
-_COMMON: tuple[_Check, ...] = (check_log_config, _check_broker, _check_database)
-_AGENT: tuple[_Check, ...] = (build_settings, _check_driver, _check_placement)
-_CHECKS: dict[str, tuple[_Check, ...]] = {
-    COMPUTE_BINARY: (*_AGENT, *_COMMON),
-    API_BINARY: (_check_api, _check_access, *_COMMON),
-    CONDUCTOR_BINARY: (check_conductor_values, require_database, *_COMMON),
+_BUILDERS: Mapping[str, Callable[[cfg.ConfigOpts], object]] = {
+    COMPUTE_BINARY: prepare_agent,
+    API_BINARY: _build_api,
+    CONDUCTOR_BINARY: _build_conductor,
 }
-_CHECKS_OF_BOTH = (*_AGENT, _check_api, *_COMMON)
+"""How the programs are built, as far as their configuration decides; nothing is connected."""
+
+UNITS = Path("/etc/systemd/system")
+
+
+def find_enabled(units: Path) -> list[str]:
+    """Return the programs whose units are enabled.
+
+    Args:
+        units: directory of the administrator's units, ``/etc/systemd/system``.
+    """
+    return [
+        program
+        for program in _BUILDERS
+        if any((wants / f"{program}.service").is_symlink() for wants in units.glob("*.wants"))
+    ]
+
+
+class _Warnings(logging.Handler):
+    """Keeps the program's own warnings; libraries log what is an error as well."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message."""
+        if record.name.startswith("nodetracker."):
+            self.texts.append(record.getMessage())
+
+
+@contextmanager
+def _collecting_warnings() -> Iterator[list[str]]:
+    """Return the list of what is logged meanwhile, which no other handler gets."""
+    warnings, root = _Warnings(), logging.getLogger()
+    before, root.handlers = root.handlers, [warnings]
+    try:
+        yield warnings.texts
+    finally:
+        root.handlers = before
 
 
 class CheckConfig(StoreCommand, Command):
-    """Check the configuration: files, option names, values and their consistency.
+    """Check the configuration: files, option names, values and what they name.
 
-    Prints a line for each problem. With a program, its files are read (that is also
-    /etc/nodetracker/PROGRAM.conf) and only what it uses is checked.
+    Prints a line for each problem, and for what a program runs with but should not. A program
+    is built as at its start, from its files (that is also /etc/nodetracker/PROGRAM.conf.d);
+    nothing is connected or written. Without a program, those whose systemd units are enabled
+    are checked, or else the agent, and the REST service unless [conductor] use_local is false.
     """
 
     example = "config check nodetracker-api"
@@ -118,29 +122,56 @@ class CheckConfig(StoreCommand, Command):
         argument(
             "program",
             nargs="?",
-            choices=sorted(_CHECKS),
-            help="Whose configuration is checked; by default that of an agent and a REST service.",
+            choices=sorted(_BUILDERS),
+            help="Whose configuration is checked; by default those that are enabled here.",
         ),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        program = parsed_args.program
-        conf = self.app.conf if program is None else self.app.read_configuration(program)
+        programs = [parsed_args.program] if parsed_args.program else self._find_programs()
+        names: dict[str, list[str]] = {}  # of the programs that have a problem
+        warnings: dict[str, None] = {}
+        valid = []
+        for program in programs:
+            problems, found, files = self._check(program)
+            for problem in problems:
+                names.setdefault(problem, []).append(program)
+            warnings |= dict.fromkeys(found)
+            valid.append(f"the configuration of {program} is valid ({files})\n")
+        for problem, having in names.items():
+            whose = "" if having == programs else f"{', '.join(having)}: "
+            self.app.stderr.write(f"{draw_error(f'{whose}{problem}', self.app.stderr)}\n")
+        if names:
+            return EXIT_CONFIG
+        for warning in warnings:
+            self.app.stderr.write(f"warning: {warning}\n")
+        self.app.stdout.write("".join(valid))
+        return EXIT_DONE
+
+    def _find_programs(self) -> list[str]:
+        if enabled := find_enabled(UNITS):
+            return enabled
+        conf = self.app.read_configuration(COMPUTE_BINARY)
+        try:
+            is_local = conf.conductor.use_local
+        except (cfg.Error, ValueError):  # which the check names
+            is_local = False
+        return [COMPUTE_BINARY, API_BINARY] if is_local else [COMPUTE_BINARY]
+
+    def _check(self, program: str) -> tuple[list[str], list[str], str]:
+        """Return the problems and warnings of a program, and the files that it reads."""
+        conf = self.app.read_configuration(program)
         register_driver_options(conf)
         collected = Problems()
-        for check in _CHECKS_OF_BOTH if program is None else _CHECKS[program]:
-            collected.collect(check, conf)
+        with _collecting_warnings() as warnings:
+            collected.collect(check_log_files, conf)
+            collected.collect(_BUILDERS[program], conf)
         problems = list(find_problems(conf))
         try:
             collected.raise_any()
         except ConfigError as error:
             problems += error.problems
-        for problem in dict.fromkeys(problems):  # several checks may name one value
-            self.app.stderr.write(f"{draw_error(problem, self.app.stderr)}\n")
-        if problems:
-            return EXIT_CONFIG
-        for exposure in find_exposures(conf):
-            self.app.stderr.write(f"warning: {exposure}\n")
+        if not problems:
+            warnings += find_exposures(conf)
         files = ", ".join(conf.config_file) or "no file, defaults only"
-        self.app.stdout.write(f"the configuration is valid ({files})\n")
-        return EXIT_DONE
+        return list(dict.fromkeys(problems)), warnings, files

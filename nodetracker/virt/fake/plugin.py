@@ -3,6 +3,7 @@
 Its nodes can fail and hang on demand.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -32,6 +33,7 @@ OPTIONS = (
     ),
 )
 _POLL_SECONDS = 0.1
+LOG = logging.getLogger(__name__)
 
 
 class FakeDriver:
@@ -130,6 +132,9 @@ class FakeDriver:
 def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
     if not values["inventory_file"]:
         raise ConfigError("[fake] inventory_file: is required by the fake driver")
+    path = Path(values["inventory_file"])
+    if not path.is_file():  # it may be created later
+        LOG.warning("[fake] inventory_file: %s is not a file; no node is listed until it is", path)
     return FakeDriver(values["inventory_file"], environment.probes)
 
 

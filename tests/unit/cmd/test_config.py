@@ -12,9 +12,10 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.config_files import find_exposures, find_ignored, find_problems
 from nodetracker.bootstrap.options.opts import register_options_for_check
+from nodetracker.bootstrap.values import check_values
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import config
-from nodetracker.cmd.commands.config import CheckConfig
+from nodetracker.cmd.commands.config import CheckConfig, find_enabled
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import reload_configuration
 from nodetracker.model.errors import ConfigError
@@ -68,13 +69,12 @@ def test_options_of_keystone_s_middleware_and_its_credentials_are_known(tmp_path
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("ssl = maybe", ["[oslo_messaging_rabbit] ssl: Unexpected boolean value 'maybe'"]),
+        ("ssl = maybe", ["[oslo_messaging_rabbit] ssl: 'maybe' is neither true nor false"]),
         ("ssl = true\nheartbeat_rate = 3", []),
         ("ssl_ca_file = $nothing", []),
         ("kombu_reconnect_timeout = 5", []),
         ("kombu-reconnect-timeout = x",
-         ["[oslo_messaging_rabbit] kombu_reconnect_timeout: invalid literal for int() with base "
-          "10: 'x'"]),
+         ["[oslo_messaging_rabbit] kombu_reconnect_timeout: 'x' is not a whole number"]),
     ],
 )  # fmt: skip
 def test_values_of_libraries_are_checked_also_under_their_older_names(tmp_path, text, problems):
@@ -114,9 +114,52 @@ def test_credentials_for_placement_are_checked_where_it_is_enabled(tmp_path):
     register_options_for_check(conf)
     conf([f"--config-file={path}"])
     errors = io.StringIO()
-    app = SimpleNamespace(conf=conf, stderr=errors, build_option_parser=None)
-    assert CheckConfig(app, None).take_action(SimpleNamespace(program=None)) == 78
+    app = SimpleNamespace(
+        read_configuration=lambda program: conf, stderr=errors, build_option_parser=None
+    )
+    command = CheckConfig(app, None)
+    assert command.take_action(SimpleNamespace(program="nodetracker-compute")) == 78
     assert errors.getvalue() == "[placement] auth_type: is not set\n"
+
+
+def test_programs_are_found_whose_units_are_enabled(tmp_path):
+    assert find_enabled(tmp_path / "none") == []
+    wants = tmp_path / "multi-user.target.wants"
+    wants.mkdir()
+    for name in ("nodetracker-conductor", "nodetracker-api", "nodetracker-standalone", "other"):
+        (wants / f"{name}.service").symlink_to(f"/lib/systemd/system/{name}.service")
+    (tmp_path / "nodetracker-compute.service.d").mkdir()
+    assert find_enabled(tmp_path) == ["nodetracker-api", "nodetracker-conductor"]
+
+
+def make_conf(tmp_path, text):
+    path = tmp_path / "nodetracker.conf"
+    path.write_text(text)
+    conf = cfg.ConfigOpts()
+    register_options_for_check(conf)
+    conf([f"--config-file={path}"])
+    return conf, path
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[compute]\ninstances_path = $state_path/disks\n"], ids=["default", "value"]
+)
+def test_the_option_that_is_wrong_is_named_and_not_those_that_refer_to_it(tmp_path, text):
+    conf, path = make_conf(tmp_path, f"[DEFAULT]\nstate_path = state\n{text}")
+    with pytest.raises(ConfigError) as raised:
+        check_values(conf)
+    problem = f"[DEFAULT] state_path: 'state' is not an absolute path ({path})"
+    assert raised.value.problems == (problem,)
+
+
+def test_a_value_of_the_environment_is_named_with_its_variable(tmp_path, monkeypatch):
+    conf, _ = make_conf(tmp_path, "[compute]\nprobe_timeout = 5\n")
+    monkeypatch.setenv("OS_COMPUTE__PROBE_TIMEOUT", "x")
+    with pytest.raises(ConfigError) as raised:
+        check_values(conf)
+    assert raised.value.problems == (
+        "[compute] probe_timeout: 'x' is not a whole number (OS_COMPUTE__PROBE_TIMEOUT)",
+    )
 
 
 def test_a_credential_of_the_program_is_read_after_the_usual_files(tmp_path, monkeypatch):
