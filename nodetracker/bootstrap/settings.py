@@ -29,6 +29,7 @@ from nodetracker.model.settings import (
     Policy,
     ReservedPages,
     SchedulerSettings,
+    Unresolved,
 )
 from nodetracker.model.units import parse_page_size_kb
 from nodetracker.ports import AdmissionPolicy
@@ -171,6 +172,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         host_ip=conf.my_ip or read_own_address(),
         pci=pci,
         providers=providers,
+        withholds_unresolved=group.unresolved == Unresolved.WITHHOLD,
         numa_networks=dict(networks),
     )
 

@@ -203,6 +203,11 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         return readiness.evaluate_cpu_sets(self.host.snapshots, self.host.settings.policy)
 
     @_check
+    def check_unresolved(self) -> Verdict:
+        """List what the agent withholds because a guest may use it."""
+        return readiness.evaluate_unresolved(self.host.snapshots, self.host.settings.policy)
+
+    @_check
     def check_host_name(self) -> Verdict:
         """Search for this machine's agent under another host name."""
         path = self.host.compute_id_path
@@ -251,6 +256,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         ("Nodes", check_nodes),
         ("Reserved resources", check_reserved),
         ("CPU sets", check_cpu_sets),
+        ("Unresolved devices", check_unresolved),
         ("Host name", check_host_name),
         ("Heartbeat interval", check_liveness),
         ("Service user", check_service_user),

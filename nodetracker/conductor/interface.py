@@ -12,5 +12,5 @@ CONDUCTOR = Interface(
     topic="conductor",
     version="4.6",
     local=frozenset({"close"}),
-    since={WarningKind.PLACEMENT_LOST: "4.6"},
+    since={WarningKind.GUEST_UNRESOLVED: "4.6", WarningKind.PLACEMENT_LOST: "4.6"},
 )

@@ -80,7 +80,12 @@ _DECODED = frozenset({"facts", "ratio_origins"})
 
 
 def _names_of(kind: Any, *omitted: str) -> tuple[str, ...]:
-    return tuple(item.name for item in dataclasses.fields(kind) if item.name not in omitted)
+    return tuple(item.name for item in _fields_of(kind) if item.name not in omitted)
+
+
+def _fields_of(kind: Any) -> Iterable[dataclasses.Field[Any]]:
+    """Return the fields that have columns."""
+    return (item for item in dataclasses.fields(kind) if item.metadata.get("is_stored", True))
 
 
 GUEST_COLUMNS = _names_of(Guest)
@@ -207,8 +212,15 @@ def group_rows(kind: type[T], key: str, rows: Iterable[Row]) -> dict[int, dict[s
 
 def encode_guest(guest: Guest) -> dict[str, Any]:
     """Return the columns of a ``guests`` row, except the node's id."""
-    pins = None if guest.pins == GuestPins() else encode(guest.pins)
-    return encode_row(guest) | {"pins": pins}
+    return encode_row(guest) | {"pins": _encode_pins(guest.pins)}
+
+
+def _encode_pins(pins: GuestPins) -> dict[str, Any] | None:
+    """Return the column ``pins``; most guests have none, and few an unresolved use."""
+    if pins == GuestPins():
+        return None
+    plain: dict[str, Any] = encode(pins)
+    return plain if pins.unresolved else {k: v for k, v in plain.items() if k != "unresolved"}
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:
@@ -309,7 +321,7 @@ def decode_row(kind: type[T], row: Row, /, **fields: Any) -> T:
 def _converters_of(kind: Any) -> dict[str, Callable[[Any], Any] | None]:
     """Return the fields of a dataclass, each with what converts its column by its type."""
     hints = typing.get_type_hints(kind)
-    return {item.name: _make_converter(hints[item.name]) for item in dataclasses.fields(kind)}
+    return {item.name: _make_converter(hints[item.name]) for item in _fields_of(kind)}
 
 
 def _make_converter(hint: Any) -> Callable[[Any], Any] | None:

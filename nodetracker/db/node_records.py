@@ -7,7 +7,7 @@ from typing import Any
 
 from nodetracker.accounting.audit.decisions import LockedRow
 from nodetracker.accounting.ledger.node_claims import ledger_columns
-from nodetracker.accounting.pci.state import reassign_devices
+from nodetracker.accounting.pci.state import reassign_devices, withhold_devices
 from nodetracker.db.codec import merge_values
 from nodetracker.model.change import ItemDiff, NodeChange
 from nodetracker.model.claim import Claim, Move
@@ -83,7 +83,8 @@ def adopted_record(
         uuid: dataclasses.replace(guest, claim_uuid=held.get(uuid))
         for uuid, guest in new.guests.items()
     }
-    devices = reassign_devices(new.devices, devices, claims, guests.values())
+    assigned = reassign_devices(new.devices, devices, claims, guests.values())
+    devices = withhold_devices(assigned, new.values)
     columns = ledger_columns(new.values, claims, guests, devices)
     return dataclasses.replace(
         new,

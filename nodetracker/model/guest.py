@@ -36,6 +36,36 @@ class PowerState(enum.StrEnum):
     NOSTATE = "nostate"
 
 
+class ResourceKind(enum.StrEnum):
+    """What a guest can use by a name that nothing on its host explains."""
+
+    GPU = "gpu"
+    PCI = "pci"
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedUse:
+    """A resource that a guest uses by a name for which no reader finds the resource.
+
+    It is not nothing: everything that it may be is withheld, see
+    `nodetracker.accounting.withheld`.
+
+    Attributes:
+        kind: what it is one of.
+        within: narrows it down; "" = any of its kind. Of GPUs the vendor as in the column
+            ``gpus``; of PCI functions ``vendor:product``, or the address of one function
+            or of the PF of virtual ones.
+        name: as the guest has it, e.g. ``MIG-5f1c…`` or ``/dev/dri/renderD129``.
+        reason: why it is not known which one it is, with the library, extra or drop-in
+            that is missing; one line.
+    """
+
+    kind: ResourceKind
+    name: str
+    reason: str
+    within: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class GuestPins:
     """The host resources that a guest is bound to, with or without a claim.
@@ -43,10 +73,12 @@ class GuestPins:
     Attributes:
         cells: its CPUs and memory by host cell; empty for a guest without pinning.
         devices: addresses of its PCI devices.
+        unresolved: what it uses beside these and nobody can say which it is.
     """
 
     cells: tuple[CellAssignment, ...] = ()
     devices: tuple[str, ...] = ()
+    unresolved: tuple[UnresolvedUse, ...] = ()
 
     @property
     def assignment(self) -> NumaAssignment | None:

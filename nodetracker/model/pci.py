@@ -15,6 +15,9 @@ def address_key(address: str) -> tuple[int, str]:
     return int(domain, 16), rest
 
 
+NOT_STORED: Mapping[str, bool] = {"is_stored": False}
+"""Metadata of fields that have no column."""
+
 Tags = Mapping[str, str | None]
 """Tags that a device spec adds to its devices, e.g. ``{"physical_network": "physnet0"}``."""
 
@@ -41,7 +44,7 @@ class PciStatus(enum.StrEnum):
     """Assigned to a claim whose guest exists."""
 
     UNAVAILABLE = "unavailable"
-    """A PF with a virtual function in use."""
+    """A PF with a virtual function in use, or a function that is withheld."""
 
     UNCLAIMABLE = "unclaimable"
     """A VF whose physical function is in use."""
@@ -106,11 +109,14 @@ class TrackedDevice(PciDevice):
         claim_uuid: the claim that it is assigned to, or an unclaimed guest's
             uuid; None when it is free.
         tags: tags of the first device spec that matches it; None when none does.
+        withheld_by: in words, whose unresolved use may be of it; not stored, see
+            `nodetracker.accounting.withheld`.
     """
 
     status: PciStatus = PciStatus.UNMANAGED
     claim_uuid: str | None = None
     tags: Tags | None = None
+    withheld_by: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_STORED)
 
     @property
     def is_managed(self) -> bool:
@@ -126,6 +132,11 @@ class TrackedDevice(PciDevice):
     def is_available(self) -> bool:
         """Whether it can be assigned to a claim now."""
         return self.status is PciStatus.AVAILABLE
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether claims may not have it because nobody knows whether a guest uses it."""
+        return bool(self.withheld_by) and self.status is PciStatus.UNAVAILABLE
 
 
 _OBSERVED = tuple(item.name for item in dataclasses.fields(PciDevice))

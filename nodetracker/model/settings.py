@@ -3,6 +3,7 @@
 Other packages take these values and do not read the configuration themselves.
 """
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -18,6 +19,13 @@ DEFAULT_AUDIT_INTERVAL = 60
 
 NEVER_HELD: Final = -1
 """As `Policy.held_fact_expiry`: a fact that fails is unknown immediately."""
+
+
+class Unresolved(enum.StrEnum):
+    """What happens to resources of which a guest uses an unknown one."""
+
+    WITHHOLD = "withhold"
+    WARN = "warn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class Policy:
             one whose guest never came is a warning.
         host_ip: address stored in the rows.
         providers: what provider.yaml files add to nodes; no two identify one node alike.
+        withholds_unresolved: withhold what guests may use by names that nothing explains;
+            else only warn of it.
     """
 
     reserved_cpus: int = 0
@@ -84,6 +94,7 @@ class Policy:
     pci: PciPolicy = PciPolicy()
     numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
     providers: tuple[ProviderConfig, ...] = ()
+    withholds_unresolved: bool = True
 
     def without_held_facts(self) -> "Policy":
         """Return this policy for a node that exists no longer: failed facts are not held."""

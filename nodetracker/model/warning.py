@@ -13,6 +13,7 @@ class WarningKind(enum.StrEnum):
 
     FACT_HELD = "fact_held"
     GUEST_UNREADABLE = "guest_unreadable"
+    GUEST_UNRESOLVED = "guest_unresolved"
     MEMORY_MISMATCH = "memory_mismatch"
     CPU_SET_OFFLINE = "cpu_set_offline"
     DRIVER_NOT_READY = "driver_not_ready"

@@ -5,16 +5,17 @@
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 
+from nodetracker.accounting.withheld import list_withholders, mark_withheld
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.text import count_noun
+from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB
 from nodetracker.views.values import render_mib, render_speed
 
@@ -135,6 +136,8 @@ class DevicePool:
         title: name of the GPU, or vendor, product and type.
         free: None of GPUs that claims count and do not choose.
         users: name of a workload for each function or GPU that is assigned.
+        withheld: number of those that are withheld.
+        withheld_by: why, in words.
     """
 
     title: str
@@ -142,6 +145,8 @@ class DevicePool:
     total: int
     free: int | None
     users: tuple[str, ...]
+    withheld: int = 0
+    withheld_by: tuple[str, ...] = ()
 
 
 def list_cells(record: NodeRecord) -> list[CellLine]:
@@ -180,7 +185,7 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
     gpus = {gpu["address"]: gpu for gpu in record.values.gpus}
     counted = _counted_gpus(record)
     found: dict[tuple[bool, str, int | None], list[TrackedDevice]] = {}
-    for address, device in sorted(record.devices.items()):
+    for address, device in sorted(mark_withheld(record.devices, record.values).items()):
         if is_for_guests(device):
             kind = f"{device.vendor_id}:{device.product_id} {device.dev_type}"
             title = _name_gpu(gpus[address]) if address in gpus else kind
@@ -196,6 +201,7 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
             sum(device.is_available for device in devices),
             tuple(find_owner(device.claim_uuid, record)[1] for device in devices
                   if device.claim_uuid is not None),
+            *_sum_withheld(device.withheld_by for device in devices if device.is_withheld),
         )
         for (_, title, numa_node), devices in sorted(
             found.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or 0)
@@ -215,14 +221,30 @@ def _counted_gpus(record: NodeRecord) -> dict[str, Mapping[str, Any]]:
 
 
 def _group_gpus(gpus: Iterable[Mapping[str, Any]], record: NodeRecord) -> list[DevicePool]:
-    groups: dict[tuple[str, int | None], list[tuple[str, ...]]] = {}
+    groups: dict[tuple[str, int | None], list[Mapping[str, Any]]] = {}
     for gpu in gpus:
-        users = tuple(find_owner(uuid, record)[1] for uuid in gpu["guests"])
-        groups.setdefault((_name_gpu(gpu), gpu.get("numa_node")), []).append(users)
+        groups.setdefault((_name_gpu(gpu), gpu.get("numa_node")), []).append(gpu)
     return [
-        DevicePool(title, cell, len(users), None, tuple(chain.from_iterable(users)))
-        for (title, cell), users in groups.items()
+        DevicePool(
+            title,
+            cell,
+            len(members),
+            None,
+            tuple(find_owner(uuid, record)[1] for gpu in members for uuid in gpu["guests"]),
+            *_sum_withheld(
+                list_withholders(record.values, gpu["address"])
+                for gpu in members
+                if not gpu["guests"]
+            ),
+        )
+        for (title, cell), members in groups.items()
     ]
+
+
+def _sum_withheld(reasons: Iterable[Sequence[str]]) -> tuple[int, tuple[str, ...]]:
+    """Return how many devices are withheld, and why."""
+    found = [of_device for of_device in reasons if of_device]
+    return len(found), tuple(dict.fromkeys(chain.from_iterable(found)))
 
 
 def _name_gpu(gpu: Mapping[str, Any]) -> str:
@@ -397,6 +419,7 @@ def _render_gpus(record: NodeRecord) -> list[dict[str, Any]]:
             *([render_mib(gpu["memory_mb"])] if gpu.get("memory_mb") else []),
             *([f"driver {gpu['driver_version']}"] if gpu.get("driver_version") else []),
             *([] if cell is None else [f"cell {cell}"]),
+            *_note_withheld(list_withholders(record.values, gpu["address"])),
         ]
         found.append(
             {
@@ -409,9 +432,14 @@ def _render_gpus(record: NodeRecord) -> list[dict[str, Any]]:
     return found
 
 
+def _note_withheld(reasons: Collection[str]) -> list[str]:
+    return [f"withheld for {name_some(reasons)}"] if reasons else []
+
+
 def _split_devices(record: NodeRecord) -> tuple[list[TrackedDevice], list[TrackedDevice]]:
     """Return the devices for guests, with the parents of their functions, and the others."""
-    devices = [device for _, device in sorted(record.devices.items())]
+    marked = mark_withheld(record.devices, record.values)
+    devices = [device for _, device in sorted(marked.items())]
     managed = [device for device in devices if is_for_guests(device)]
     kept = {name for device in managed for name in (device.address, device.parent_addr)}
     return (
@@ -435,7 +463,12 @@ def _render_tree(devices: list[TrackedDevice], record: NodeRecord) -> list[dict[
         return {
             "address": device.address,
             "kind": kind,
-            "notes": f"{device.vendor_id}:{device.product_id} {device.driver}".strip(),
+            "notes": ", ".join(
+                [
+                    f"{device.vendor_id}:{device.product_id} {device.driver}".strip(),
+                    *_note_withheld(device.withheld_by if device.is_withheld else ()),
+                ]
+            ),
             "status": device.status.value,
             "owner": _render_owner(device, record),
             "summary": f"{count_noun(len(below), 'function')}, {used} in use" if below else "",

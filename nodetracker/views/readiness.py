@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.audit.inventory import offered_cpus, reserved_count, unusable_cpu_sets
+from nodetracker.accounting.audit.inventory import (
+    gpu_columns,
+    offered_cpus,
+    reserved_count,
+    unusable_cpu_sets,
+)
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.accounting.pci.state import sync_devices
+from nodetracker.accounting.withheld import find_unresolved
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotJoinedError
 from nodetracker.model.fact import Fact
@@ -222,6 +229,23 @@ def evaluate_host_name(host: str, agent_id: str, services: Iterable[ServiceRecor
             for other in others
         )
     )
+
+
+def evaluate_unresolved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
+    """Evaluate whether guests use what nothing on the host can name, which the agent withholds."""
+    findings = []
+    for snapshot in snapshots:
+        if snapshot.guests.value is None:
+            continue
+        listed = snapshot.guests.value
+        devices = sync_devices({}, snapshot.pci.value or (), policy.pci.specs, snapshot.netdevs)
+        gpus = gpu_columns(snapshot.gpus.value or ())["gpus"]
+        for warned in find_unresolved(
+            snapshot.nodename, listed.guests, gpus, devices, policy.withholds_unresolved
+        ):
+            text = f"node {snapshot.nodename}: {warned.message}"
+            findings.append(Finding(Level.WARNING, text))
+    return Verdict(tuple(findings))
 
 
 def evaluate_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:

@@ -13,7 +13,7 @@ from tests.functional.servers.process import require
 from tests.programs import BIN, Programs
 
 CHECKS = [
-    "Database schema", "Conductors", "Services", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Host name",
+    "Database schema", "Conductors", "Services", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Unresolved devices", "Host name",
     "Heartbeat interval", "Service user", "Placement",
 ]  # fmt: skip
 SUCCESS, WARNING, FAILURE = 0, 1, 2
@@ -222,7 +222,7 @@ class TestCodes:
         write_inventory(audited, **inventory)
         audited.configure(cpu_shared_set="3")
         found = find_bad(audited, FAILURE)
-        assert list(found) == ["Nodes", "Reserved resources", "CPU sets"]
+        assert list(found) == ["Nodes", "Reserved resources", "CPU sets", "Unresolved devices"]
         assert all(text in details for _, details in found.values())
 
     @pytest.mark.parametrize(("failure", "text"), [("boom", "boom"), ("hang", "no answer")])

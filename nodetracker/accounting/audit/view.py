@@ -23,7 +23,14 @@ from nodetracker.accounting.ledger.reconcile import (
 )
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.accounting.numa.cells import decode_host_cells, locate_devices, restrict_pins
-from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests, sync_devices
+from nodetracker.accounting.pci.state import (
+    assign_to_claims,
+    assign_to_guests,
+    offer_withheld,
+    sync_devices,
+    withhold_devices,
+)
+from nodetracker.accounting.withheld import find_unresolved, list_withholdings, withheld_column
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactEntry, FactState, failed
@@ -68,6 +75,14 @@ def account(
     devices = _assign_devices(snapshot, stored, policy, reconciliation)
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     known = replace(before, **_known_columns(snapshot, policy, stored), facts=facts)
+    unresolved = find_unresolved(
+        snapshot.nodename, guests.values(), known.gpus, devices, policy.withholds_unresolved
+    )
+    if not policy.withholds_unresolved:
+        guests = {uuid: _without_unresolved(guest) for uuid, guest in guests.items()}
+    withholdings = list_withholdings(guests.values(), known.gpus, devices)
+    known = replace(known, reserved=withheld_column(known.reserved, withholdings))
+    devices = withhold_devices(devices, known)
     missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
     values = _with_usage(known, claims.values(), guests, devices)
     return NodeView(
@@ -82,6 +97,7 @@ def account(
         warnings=(
             *list_reading_warnings(snapshot),
             *cpu_set_warnings,
+            *unresolved,
             *reconciliation.warnings,
             *move_warnings,
             *find_unused_claims(
@@ -236,6 +252,12 @@ def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
     )
 
 
+def _without_unresolved(guest: Guest) -> Guest:
+    if not guest.pins.unresolved:
+        return guest
+    return replace(guest, pins=replace(guest.pins, unresolved=()))
+
+
 def _list_unread(snapshot: HostSnapshot) -> frozenset[str]:
     """Return the facts without a value, and the guests if those of some kind were not listed."""
     unread = {name for name, fact in snapshot.facts().items() if fact.value is None}
@@ -283,7 +305,7 @@ def _assign_devices(
 ) -> Mapping[str, TrackedDevice]:
     """Return the devices as the snapshot has them, with the claims and guests that hold them."""
     claims = reconciliation.claims.values()
-    devices: Mapping[str, TrackedDevice] = stored.devices if stored else {}
+    devices: Mapping[str, TrackedDevice] = offer_withheld(stored.devices if stored else {})
     if snapshot.pci.value is not None:
         devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
     devices = assign_to_claims(devices, claims, stored.claims if stored else {})

@@ -84,6 +84,7 @@ LISTING = "listing"
 _ANY = frozenset(FACT_NAMES)
 _EVALUATED_FROM: Mapping[WarningKind, frozenset[str]] = {
     WarningKind.GUEST_UNREADABLE: frozenset({"guests"}),
+    WarningKind.GUEST_UNRESOLVED: frozenset({"guests"}),
     WarningKind.GUEST_LISTED_TWICE: frozenset({"guests"}),
     WarningKind.GUEST_VANISHED: frozenset({"guests"}),
     WarningKind.CLAIM_LOST: frozenset({"guests"}),

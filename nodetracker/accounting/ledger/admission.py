@@ -11,6 +11,7 @@ from typing import NamedTuple
 from nodetracker.accounting.pci.admission import PciVerdict
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
+from nodetracker.accounting.withheld import explain_withheld_gpus
 from nodetracker.model.amounts import (
     DISK,
     MEMORY,
@@ -283,7 +284,7 @@ def admit(
         Refusal(AdmissionCheck.FACTS, reason)
         for reason in (*_unseen_guests(values, request), *_unknown_facts(values, request, verdicts))
     ]
-    refusals += [_refuse(verdict) for verdict in verdicts if not verdict.fits]
+    refusals += [_refuse(verdict, values) for verdict in verdicts if not verdict.fits]
     return Admission(tuple(verdicts), tuple(refusals))
 
 
@@ -323,12 +324,14 @@ def _refuse_units(resource: str, capacity: Capacity, amount: int) -> list[Refusa
     return [Refusal(AdmissionCheck.CLASSES, reason) for reason in reasons]
 
 
-def _refuse(verdict: ResourceVerdict) -> Refusal:
+def _refuse(verdict: ResourceVerdict, values: NodeValues) -> Refusal:
     label, suffix = _LABELS.get(verdict.resource, (verdict.resource, ""))
     if verdict.free is not None and not verdict.is_free:
         requested = render_amount(verdict.requested)
         free = round_down(verdict.free, 2)
         reason = f"Free {label} {free:.2f}{suffix} < requested {requested}{suffix}"
+        if verdict.resource == GPU_RESOURCE_CLASS:
+            reason += explain_withheld_gpus(values)
     else:
         largest = verdict.total if verdict.max_unit is None else verdict.max_unit
         requested = render_amount(largest + (verdict.excess or 0))

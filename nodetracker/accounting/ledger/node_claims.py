@@ -20,7 +20,12 @@ from nodetracker.accounting.pci.columns import (
     ledger_gpu_columns,
     pci_columns,
 )
-from nodetracker.accounting.pci.state import allocate_devices, claim_devices, free_devices
+from nodetracker.accounting.pci.state import (
+    allocate_devices,
+    claim_devices,
+    free_devices,
+    withhold_devices,
+)
 from nodetracker.accounting.usage import (
     charge_of_claim,
     charge_of_ledger,
@@ -28,6 +33,7 @@ from nodetracker.accounting.usage import (
     overhead_of,
     usage_columns,
 )
+from nodetracker.accounting.withheld import mark_withheld, read_withholdings, withheld_gpus
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
@@ -56,7 +62,14 @@ def ledger_columns(
             values.numa_topology, list_assignments(claims, guests.values())
         ),
         **pci_columns(devices.values()),
-        **ledger_gpu_columns(values.gpus, values.inventory, claims, guests.values(), devices),
+        **ledger_gpu_columns(
+            values.gpus,
+            values.inventory,
+            claims,
+            guests.values(),
+            devices,
+            withheld_gpus(read_withholdings(values), values.gpus),
+        ),
         **usage_columns(total, values.reserved, values.memory_mb, values.local_gb),
     }
 
@@ -174,13 +187,24 @@ def guest_credit(node: LockedNode) -> Amounts:
 
 
 def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
-    """Return the devices with those of the workload's guest free for its own claim."""
-    return node.devices if node.guest is None else free_devices(node.devices, node.guest.uuid)
+    """Return the devices with those of the workload's guest free for its own claim.
+
+    Those that are withheld for this guest alone are free for its claim, too.
+    """
+    guest = node.guest
+    if guest is None:
+        return node.devices
+    offered = {
+        address: replace(device, withheld_by=()) if device.claim_uuid == guest.uuid else device
+        for address, device in mark_withheld(node.devices, node.values, guest.uuid).items()
+    }
+    return free_devices(offered, guest.uuid)
 
 
 def _assign_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:
     assign = allocate_devices if claim.state is ClaimState.CONFIRMED else claim_devices
-    return _keep_guest_devices(assign(own_devices(node), claim.devices, claim.uuid), node)
+    assigned = assign(own_devices(node), claim.devices, claim.uuid)
+    return _keep_guest_devices(withhold_devices(assigned, node.values), node)
 
 
 def _return_devices(node: LockedNode, claim: Claim) -> dict[str, TrackedDevice]:

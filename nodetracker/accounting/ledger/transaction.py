@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from nodetracker.accounting.usage import charge_of_claims, charge_of_workload, overhead_of
+from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ItemDiff, StoreEvent
 from nodetracker.model.claim import Claim, Migration, MigrationStatus, Workload
@@ -238,6 +239,6 @@ def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
             for guest in node.unclaimed.values()
             if guest.pins.assignment is not None
         },
-        devices=node.devices,
+        devices=mark_withheld(node.devices, values),
         used_resources=used,
     )

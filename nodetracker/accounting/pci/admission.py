@@ -19,7 +19,7 @@ from typing import Any
 
 from nodetracker.accounting.matching import KuhnMatching
 from nodetracker.accounting.pci.columns import PciPool, count_pools, pool_of
-from nodetracker.accounting.pci.state import Devices
+from nodetracker.accounting.pci.state import WITHHELD, Devices
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.pci import (
     Alias,
@@ -29,6 +29,7 @@ from nodetracker.model.pci import (
     PciStatus,
     TrackedDevice,
 )
+from nodetracker.model.text import name_some
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,12 @@ class PoolFinding:
 
     Attributes:
         usable: number of devices that the request may use.
-        statuses: status -> number of the pool's devices.
+        statuses: status, or ``withheld`` -> number of the pool's devices.
     """
 
     pool: PciPool
     usable: int
-    statuses: Mapping[PciStatus, int]
+    statuses: Mapping[str, int]
 
     def __str__(self) -> str:
         """Return e.g. ``8086:10ed type-VF on cell 1: 0 usable of 3 available``."""
@@ -50,7 +51,7 @@ class PoolFinding:
         others = "".join(
             f", {count} {status}"
             for status, count in sorted(self.statuses.items())
-            if status is not PciStatus.AVAILABLE
+            if status != PciStatus.AVAILABLE
         )
         return f"{self.pool}: {self.usable} usable of {available} available{others}"
 
@@ -66,6 +67,7 @@ class RequestFinding:
         of_other_type: pools of devices that match but for their type, which the alias
             does not name.
         device_type: the type that its alias names, None = any but PFs.
+        withheld_by: who withholds devices that its alias matches, in words.
     """
 
     request: PciRequest
@@ -74,6 +76,7 @@ class RequestFinding:
     pools: tuple[PoolFinding, ...]
     of_other_type: tuple[PciPool, ...] = ()
     device_type: PciDeviceType | None = None
+    withheld_by: tuple[str, ...] = ()
 
     @property
     def usable(self) -> int:
@@ -92,9 +95,10 @@ class RequestFinding:
             others = ", ".join(map(str, self.of_other_type))
             wanted = self.device_type or "no device_type, which excludes type-PF"
             pools += f"; of another type: {others}, while the alias has {wanted}"
+        withheld = f"; withheld for {name_some(self.withheld_by)}" if self.withheld_by else ""
         return (
             f"PCI devices {self.request.alias!r}: {self.usable} usable{self.scope} "
-            f"< requested {self.request.count} ({pools})"
+            f"< requested {self.request.count} ({pools}{withheld})"
         )
 
 
@@ -346,15 +350,18 @@ class PciAdmission:
         alias = self.aliases.get(request.alias)
         if alias is None:
             return RequestFinding(request, False, "", ())
-        statuses: dict[PciPool, Counter[PciStatus]] = {}
+        statuses: dict[PciPool, Counter[str]] = {}
         usable: Counter[PciPool] = Counter()
         of_other_type = set()
+        withheld_by: dict[str, None] = {}
         for address, device in self.devices.items():
             if alias.is_of_other_type(device):
                 of_other_type.add(pool_of(device))
             if alias.matches(device):
                 pool = pool_of(device)
-                statuses.setdefault(pool, Counter())[device.status] += 1
+                status = WITHHELD if device.is_withheld else device.status.value
+                statuses.setdefault(pool, Counter())[status] += 1
+                withheld_by |= dict.fromkeys(device.withheld_by if device.is_withheld else ())
                 usable[pool] += address in demand.ranks
         policy = request.numa_policy or alias.numa_policy
         return RequestFinding(
@@ -367,6 +374,7 @@ class PciAdmission:
             ),
             tuple(sorted(of_other_type, key=lambda pool: pool.order)),
             alias.device_type,
+            tuple(withheld_by),
         )
 
 

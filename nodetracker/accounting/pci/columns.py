@@ -3,8 +3,8 @@
 A GPU is available in only one way. If a device spec matches it or one of its
 virtual functions, or a claim has one of these as a PCI device, the GPU does
 not count as PGPU. Any other GPU does, and is reserved while a guest is bound
-to it. If the guest has claims of PGPU, they account for as many of its GPUs,
-which are then not reserved in addition.
+to it, or it is withheld. If the guest has claims of PGPU, they account for as many of its
+GPUs, which are then not reserved in addition.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodetracker.accounting.withheld import Withholding
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import REMOTE_MANAGED_TAG, PciDeviceType, TrackedDevice
@@ -103,6 +104,7 @@ def pci_columns(devices: Iterable[TrackedDevice]) -> dict[str, Any]:
 
 
 GPU_RESOURCE_CLASS = "PGPU"
+NOTHING_WITHHELD: Mapping[str, Collection[Withholding]] = {}
 
 
 def ledger_gpu_columns(
@@ -111,6 +113,7 @@ def ledger_gpu_columns(
     claims: Collection[Claim],
     guests: Collection[Guest],
     devices: Mapping[str, TrackedDevice],
+    withheld: Mapping[str, Collection[Withholding]] = NOTHING_WITHHELD,
 ) -> dict[str, Any]:
     """Build the columns ``gpus``, with each GPU's resource class and guests, and ``inventory``.
 
@@ -118,6 +121,7 @@ def ledger_gpu_columns(
         gpus, inventory: the current columns; the parts built here are ignored.
         claims: inactive ones are ignored.
         devices: the node's PCI devices, which show what is managed and their parents.
+        withheld: address of each GPU that is withheld -> why.
     """
     active = [claim for claim in claims if claim.is_active]
     gpu_of = _map_addresses(gpus, devices)
@@ -130,6 +134,7 @@ def ledger_gpu_columns(
         | {
             "resource_class": None if gpu["address"] in not_counted else GPU_RESOURCE_CLASS,
             "guests": sorted(bound.get(gpu["address"], ())),
+            "withheld_by": sorted({item.guest_uuid for item in withheld.get(gpu["address"], ())}),
         }
         for gpu in gpus
     ]
@@ -143,7 +148,7 @@ def ledger_gpu_columns(
         for guest in guests
         if guest.claim_uuid is not None
     )
-    used = sum(bool(gpu["guests"]) for gpu in counted)
+    used = sum(bool(gpu["guests"] or gpu["withheld_by"] or gpu.get("problem")) for gpu in counted)
     entry = {
         "total": len(counted),
         "reserved": max(0, used - bound_by_claims),
@@ -180,11 +185,14 @@ def _find_bound(guests: Iterable[Guest], gpu_of: Mapping[str, str]) -> dict[str,
 def count_bound(gpus: Iterable[Mapping[str, Any]], workload_uuid: str) -> int:
     """Return the number of GPUs that count as PGPU and that a workload's guest is bound to.
 
+    Of those that are withheld for it, any may be its own.
+
     Args:
         gpus: the column built by `ledger_gpu_columns`.
     """
     return sum(
-        gpu.get("resource_class") == GPU_RESOURCE_CLASS and workload_uuid in gpu["guests"]
+        gpu.get("resource_class") == GPU_RESOURCE_CLASS
+        and (workload_uuid in gpu["guests"] or workload_uuid in gpu.get("withheld_by", ()))
         for gpu in gpus
     )
 

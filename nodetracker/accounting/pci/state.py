@@ -15,9 +15,11 @@ address -> device and does not modify its argument.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import Guest
+from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import (
     DeviceSpec,
     PciDevice,
@@ -29,6 +31,9 @@ from nodetracker.model.pci import (
 )
 
 _ASSIGNED = frozenset({PciStatus.CLAIMED, PciStatus.ALLOCATED, PciStatus.REMOVED})
+
+WITHHELD = "withheld"
+"""What messages have instead of the status of devices that are withheld."""
 
 Devices = Mapping[str, TrackedDevice]
 """Address -> device, of one node."""
@@ -183,8 +188,23 @@ def reassign_devices(
     """
     free = {address: replace(device, claim_uuid=None) for address, device in devices.items()}
     free = _keep_removed(free, stored)
-    assigned = assign_to_claims(derive_status(free), claims, {})
+    assigned = assign_to_claims(offer_withheld(free), claims, {})
     return assign_to_guests(assigned, guests, [claim.uuid for claim in claims])
+
+
+def offer_withheld(devices: Devices) -> dict[str, TrackedDevice]:
+    """Return the devices as if none was withheld, so that they can be assigned to their users."""
+    return derive_status(
+        {
+            address: replace(device, withheld_by=()) if device.withheld_by else device
+            for address, device in devices.items()
+        }
+    )
+
+
+def withhold_devices(devices: Devices, values: NodeValues) -> dict[str, TrackedDevice]:
+    """Return the devices without those that the node's row withholds, where they are free."""
+    return derive_status(mark_withheld(devices, values))
 
 
 def _lacks_device(devices: Devices, claim: Claim) -> bool:
@@ -229,6 +249,8 @@ def _status_of(
         return PciStatus.UNCLAIMABLE
     if device.address in parents and device.dev_type is PciDeviceType.PF:
         return PciStatus.UNAVAILABLE
+    if device.withheld_by:
+        return PciStatus.UNAVAILABLE
     return PciStatus.AVAILABLE
 
 
@@ -239,7 +261,8 @@ def _check_available(devices: Devices, addresses: Collection[str], claim_uuid: s
             raise RefusedError(f"no such PCI device: {address}")
         is_own = device.is_assigned and device.claim_uuid == claim_uuid
         if not device.is_available and not is_own:
-            raise RefusedError(f"PCI device {address} is {device.status}")
+            status = WITHHELD if device.is_withheld else device.status
+            raise RefusedError(f"PCI device {address} is {status}")
         if device.parent_addr in addresses:
             raise RefusedError(f"PCI device {address} is a VF of {device.parent_addr}")
 

@@ -28,7 +28,7 @@ from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of,
 from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.serializer import encode
-from nodetracker.model.text import count_noun
+from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB, MILLI
 from nodetracker.views.description import NodeDescription, ResourceLine, WorkloadUse
 from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machine
@@ -352,6 +352,8 @@ def _render_use(pool: DevicePool) -> str:
     if len(users) > _MAX_USERS:
         names.append(f"{len(users) - _MAX_USERS} more")
     used = f"; used by {', '.join(names)}" if names else ""
+    if pool.withheld:
+        used += f"; {pool.withheld} withheld for {name_some(pool.withheld_by)}"
     if pool.free is None:
         return f"{pool.total} counted as {GPU_RESOURCE_CLASS}{used}"
     return f"{pool.free} of {pool.total} free{used}"

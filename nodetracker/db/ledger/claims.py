@@ -215,9 +215,8 @@ def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -
     rows = _select_workload(connection, uuid, row["id"], bool(row["claim_devices"]))
     node = decode_locked_node(row, rows[0])
     if row["claim_devices"]:
-        devices = decode_devices(
-            pick_columns(found, DEVICE_PREFIX, codec.DEVICE_COLUMNS) for found in rows
-        )
+        found_devices = (pick_columns(row, DEVICE_PREFIX, codec.DEVICE_COLUMNS) for row in rows)
+        devices = decode_devices(found_devices, node.values)
         node = replace(node, devices=devices)
     of_workload = {found["uuid"]: found for found in rows}
     claims = {

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.transaction import LockedNode
+from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
@@ -21,7 +22,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import Guest, WorkloadKind
-from nodetracker.model.node import ADMISSION_COLUMNS
+from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.serializer import decode
@@ -184,7 +185,7 @@ def decode_related(
         node,
         claimed=_decode_claimed(related[0], node.overhead_mb),
         service=codec.decode_availability(related[0], _SERVICE_PREFIX),
-        devices=decode_devices(related) if has_devices else node.devices,
+        devices=decode_devices(related, node.values) if has_devices else node.devices,
     )
 
 
@@ -270,10 +271,12 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
     )
 
 
-def decode_devices(rows: Iterable[Mapping[Any, Any]]) -> dict[str, TrackedDevice]:
-    """Build devices by address; rows without an address are skipped."""
+def decode_devices(
+    rows: Iterable[Mapping[Any, Any]], values: NodeValues
+) -> dict[str, TrackedDevice]:
+    """Build devices by address, with who withholds them; rows without an address are skipped."""
     found = [codec.decode_row(TrackedDevice, row) for row in rows if row["address"] is not None]
-    return {device.address: device for device in found}
+    return mark_withheld({device.address: device for device in found}, values)
 
 
 def pick_columns(row: sa.RowMapping, prefix: str, names: Iterable[str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 import pytest
 
 from nodetracker.model.fact import failed, fresh
-from nodetracker.model.host import Filesystem, StorageInfo
+from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
+from nodetracker.model.host import Filesystem, Gpu, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.settings import Policy, ReservedPages
@@ -20,9 +21,10 @@ from nodetracker.views.readiness import (
     evaluate_old_claims,
     evaluate_reserved,
     evaluate_services,
+    evaluate_unresolved,
     failures,
 )
-from tests.builders import NOW, later, make_incarnation, make_service, make_snapshot
+from tests.builders import NOW, later, make_guest, make_incarnation, make_service, make_snapshot
 
 AGENT = make_incarnation().agent_id
 
@@ -303,3 +305,17 @@ class TestConductors:
         verdict = evaluate_conductors({"https://a": None}, False, ["there is no join token"])
         expected = "there is no join token; not joined yet; the agent joins at its first start"
         assert level_and_details(verdict) == (Level.FAILURE, expected)
+
+
+def test_what_the_new_agent_would_withhold_is_listed():
+    use = UnresolvedUse(ResourceKind.GPU, "0", "pynvml is not installed", "NVIDIA")
+    guest = make_guest(1, name="train", pins=GuestPins(unresolved=(use,)))
+    gpus = fresh("sysfs", (Gpu("0000:c0:00.0", "NVIDIA", "10de:20b2"),))
+    assert level_and_details(
+        evaluate_unresolved([make_snapshot("n", guest, gpus=gpus)], Policy())
+    ) == (
+        Level.WARNING,
+        "node n: guest train uses GPU '0' (pynvml is not installed); 1 NVIDIA GPU is withheld from "
+        "claims until it is known",
+    )
+    assert evaluate_unresolved([make_snapshot("n", guest)], Policy()) == Verdict()

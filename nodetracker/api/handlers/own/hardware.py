@@ -1,5 +1,6 @@
 """``/v1/nodes/{uuid}/description`` and ``devices``: what a node is made of."""
 
+from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
     PAGE,
@@ -83,6 +84,8 @@ def list_devices(call: Call) -> Answer:
     marker = call.marker
     if marker is not None and not ADDRESS_PATTERN.fullmatch(marker):
         raise RequestError("marker", f"invalid value {marker!r}: expected the address of a device")
-    query = DeviceQuery(node_id=get_node(call).node.id, after=marker, limit=call.limit)
+    node = get_node(call, ("reserved", "gpus")).node
+    query = DeviceQuery(node_id=node.id, after=marker, limit=call.limit)
     page = call.store.list_device_page(query)
-    return answer_page(call, "devices", list(map(encode, page.items)), page.next)
+    marked = mark_withheld({device.address: device for device in page.items}, node.values)
+    return answer_page(call, "devices", list(map(encode, marked.values())), page.next)
