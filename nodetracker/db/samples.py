@@ -75,10 +75,14 @@ def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:
 
 
 def _average_day(connection: sa.Connection, day: datetime) -> Iterator[Row]:
-    query = sa.select(_trends.part, _trends.samples).where(
-        _trends.seconds == Step.HOUR.seconds,
-        _trends.at >= day,
-        _trends.at < day + timedelta(days=1),
+    query = (
+        sa.select(_trends.part, _trends.samples)
+        .where(
+            _trends.seconds == Step.HOUR.seconds,
+            _trends.at >= day,
+            _trends.at < day + timedelta(days=1),
+        )
+        .order_by(_trends.part, _trends.at)
     )
     hours: dict[int, list[bytes]] = {}
     for part, packed in connection.execute(query):

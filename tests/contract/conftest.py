@@ -1,5 +1,6 @@
 """Fixtures of the stores' contract suite; modules and tests may name fewer backends."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,12 @@ import sqlalchemy as sa
 from nodetracker.db.store import SqlStore
 from nodetracker.ports import Store
 from tests.contract.stores import BACKENDS, StoreMaker, make_stores
+from tests.shuffled import shuffle_rows
+
+SHUFFLE = os.environ.get("NODETRACKER_SHUFFLE")
+"""Seed by which rows of statements without an order are shuffled."""
+if SHUFFLE:
+    shuffle_rows(int(SHUFFLE))
 
 
 @pytest.fixture(params=BACKENDS)

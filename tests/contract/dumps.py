@@ -41,6 +41,11 @@ class Rows:
         """Close all connections."""
         self._engine.dispose()
 
+    def number_nodes_from(self, first: int) -> None:
+        """Let the ids of nodes begin at one, in PostgreSQL."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.text(f"ALTER SEQUENCE compute_nodes_id_seq RESTART WITH {first}"))
+
     def save(self) -> Saved:
         """Return all rows, by table."""
         with self._engine.connect() as connection:
@@ -116,9 +121,12 @@ def _label(saved: Saved, names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
         yield f"{label} {seen[label]}", row
     yield from ((names[row["uuid"]], row) for row in tables["migrations"])
     yield from ((f"call {row['host']}", row) for row in tables["host_calls"])
-    for row in tables["trends"]:
-        samples = sorted(map(list, unpack(row["samples"]).values()))
-        name = "fleet" if row["part"] < 0 else "nodes"
-        yield f"trend {row['seconds']} {name}", {**row, "part": None, "samples": samples}
+    trends: dict[tuple[int, str], Row] = {}
+    for row in tables["trends"]:  # nodes are in one or two of them: ids go on from test to test
+        key = row["seconds"], "fleet" if row["part"] < 0 else "nodes"
+        known = trends.setdefault(key, {**row, "part": None, "samples": []})
+        samples = map(list, unpack(row["samples"]).values())
+        known["samples"] = sorted([*known["samples"], *samples], key=str)
+    yield from ((f"trend {seconds} {name}", row) for (seconds, name), row in trends.items())
     for row in tables["provider_removals"]:
         yield f"removal {names[row['provider_uuid']]}", {**row, "workloads": [*row["workloads"]]}

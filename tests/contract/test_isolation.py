@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nodetracker.db.trends import PART_NODES
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import MigrationStatus, PlacedRequest
 from nodetracker.model.provider import RemovalQuery
@@ -481,6 +482,8 @@ def scene(stores: StoreMaker, opened: Rows) -> Scene:
     """The scene in one of the stores; it is built once for each and then restored."""
     store = stores.open()
     if stores.backend not in _scenes:
+        if stores.backend == "postgresql":
+            opened.number_nodes_from(PART_NODES - 2)
         built = build(store)
         built.call_id = create_calls(stores.url)
         _scenes[stores.backend] = built, opened.save()
