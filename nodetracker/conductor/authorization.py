@@ -307,6 +307,8 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         # Fleets, schedulers and administration.
         "resolve_warnings": None,
         "find_candidates": None,
+        "find_claims": None,
+        "find_guests": None,
         "create_claims": None,
         "load_ledger_nodes": None,
         "count_exclusions": None,

@@ -1,6 +1,6 @@
 """List ``claims``, with the places of their nodes, and workloads on several nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +32,15 @@ def list_claims(
 ) -> list[Claim]:
     wanted = ((_nodes.host, host), (_claims.state, state), (_claims.uuid, uuid))
     return select_claims(connection, *matches(*wanted))
+
+
+def find_claims(connection: sa.Connection, uuids: Collection[str]) -> list[Claim]:
+    return select_claims(connection, _claims.uuid.in_(uuids)) if uuids else []
+
+
+def find_guests(connection: sa.Connection, workloads: Collection[str]) -> frozenset[str]:
+    query = sa.select(_guests.uuid).where(_guests.uuid.in_(workloads))
+    return frozenset(connection.scalars(query)) if workloads else frozenset()
 
 
 def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]:

@@ -192,6 +192,8 @@ class SqlStore(SqlReader):
     find_candidates = reading(candidates.find_candidates)
     count_exclusions = reading(exclusions.count_exclusions)
     load_ledger_nodes = reading(fleet.load_ledger_nodes)
+    find_claims = reading(claim_lists.find_claims)
+    find_guests = reading(claim_lists.find_guests)
 
     create_call = writing(host_calls.create_call)
     find_answer = reading(host_calls.find_answer)

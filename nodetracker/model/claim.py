@@ -212,6 +212,7 @@ class ClaimRequest:
         required_traits: traits that the node must have.
         request_hash: distinguishes requests with the same uuid but another body.
         migration: the move of which this claim is the destination, None for a new workload.
+        has_new_uuid: its uuid was made for it, so it cannot have been granted before.
     """
 
     uuid: str
@@ -226,6 +227,7 @@ class ClaimRequest:
     pci_requests: tuple[PciRequest, ...] = ()
     required_traits: tuple[str, ...] = ()
     migration: MoveRequest | None = None
+    has_new_uuid: bool = False
 
 
 @dataclass(frozen=True, slots=True)

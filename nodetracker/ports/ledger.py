@@ -193,6 +193,14 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
         """
 
     @repeatable
+    def find_claims(self, uuids: Collection[str]) -> list[Claim]:
+        """Return the claims with these uuids, by one statement; others are left out."""
+
+    @repeatable
+    def find_guests(self, workloads: Collection[str]) -> frozenset[str]:
+        """Return those of some workloads that have a guest on any node, by one statement."""
+
+    @repeatable
     def create_claims(
         self, placed: Sequence[PlacedRequest], policy: AdmissionPolicy
     ) -> list[Claim | None]:

@@ -5,7 +5,7 @@ not know of each other.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -100,10 +100,25 @@ def _by_weight(node: CandidateNode) -> tuple[float, str, str]:
     return -node.weight, node.host, node.nodename
 
 
-def _describe_kind(request: ClaimRequest) -> str:
-    """Return a text that requests have in common which are alike but for uuids and names."""
-    workload = replace(request.workload, uuid="", name="", user_id="")
-    return repr(replace(request, uuid="", workload=workload, request_hash=""))
+def _describe_kind(request: ClaimRequest, with_guest: Collection[str]) -> str:
+    """Return a text that requests have in common which are alike but for uuids and names.
+
+    Args:
+        with_guest: workloads whose guest is charged already, of which a node may accept a claim
+            that it refuses of others.
+    """
+    uuid = request.workload.uuid if request.workload.uuid in with_guest else ""
+    workload = replace(request.workload, uuid=uuid, name="", user_id="")
+    alike = replace(request, uuid="", workload=workload, request_hash="", has_new_uuid=False)
+    return repr(alike)
+
+
+def _answer_again(claim: Claim, request: ClaimRequest) -> Claim | NodetrackerError:
+    """Return what a request gets that has the uuid of a claim, as the ledger would answer it."""
+    try:
+        return require_active(repeat_grant(claim, request))
+    except NodetrackerError as error:
+        return error
 
 
 T = TypeVar("T")
@@ -210,11 +225,18 @@ class Scheduler:
             ClaimConflictError: another request has its uuid.
             RequestError: the request is for a move, or the claim would hold nothing.
         """
+        if request.host is None and not request.has_new_uuid:
+            for claim in self._store.find_claims([request.uuid]):
+                return require_active(repeat_grant(claim, request))
+        return self._create_anew(request)
+
+    def _create_anew(self, request: ClaimRequest) -> Claim:
+        """Claim as `create_claim`; whether it was granted before is asked last."""
         require_no_move(request)  # the ledger is not asked where no candidate exists
         require_amounts(request)
 
         def find() -> Claim | None:
-            claims = self._store.list_claims(uuid=request.uuid)
+            claims = self._store.find_claims([request.uuid])
             return next((repeat_grant(claim, request) for claim in claims), None)
 
         place = self._find_place(request)
@@ -223,9 +245,10 @@ class Scheduler:
     def create_claims(self, requests: Sequence[ClaimRequest]) -> list[Claim | NodetrackerError]:
         """Do for each request what `create_claim` does; return its claim or error, in their order.
 
-        Requests alike, but for their uuids and names, share a search, and are spread over the
-        nodes that it finds; up to `CLAIMS_AT_ONCE` are one transaction. Where one is refused,
-        those alike are refused for the same reasons.
+        Those that were granted before are found first, all by one statement. Requests alike, but
+        for their uuids and names, share a search, and are spread over the nodes that it finds;
+        up to `CLAIMS_AT_ONCE` are one transaction. Where one is refused, those alike are refused
+        for the same reasons.
 
         Args:
             requests: with a uuid each of their own.
@@ -233,23 +256,50 @@ class Scheduler:
         Raises:
             StoreUnavailableError: the database did not answer; some may have been granted.
         """
-        placed = self._spread(requests)
-        claims: dict[str, Claim] = {}
+        answers = self._find_granted(requests)
+        waiting = [request for request in requests if request.uuid not in answers]
+        kinds = self._describe_kinds(waiting)
+        placed = self._spread(waiting, kinds)
         for start in range(0, len(placed), CLAIMS_AT_ONCE):
             part = placed[start : start + CLAIMS_AT_ONCE]
             granted = filter(None, self._store.create_claims(part, self._policy))
-            claims |= {claim.uuid: claim for claim in granted if claim.is_active}
+            answers |= {claim.uuid: claim for claim in granted if claim.is_active}
         refused: dict[str, ClaimRefusedError] = {}
-        return [
-            claims.get(request.uuid) or self._create_singly(request, refused)
-            for request in requests
-        ]
+        for request in waiting:
+            if request.uuid not in answers:
+                kind = kinds[request.uuid]
+                answers[request.uuid] = self._create_singly(request, kind, refused)
+        if refused:  # perhaps as somebody sent the same list at the same time
+            answers |= self._find_granted(
+                [r for r in waiting if isinstance(answers[r.uuid], ClaimRefusedError)]
+            )
+        return [answers[request.uuid] for request in requests]
 
-    def _spread(self, requests: Sequence[ClaimRequest]) -> list[PlacedRequest]:
-        """Return the requests for which there are nodes, each with one of these."""
+    def _find_granted(
+        self, requests: Sequence[ClaimRequest]
+    ) -> dict[str, Claim | NodetrackerError]:
+        """Return uuid -> answer, of those requests whose uuid a claim has."""
+        by_uuid = {request.uuid: request for request in requests}
+        found = self._store.find_claims(list(by_uuid)) if by_uuid else ()
+        return {claim.uuid: _answer_again(claim, by_uuid[claim.uuid]) for claim in found}
+
+    def _describe_kinds(self, requests: Sequence[ClaimRequest]) -> dict[str, str]:
+        """Return a request's uuid -> its kind, which those alike have in common."""
+        workloads = {request.workload.uuid for request in requests}
+        with_guest = self._store.find_guests(workloads) if len(requests) > 1 else ()
+        return {request.uuid: _describe_kind(request, with_guest) for request in requests}
+
+    def _spread(
+        self, requests: Sequence[ClaimRequest], kinds: Mapping[str, str]
+    ) -> list[PlacedRequest]:
+        """Return the requests for which there are nodes, each with one of these.
+
+        Args:
+            kinds: from `_describe_kinds`.
+        """
         alike: dict[str, list[ClaimRequest]] = {}
         for request in requests:
-            alike.setdefault(_describe_kind(request), []).append(request)
+            alike.setdefault(kinds[request.uuid], []).append(request)
         placed = []
         for group in alike.values():
             nodes = itertools.cycle(self._find_places(group[0], len(group)))
@@ -270,18 +320,17 @@ class Scheduler:
         return [(candidate.host, candidate.nodename) for candidate in candidates]
 
     def _create_singly(
-        self, request: ClaimRequest, refused: dict[str, ClaimRefusedError]
+        self, request: ClaimRequest, kind: str, refused: dict[str, ClaimRefusedError]
     ) -> Claim | NodetrackerError:
         """Create a claim, unless one alike was refused.
 
         Args:
-            refused: errors by `_describe_kind`; gets this request's.
+            refused: errors by kind; gets this request's.
         """
-        kind = _describe_kind(request)
         if kind in refused:
             return refused[kind]
         try:
-            return self.create_claim(request)
+            return self._create_anew(request)
         except ClaimRefusedError as error:
             return refused.setdefault(kind, error)
         except StoreUnavailableError:
@@ -313,6 +362,9 @@ class Scheduler:
             if migration is None:
                 raise MoveSourceError([f"no such claim: {wanted.source_claim}"])
         else:
+            existing = None if place or request.has_new_uuid else find()
+            if existing is not None:
+                return require_open(existing)
             if place is None:
                 request, _ = self._complete(request)
             migration = self._ask_each(request, place, self._store.create_migration, find)

@@ -202,7 +202,7 @@ class DriverPart:
         return reading
 
     def forget_gone(self) -> None:
-        """Forget the guests that are gone, as the row was told by a listing of all drivers."""
+        """Forget the guests that are gone, as the row got them by a listing of all drivers."""
         self._gone = frozenset()
 
     @property

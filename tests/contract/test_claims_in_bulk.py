@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -14,8 +15,14 @@ from nodetracker.db.store import SqlStore
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import Claim, ClaimRequest, PlacedRequest
-from nodetracker.model.errors import ClaimConflictError, ClaimRefusedError, RefusedError
+from nodetracker.model.errors import (
+    ClaimConflictError,
+    ClaimRefusedError,
+    RefusedError,
+    StoreUnavailableError,
+)
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import Store
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
@@ -166,6 +173,31 @@ def test_clients_at_the_same_time_sell_nothing_twice(store: SqlStore) -> None:
         check_usage(store, host)
 
 
+class LossyStore:
+    """A store of which one call fails: before it is carried out, or its answer is lost."""
+
+    def __init__(self, store: SqlStore, number: int, is_done: bool) -> None:
+        self._store, self._left, self._is_done = store, number, is_done
+        self.has_failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._left -= 1
+            is_lost = self._left == -1
+            if is_lost:
+                self.has_failed = True
+            if is_lost and not self._is_done:
+                raise StoreUnavailableError("the database is gone")
+            answer = method(*arguments, **named)
+            if is_lost:
+                raise StoreUnavailableError("the answer was lost")
+            return answer
+
+        return call
+
+
 class TestScheduler:
     def test_those_alike_share_a_search_and_are_spread(self, store: SqlStore) -> None:
         hosts = ("alpha", "beta", "gamma")
@@ -179,7 +211,7 @@ class TestScheduler:
             request.uuid for request in requests
         ]
         assert claimed_cpus(store, *hosts) == [2, 2, 2]
-        assert len(seen.statements) <= 4 + 2 * 5
+        assert len(seen.statements) <= 2 + 4 + 2 * 5  # known claims and guests; search; two passes
         assert scheduler.create_claims(requests) == claims
 
     def test_each_has_an_error_of_its_own(self, store: SqlStore) -> None:
@@ -222,8 +254,111 @@ class TestScheduler:
             scheduler.create_claims(requests[:1])
         with count_statements(store.engine) as all_of_them:
             outcomes = scheduler.create_claims(requests)
-        assert len(all_of_them.statements) == len(one.statements)
+        assert len(all_of_them.statements) == len(one.statements) + 1  # which have guests
         assert len({str(found) for found in outcomes}) == 1
+
+    def test_a_repeated_list_has_the_same_answers(self, store: SqlStore) -> None:
+        """Where the nodes are full, and where none accepts claims any more."""
+        make_node(store)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [ask(VCPU=1, MEMORY_MB=64) for _ in range(12)]
+        first = scheduler.create_claims(requests)
+        assert sum(isinstance(found, Claim) for found in first) == 7
+        again = scheduler.create_claims(requests)
+        assert [str(found) for found in again if not isinstance(found, Claim)] == [
+            str(found) for found in first if not isinstance(found, Claim)
+        ]
+        assert [found for found in again if isinstance(found, Claim)] == first[:7]
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
+        assert scheduler.create_claims(requests)[:7] == first[:7]
+        assert scheduler.create_claim(requests[0]) == first[0]
+        store.abort_claim(requests[0].uuid)
+        (released,) = scheduler.create_claims(requests[:1])
+        assert "use another uuid" in str(released)
+        other = dataclasses.replace(requests[1], request_hash="other")
+        (conflict,) = scheduler.create_claims([other])
+        assert isinstance(conflict, ClaimConflictError)
+        with pytest.raises(ClaimConflictError):
+            scheduler.create_claim(other)
+
+    def test_what_was_granted_before_is_found_before_any_search(self, store: SqlStore) -> None:
+        make_node(store)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [ask(VCPU=1, MEMORY_MB=64, claim=str(uuid.uuid4())) for _ in range(3)]
+        scheduler.create_claims(requests)
+        with count_statements(store.engine) as seen:
+            scheduler.create_claims(requests)
+        assert len(seen.statements) == 1
+        with count_statements(store.engine) as seen:
+            scheduler.create_claim(requests[0])
+        assert len(seen.statements) == 1
+        counts = []
+        for claim_uuid in (None, str(uuid.uuid4())):
+            with count_statements(store.engine) as seen:
+                scheduler.create_claim(ask(VCPU=1, MEMORY_MB=64, claim=claim_uuid))
+            counts.append(len(seen.statements))
+        assert counts[0] + 1 == counts[1], "a uuid that was made for a request is not looked for"
+
+    def test_a_guest_that_is_charged_already_is_no_more_alike(self, store: SqlStore) -> None:
+        guest = make_guest("web", vcpu_milli=6000, memory_mb=1024, disk_mb=0)
+        make_node(store, (guest,), Amounts(vcpu_milli=6000, memory_mb=1024))
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [
+            ask(VCPU=6, MEMORY_MB=1024),
+            ask(guest.uuid, VCPU=6, MEMORY_MB=1024),
+            ask(VCPU=6, MEMORY_MB=1024),
+        ]
+        outcomes = scheduler.create_claims(requests)
+        assert [type(found).__name__ for found in outcomes] == [
+            "ClaimRefusedError", "Claim", "ClaimRefusedError",
+        ]  # fmt: skip
+        check_usage(store, "alpha")
+
+    def test_the_same_list_at_the_same_time_has_one_set_of_claims(self, store: SqlStore) -> None:
+        """A client that waits no longer repeats what is still being carried out."""
+        hosts = ("alpha", "beta")
+        for host in hosts:
+            make_node(store, host=host)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        requests = [ask(VCPU=1, MEMORY_MB=64) for _ in range(20)]
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(scheduler.create_claims, [requests] * 4))
+        held = {found.uuid for found in store.list_claims()}
+        assert len(held) == 14
+        for outcomes in answers:
+            assert {found.uuid for found in outcomes if isinstance(found, Claim)} == held
+        for host in hosts:
+            check_usage(store, host)
+
+    def test_an_answer_that_is_lost_anywhere_changes_nothing(self, store: SqlStore) -> None:
+        """Each call in turn fails before it is carried out, or its answer is lost; then all again.
+
+        There is room for 14 of 18, of two kinds.
+        """
+        hosts = ("alpha", "beta")
+        for host in hosts:
+            make_node(store, host=host)
+        number, has_failed = 0, True
+        while has_failed:
+            for is_done in (False, True):
+                requests = [ask(VCPU=1, MEMORY_MB=64 + n % 2) for n in range(18)]
+                lossy = LossyStore(store, number, is_done)
+                scheduler = Scheduler(cast("Store", lossy), ADMISSION_POLICY)
+                try:
+                    answers = scheduler.create_claims(requests)
+                except StoreUnavailableError:
+                    answers = scheduler.create_claims(requests)
+                has_failed = lossy.has_failed
+                granted = [found for found in answers if isinstance(found, Claim)]
+                active = {found.uuid for found in store.list_claims() if found.is_active}
+                assert {found.uuid for found in granted} == active
+                assert len(granted) == 14
+                for host in hosts:
+                    check_usage(store, host)
+                for found in granted:
+                    store.abort_claim(found.uuid)
+            number += 1
+        assert number > 5
 
     def test_more_than_one_transaction_holds_are_granted(self, store: SqlStore) -> None:
         make_node(store)

@@ -124,6 +124,8 @@ CALLS: list[tuple[str, Call]] = [
     ("list_split_brains", lambda s: s.store.list_split_brains("alpha")),
     ("list_claims", lambda s: s.store.list_claims("alpha")),
     ("list_claims", lambda s: s.store.list_claims(uuid=uuid_of("web a1"))),
+    ("find_claims", lambda s: s.store.find_claims([uuid_of("web a1"), uuid_of("nobody")])),
+    ("find_guests", lambda s: s.store.find_guests([uuid_of("web"), uuid_of("nobody")])),
     ("list_migrations", lambda s: s.store.list_migrations("alpha")),
     ("list_warnings", lambda s: s.store.list_warnings("alpha")),
     ("load_ledger_nodes", lambda s: s.store.load_ledger_nodes([node_id(s)])),

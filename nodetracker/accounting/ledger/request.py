@@ -214,6 +214,7 @@ def build_claim_request(
         pci_requests=tuple(map(_parse_pci_request, body.get("pci_requests") or ())),
         required_traits=tuple(sorted(set(body.get("required_traits") or ()))),
         migration=_parse_migration(body, make_uuid),
+        has_new_uuid=uuid is None,
     )
 
 

@@ -84,7 +84,7 @@ def _keep_removed(devices: Devices, stored: Devices) -> dict[str, TrackedDevice]
 def is_same_kind(device: PciDevice, other: PciDevice) -> bool:
     """Return whether two functions have the same vendor and product.
 
-    The firmware may number the buses anew when a card is added, so that the
+    The firmware may renumber the buses when a card is added, so that the
     address of a function becomes that of another one.
     """
     return (device.vendor_id, device.product_id) == (other.vendor_id, other.product_id)
