@@ -67,7 +67,8 @@ class FactEntry:
 
     Attributes:
         unseen_kinds: only of guests that are not fresh: their kinds whose source
-            does not list any, in a fixed order. No claims of these are admitted.
+            does not list any, in a fixed order, and all of them while a guest was never
+            read. No claims of these are admitted.
     """
 
     state: FactState

@@ -133,6 +133,7 @@ class PartialGuest:
         vcpu_milli, memory_mb, disk_mb, project_id, pins, details: see `Guest`.
         problem: why the source does not answer for it, on one line; "" when it
             answers and has no such data.
+        holds_nothing: whether it is dead, so that an amount that was never read is zero.
     """
 
     uuid: str
@@ -146,12 +147,14 @@ class PartialGuest:
     pins: GuestPins | None = None
     details: Mapping[str, Any] | None = None
     problem: str = ""
+    holds_nothing: bool = False
 
     @classmethod
     def of(cls, guest: Guest, problem: str) -> "PartialGuest":
         """Return a guest as last known, for which its source does not answer now."""
+        own = {"problem", "holds_nothing"}
         known: dict[str, Any] = {
-            item.name: getattr(guest, item.name) for item in fields(cls) if item.name != "problem"
+            item.name: getattr(guest, item.name) for item in fields(cls) if item.name not in own
         }
         return cls(**known, problem=problem)
 
@@ -173,6 +176,8 @@ class GuestListing:
         has_source: False of a driver whose nodes have no guests that it could list.
         gone: uuids of guests that do not exist any more though others of their kind may
             be missing: the source that listed them answers.
+        has_unread: whether a guest exists that was never read, so that nobody knows what
+            it uses; set by accounting only, never by a driver.
     """
 
     guests: tuple[Guest, ...] = ()
@@ -182,6 +187,7 @@ class GuestListing:
     unseen_kinds: frozenset[WorkloadKind] = frozenset()
     has_source: bool = True
     gone: frozenset[str] = frozenset()
+    has_unread: bool = False
 
     @property
     def all_guests(self) -> tuple[Guest | PartialGuest, ...]:

@@ -132,8 +132,8 @@ class TestInvalidAnswers:
         stub.add(describe_container(1), describe_container(2, Memory=memory))
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
-        assert not listing.is_complete
-        assert "container web-2: Memory" in listing.unreadable[0]
+        assert [guest.name for guest in listing.partial] == ["web-2"]
+        assert "container web-2: Memory" in listing.partial[0].problem
 
     @pytest.mark.parametrize("memory", ["", None, 0])
     def test_all_notations_of_no_memory_limit_are_accepted(self, driver_on_stub, stub, memory):
@@ -154,7 +154,16 @@ class TestInvalidAnswers:
         stub.statuses[f"/containers/{2:064x}/json"] = (500, "broken")
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert [guest.name for guest in listing.guests] == ["web-1"]
-        assert listing.unreadable == ("container web-2: answered 500: broken",)
+        (unread,) = listing.partial
+        assert unread.problem == "container web-2: answered 500: broken"
+        assert (unread.memory_mb, unread.holds_nothing) == (None, False)
+
+    def test_a_container_that_was_never_read_and_is_dead_holds_nothing(self, driver_on_stub, stub):
+        for number, state in enumerate(("dead", "removing"), 1):
+            stub.add(describe_container(number) | {"State": {"Status": state}})
+            stub.statuses[f"/containers/{number:064x}/json"] = (500, "broken")
+        listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
+        assert [guest.holds_nothing for guest in listing.partial] == [True, True]
 
     def test_a_container_that_cannot_be_read_again_keeps_its_last_amounts(
         self, driver_on_stub, stub
@@ -174,7 +183,7 @@ class TestInvalidAnswers:
         stub.add(describe_container(2, Memory="odd"))
         stub.names[f"{2:064x}"] = ["/shop/db", "/web-2", "/blog/db"]
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
-        assert listing.unreadable[0].startswith("container web-2: Memory")
+        assert listing.partial[0].problem.startswith("container web-2: Memory")
 
     def test_pins_of_containers_are_cpus_of_the_machine(self, driver_on_stub, stub):
         stub.add(describe_container(1, CpusetCpus="1", NanoCpus=0))

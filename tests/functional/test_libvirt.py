@@ -579,7 +579,13 @@ def test_a_frozen_qemu_changes_no_amount_and_is_named(
             fresh.make_schema()
             once = fresh.run("nodetracker-compute", "--once")
             assert once.returncode == 1
-            assert "domain web" in once.stdout + once.stderr
+            request = tmp_path / "request.json"
+            workload = {"uuid": SECOND, "kind": "instance"}
+            request.write_text(json.dumps({"workload": workload, "resources": {"VCPU": 1}}))
+            refused = fresh.manage("claim", "create", str(request), "--host", "host-2")
+            assert refused.returncode == 1
+            assert "guests have not all been read since" in refused.stdout + refused.stderr
+            assert "domain web: its emulator does not answer" in refused.stdout + refused.stderr
         finally:
             os.kill(pid, signal.SIGCONT)
         wait_until(lambda: agent.node().values.facts["guests"].state is FactState.FRESH)

@@ -83,7 +83,7 @@ def account(
     withholdings = list_withholdings(guests.values(), known.gpus, devices)
     known = replace(known, reserved=withheld_column(known.reserved, withholdings))
     devices = withhold_devices(devices, known)
-    missing = [name for name in ESSENTIAL_FACTS if facts[name].state is not FactState.FRESH]
+    missing = [name for name in ESSENTIAL_FACTS if facts[name].state is FactState.UNKNOWN]
     values = _with_usage(known, claims.values(), guests, devices)
     return NodeView(
         nodename=snapshot.nodename,
@@ -153,11 +153,16 @@ def track_facts(
 
 
 def find_unseen_kinds(guests: Fact[GuestListing]) -> tuple[WorkloadKind, ...]:
-    """Return the kinds of guests that were not listed because their source failed."""
+    """Return the kinds of guests of which no claims are admitted.
+
+    They were not listed because their source failed. While a guest exists that was never
+    read, these are all kinds: nobody knows what it uses.
+    """
     if guests.is_fresh:
         return ()
-    unseen = frozenset(WorkloadKind) if guests.value is None else guests.value.unseen_kinds
-    return tuple(kind for kind in WorkloadKind if kind in unseen)
+    if guests.value is None or guests.value.has_unread:
+        return tuple(WorkloadKind)
+    return tuple(kind for kind in WorkloadKind if kind in guests.value.unseen_kinds)
 
 
 def _evaluate_guests(
@@ -165,14 +170,14 @@ def _evaluate_guests(
 ) -> FactEntry:
     """Return the entry with the kinds that are not seen; held as long as all guests are listed.
 
-    The row then counts each guest, a few of them by their stored amounts. One
-    guest that hangs for long does not make the others unknown.
+    The row then counts each guest that was ever read, a few of them by their stored
+    amounts. One guest that hangs for long does not make the others unknown.
     """
     unseen_kinds = find_unseen_kinds(fact)
-    if stored is None or fact.value is None or fact.is_fresh or unseen_kinds:
+    if fact.value is None or fact.is_fresh or fact.value.unseen_kinds:
         return replace(entry, unseen_kinds=unseen_kinds)
-    since = stored.since if stored.state is FactState.HELD else now
-    return FactEntry(FactState.HELD, fact.source, since, fact.error)
+    since = stored.since if stored is not None and stored.state is FactState.HELD else now
+    return FactEntry(FactState.HELD, fact.source, since, fact.error, unseen_kinds)
 
 
 def _evaluate_fact(
@@ -199,8 +204,8 @@ def complete_listing(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> F
     """Return the listing with its partial guests among the others, completed from the row.
 
     So what was known of a guest is kept over restarts of the agent and of the
-    source. Of a guest without a row only an unknown disk counts as nothing; one
-    of unknown CPUs or memory is not charged before they are known.
+    source. A guest without a row is not charged before all of it was read, unless its
+    source has no more of it: then an unknown disk counts as nothing.
 
     Args:
         stored: uuid -> guest as stored in the row.
@@ -209,19 +214,23 @@ def complete_listing(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> F
         A fact read in part, which names them, if the source does not answer for some guests.
     """
     listing = fact.value
-    if listing is None or not listing.partial:
+    if listing is None or not (listing.partial or listing.unreadable):
         return fact
-    found = (_complete_guest(guest, stored.get(guest.uuid)) for guest in listing.partial)
+    found = [_complete_guest(guest, stored.get(guest.uuid)) for guest in listing.partial]
     completed = tuple(guest for guest in found if guest is not None)
+    # Items without a uuid may be the guests of the row that are not listed.
+    unlisted = stored.keys() - listing.uuids
+    has_unread = None in found or len(listing.unreadable) > len(unlisted)
     return Fact(
         fact.source,
-        replace(listing, guests=(*listing.guests, *completed)),
+        replace(listing, guests=(*listing.guests, *completed), has_unread=has_unread),
         "; ".join(filter(None, (fact.error, _describe_problems(listing)))) or None,
     )
 
 
 def _describe_problems(listing: GuestListing) -> str:
-    problems = sorted(guest.problem for guest in listing.partial if guest.problem)
+    held = [g.problem for g in listing.partial if g.problem and not g.holds_nothing]
+    problems = sorted((*listing.unreadable, *held))
     more = len(problems) - _NAMED_PROBLEMS
     return "; ".join(problems[:_NAMED_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
 
@@ -236,7 +245,9 @@ def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
         project_id = stored.project_id if project_id is None else project_id
         pins = stored.pins if pins is None else pins
         details = stored.details if details is None else details
-    if vcpu_milli is None or memory_mb is None:
+    if guest.holds_nothing:
+        vcpu_milli, memory_mb, disk_mb = vcpu_milli or 0, memory_mb or 0, disk_mb or 0
+    if vcpu_milli is None or memory_mb is None or (disk_mb is None and guest.problem):
         return None
     return Guest(
         uuid=guest.uuid,

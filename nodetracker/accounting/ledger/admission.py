@@ -25,6 +25,7 @@ from nodetracker.model.amounts import (
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.fact import FactState
 from nodetracker.model.fleet import AmountColumns
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
@@ -358,9 +359,11 @@ def _unknown_facts(
 
 
 def _unseen_guests(values: NodeValues, request: ClaimRequest) -> list[str]:
-    """Return the reason if guests of the workload's kind cannot be listed: others may run."""
+    """Return the reason if guests cannot be listed or read that the workload may not fit beside."""
     entry, kind = values.facts.get("guests"), request.workload.kind
     if entry is None or entry.state is FactState.UNKNOWN or kind not in entry.unseen_kinds:
         return []
     since = entry.since.isoformat(timespec="seconds")
-    return [f"{kind}s have not been listed since {since}: {entry.error}"]
+    is_any = len(entry.unseen_kinds) == len(WorkloadKind)
+    what = "guests have not all been read" if is_any else f"{kind}s have not been listed"
+    return [f"{what} since {since}: {entry.error}"]

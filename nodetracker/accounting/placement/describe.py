@@ -176,7 +176,7 @@ def _find_sources(record: NodeRecord) -> dict[str, str]:
 
 
 def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, LedgerClass]:
-    """Describe the classes of a node; of one whose fact is unknown nothing is granted."""
+    """Describe the classes of a node; of one that admits no claims nothing is granted."""
     values = record.values
     charges = _list_charges(record, claims)
     claimed = _sum_claimed(claims)
@@ -227,7 +227,9 @@ def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
     free = capacity.own_limit - capacity.used
     for fact in ("guests", FACTS.get(name)):
         entry = None if fact is None else values.facts.get(fact)
-        if entry is not None and entry.state is FactState.UNKNOWN:
+        if entry is None:
+            continue
+        if entry.state is FactState.UNKNOWN or len(entry.unseen_kinds) == len(WorkloadKind):
             return min(0, free)
     return free
 

@@ -38,6 +38,7 @@ _STATES = {
     ),
 }  # fmt: skip
 _POWER_STATES = {name: state for state, names in _STATES.items() for name in names}
+_DEAD = frozenset({"dead", "removing"})
 _ALIVE = frozenset({"running", "stopping", "paused"})
 _ENDED = frozenset({"exited", "stopped"})  # the latter is Podman's, until it has cleaned up
 
@@ -91,6 +92,11 @@ class Container:
     @property
     def is_alive(self) -> bool:
         return self.state in _ALIVE
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the engine could not remove it, or is removing it."""
+        return self.state in _DEAD
 
     @property
     def holds_resources(self) -> bool:

@@ -1,7 +1,7 @@
 """Read this machine as a container host: its facts, its engine and containers as guests."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,12 @@ from pathlib import Path
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
-from nodetracker.model.guest import GuestListing, PartialGuest
+from nodetracker.model.guest import (
+    GuestListing,
+    PartialGuest,
+    WorkloadKind,
+    derive_container_uuid,
+)
 from nodetracker.model.host import ContainerEngine, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -185,6 +190,19 @@ class DockerDriver(MachineDriver):
                 partial.append(PartialGuest.of(guest, listing.outdated[container.id]))
             else:
                 guests.append(guest)
+        uuids = {guest.uuid for guest in built.guests}
+        for container in listing.unread:
+            uuid = self._find_uuid(container.id, container.name, container.labels)
+            partial.append(
+                PartialGuest(
+                    derive_container_uuid(container.id) if uuid in uuids else uuid,
+                    container.name,
+                    WorkloadKind.CONTAINER,
+                    container.power_state,
+                    problem=listing.outdated[container.id],
+                    holds_nothing=container.is_dead,
+                )
+            )
         return GuestListing(tuple(guests), listing.unreadable, partial=tuple(partial))
 
     def _evaluate_labels(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
@@ -215,12 +233,14 @@ class DockerDriver(MachineDriver):
     def _workload_of(self, event: EngineEvent) -> str:
         if not event.container_id:
             return ""
+        return self._find_uuid(event.container_id, event.name, event.labels)
+
+    def _find_uuid(self, container_id: str, name: str, labels: Mapping[str, str]) -> str:
+        """Return the uuid of a container's workload, as far as its label is valid."""
         try:
-            return parse_workload_uuid(
-                event.container_id, event.name, event.labels, self._trusts_labels
-            )
+            return parse_workload_uuid(container_id, name, labels, self._trusts_labels)
         except ContainerError:
-            return parse_workload_uuid(event.container_id, "", {})
+            return derive_container_uuid(container_id)
 
     def _below_root(self, path: str) -> Path:
         return self._roots.rootfs / path.lstrip("/")

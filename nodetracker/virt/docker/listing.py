@@ -21,12 +21,14 @@ class ContainerListing:
     """All containers.
 
     Attributes:
-        unreadable: a line for each container that could never be read.
-        outdated: id -> a line, for those of `containers` that could not be read
-            again and are as last read.
+        unread: those that could never be read, with what the list has of them.
+        unreadable: a line for each item of the list that is not a container.
+        outdated: id -> a line, for those of `unread`, and of `containers` that could not
+            be read again and are as last read.
     """
 
     containers: tuple[Container, ...] = ()
+    unread: tuple[Container, ...] = ()
     unreadable: tuple[str, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict)
 
@@ -97,6 +99,7 @@ class ContainerReader:
             self.mark_all_changed()
         found: dict[str, Container] = {}
         outdated: dict[str, str] = {}
+        unread: list[Container] = []
         unreadable = []
         self._end_longest_silence({item["Id"] for item in listed if _has_id(item)})
         for item in listed:
@@ -108,19 +111,18 @@ class ContainerReader:
                 found[container_id] = self._read_one(container_id, item)
             except NotFoundError:
                 continue  # removed since it was listed
-            except ContainerError as error:
-                unreadable.append(f"container {_get_name(item, container_id)}: {error}")
-            except HostDataError as error:
-                line = f"container {_get_name(item, container_id)}: {error.reason}"
+            except (ContainerError, HostDataError) as error:
+                listed_only = _parse_item(item)
+                reason = error.reason if isinstance(error, HostDataError) else error
+                outdated[container_id] = f"container {listed_only.name}: {reason}"
                 last = self._known.get(container_id)
                 if last is None:
-                    unreadable.append(line)
+                    unread.append(listed_only)
                 else:
-                    found[container_id] = replace(last.container, state=str(item.get("State")))
-                    outdated[container_id] = line
+                    found[container_id] = replace(last.container, state=listed_only.state)
         self._evict_missing(found)
         containers = tuple(found[container_id] for container_id in sorted(found))
-        return ContainerListing(containers, tuple(unreadable), outdated)
+        return ContainerListing(containers, tuple(unread), tuple(unreadable), outdated)
 
     def _read_one(self, container_id: str, item: Mapping[str, Any]) -> Container:
         with self._lock:
@@ -173,6 +175,20 @@ class ContainerReader:
 def _has_id(item: Any) -> bool:
     container_id = item.get("Id") if isinstance(item, Mapping) else None
     return isinstance(container_id, str) and bool(container_id)
+
+
+def _parse_item(item: Mapping[str, Any]) -> Container:
+    """Return what the list has of a container."""
+    labels = item.get("Labels")
+    return Container(
+        id=item["Id"],
+        name=_get_name(item, item["Id"]),
+        created="",
+        state=str(item.get("State") or ""),
+        labels={str(key): str(value) for key, value in labels.items()}
+        if isinstance(labels, Mapping)
+        else {},
+    )
 
 
 def _get_name(item: Mapping[str, Any], container_id: str) -> str:

@@ -52,8 +52,15 @@ def test_a_failing_fact_is_held_and_unknown_after_its_expiry(stored, fact, expec
             Fact("s", GuestListing((), unseen_kinds=frozenset({WorkloadKind.CONTAINER})), "boom"),
             (WorkloadKind.CONTAINER,),
         ),
+        (Fact("s", GuestListing(has_unread=True), "vm-1: boom"), tuple(WorkloadKind)),
     ],
-    ids=["all are listed", "none is listed", "one is unreadable", "one source of two fails"],
+    ids=[
+        "all are listed",
+        "none is listed",
+        "one is unreadable",
+        "one source of two fails",
+        "one was never read",
+    ],
 )
 def test_kinds_are_unseen_while_their_source_lists_none(fact, expected):
     assert find_unseen_kinds(fact) == expected
@@ -62,7 +69,7 @@ def test_kinds_are_unseen_while_their_source_lists_none(fact, expected):
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        (None, (FactState.UNKNOWN, NOW)),
+        (None, (FactState.HELD, NOW)),
         (FRESH, (FactState.HELD, NOW)),
         (HELD, (FactState.HELD, HELD.since)),
         (FactEntry(FactState.HELD, "s", later(-9000), "boom"), (FactState.HELD, later(-9000))),

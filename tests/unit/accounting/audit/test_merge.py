@@ -133,8 +133,13 @@ def test_unreadable_guests_of_one_driver_do_not_affect_the_others():
     readings = [libvirt(VM[0]), docker(guests=fresh("sock", part))]
     view = account(merge_readings(readings), record, Policy(), NOW)
     assert names(view) == ["c11", "c12", "c13", "vm-1"]
-    assert view.values.facts["guests"].state is FactState.FRESH
-    assert [warning.kind for warning in view.warnings] == [WarningKind.GUEST_UNREADABLE]
+    entry = view.values.facts["guests"]
+    assert (entry.state, entry.error) == (FactState.HELD, "container c12: odd")
+    assert entry.unseen_kinds == ()
+    assert {warning.kind for warning in view.warnings} == {
+        WarningKind.FACT_HELD,
+        WarningKind.GUEST_UNREADABLE,
+    }
 
 
 def test_the_source_of_guests_is_constant_while_one_driver_fails():

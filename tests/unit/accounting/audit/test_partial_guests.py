@@ -6,7 +6,10 @@ import pytest
 
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.ledger.node_limits import limits_of, refusing_flags
 from nodetracker.accounting.ledger.reconcile import count_absences
+from nodetracker.accounting.ledger.request import parse_claim_request
+from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
@@ -105,18 +108,62 @@ def test_an_amount_that_the_source_does_not_have_holds_nothing():
     assert view.guests[make_guest().uuid].disk_mb == 0
 
 
-def test_a_new_row_waits_for_all_guests():
-    assert account(snapshot(partial(**KNOWN)), None, Policy(), NOW).missing == ("guests",)
+UNREAD = {
+    "nothing is known": partial(2),
+    "its disk is unknown": partial(2, **KNOWN | {"disk_mb": None}),
+    "it has no uuid": "domain 2: no uuid",
+}
 
 
-def test_a_new_guest_counts_by_what_is_known_of_it():
-    reading = partial(2, **KNOWN | {"disk_mb": None})
-    view = account(snapshot(make_guest(1), reading), stored(make_guest(1)), Policy(), NOW)
-    assert view.values.memory_mb_used == 512 + 2 * 2048
-    assert view.values.cpu_used == 4
-    nothing = account(snapshot(make_guest(1), partial(2)), stored(make_guest(1)), Policy(), NOW)
-    assert nothing.guests.keys() == {make_guest(1).uuid}
-    assert nothing.values.facts["guests"].state is FactState.HELD
+def read_beside(unread, record):
+    """Return the view of a node with a guest that was read and another one."""
+    guests = listing(make_guest(1), *[unread] if isinstance(unread, PartialGuest) else [])
+    if isinstance(unread, str):
+        guests = listing(make_guest(1), unreadable=(unread,))
+    return account(make_snapshot(guests=guests), record, Policy(), NOW)
+
+
+def refusals(view, kind):
+    request = parse_claim_request(
+        {"workload": {"uuid": make_guest(9).uuid, "kind": kind}, "resources": {"MEMORY_MB": 1}}
+    )
+    flags = limits_of(view.values).admission_flags & refusing_flags(request)
+    placed = describe_tree(make_record(view.values, guests=view.guests), is_disabled=False)
+    grantable = {entry.grantable for entry in placed.providers[0].classes.values()}
+    return bool(flags), grantable == {0}
+
+
+@pytest.mark.parametrize("kind", list(WorkloadKind))
+@pytest.mark.parametrize("is_new", [True, False], ids=["new row", "known row"])
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD)
+def test_a_node_admits_no_claim_while_a_guest_was_never_read(unread, is_new, kind):
+    record = None if is_new else stored(make_guest(1))
+    view = read_beside(unread, record)
+    assert view.missing == ()
+    assert view.guests.keys() == {make_guest(1).uuid}
+    entry = view.values.facts["guests"]
+    assert (entry.state, entry.unseen_kinds) == (FactState.HELD, tuple(WorkloadKind))
+    assert WarningKind.GUEST_UNREADABLE in {warning.kind for warning in view.warnings}
+    assert refusals(view, kind) == (True, True)
+    after = account(snapshot(make_guest(1)), make_record(view.values), Policy(), NOW)
+    assert after.values.facts["guests"].state is FactState.FRESH
+    assert refusals(after, kind) == (False, False)
+
+
+@pytest.mark.parametrize("kind", list(WorkloadKind))
+def test_a_node_admits_claims_beside_a_guest_that_counts_as_stored_or_is_dead(kind):
+    known = account(snapshot(partial(1)), stored(make_guest(1)), Policy(), NOW)
+    dead = account(snapshot(partial(1, holds_nothing=True)), None, Policy(), NOW)
+    unnamed = account(
+        make_snapshot(guests=listing(unreadable=("x",))), stored(make_guest(1)), Policy(), NOW
+    )
+    for view, memory_mb in ((known, 2048), (dead, 0), (unnamed, 2048)):
+        assert view.missing == ()
+        assert view.values.memory_mb_used == 512 + memory_mb
+        state = FactState.FRESH if view is dead else FactState.HELD
+        assert view.values.facts["guests"].state is state
+        assert WarningKind.GUEST_UNREADABLE in {warning.kind for warning in view.warnings}
+        assert refusals(view, kind) == (False, False)
 
 
 def test_an_unreadable_guest_is_not_missing():

@@ -53,8 +53,8 @@ def test_a_container_that_cannot_be_inspected_does_not_affect_others():
     engine.silent = {2}
     listing = engine.read()
     assert names_of(listing) == ["web-1", "web-3"]
-    assert listing.unreadable == ("container web-2: no answer within 10 s",)
-    assert listing.outdated == {}
+    assert [container.name for container in listing.unread] == ["web-2"]
+    assert listing.outdated == {f"{2:064x}": "container web-2: no answer within 10 s"}
 
 
 def test_a_container_that_cannot_be_inspected_again_counts_as_last_read():
@@ -66,7 +66,7 @@ def test_a_container_that_cannot_be_inspected_again_counts_as_last_read():
     assert names_of(listing) == ["web-1", "web-2"]
     assert listing.containers[1].state == "exited"
     assert listing.outdated == {f"{2:064x}": "container web-2: no answer within 10 s"}
-    assert listing.unreadable == ()
+    assert listing.unread == ()
 
 
 def test_one_such_container_at_a_time_is_inspected_again():
@@ -86,7 +86,7 @@ def test_one_such_container_at_a_time_is_inspected_again():
     engine.now += RETRY_SECONDS
     assert names_of(engine.read()) == ["web-1", "web-3"]
     del engine.containers[f"{2:064x}"]
-    assert engine.read().unreadable == ()
+    assert engine.read().unread == ()
 
 
 def test_an_engine_that_answers_nothing_fails_the_listing():
