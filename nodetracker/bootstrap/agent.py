@@ -118,6 +118,7 @@ def prepare_agent(conf: cfg.ConfigOpts) -> AgentParts:
     problems, broker = Problems(), Broker(conf)
     settings = problems.collect(build_settings, conf)
     usable = settings or AgentSettings("", "", Policy())
+    problems.collect(_check_state_path, conf)
     problems.collect(broker.check)
     problems.collect(check_store, conf)
     probes = build_probes(usable)
@@ -139,6 +140,14 @@ def prepare_agent(conf: cfg.ConfigOpts) -> AgentParts:
         if missing := find_missing_token(conf):
             LOG.warning("%s", missing)
     return AgentParts(settings, broker, probes, driver)
+
+
+def _check_state_path(conf: cfg.ConfigOpts) -> None:
+    """Check that the directory of the agent's files exists, or could be created."""
+    path = Path(conf.state_path)
+    nearest = next(found for found in (path, *path.parents) if found.exists())
+    if not nearest.is_dir():
+        raise ConfigError(f"[DEFAULT] state_path: {path}: {nearest} is not a directory")
 
 
 def build_agent(

@@ -86,6 +86,10 @@ BAD = {
         f"[oslo_policy]\npolicy_file = /proc/version\n{DATABASE}",
         {API: ("[api] auth_strategy: noauth serves on a loopback", "[oslo_policy] policy_file")},
     ),
+    "a state path below a file": (
+        f"state_path = /proc/version/state\n{DATABASE}",
+        {AGENT: ("[DEFAULT] state_path: /proc/version/state: /proc/version is not a directory",)},
+    ),
     "drivers": (
         "[compute]\ncompute_driver = local, nosuch\ncompute_monitors = none\n"
         "cpu_shared_set = a\nreserved_huge_pages = node:x,size:2048,count:1\n"
