@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint, version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class ManageApp(App):
             command_manager=manager,
             deferred_help=True,  # so that --help after a command is the command's own
         )
+        self.deferred_help = False  # cliff would pass the command's arguments on to `help`
         manager.commands.clear()  # cliff adds two of its own
         for name, place in COMMANDS.items():
             value = f"nodetracker.cmd.commands.{place}"
@@ -209,6 +211,8 @@ class ManageApp(App):
         """Run a command; one that does not exist is a usage error."""
         if argv and argv[0].startswith("-"):
             fail_usage(PROGRAM, f"unrecognized arguments: {argv[0]}")
+        if self.options.deferred_help:  # whatever arguments the command was given
+            argv = ["help", *takewhile(lambda word: not word.startswith("-"), argv)]
         try:
             _, self.command_name, self.command_arguments = self.command_manager.find_command(argv)
         except ValueError:
@@ -218,7 +222,7 @@ class ManageApp(App):
 
     def print_help_if_requested(self) -> None:
         """Print the options and all commands, unless the help of one is requested."""
-        if self.options.deferred_help:
+        if self.options.deferred_help and self.interactive_mode:  # without words
             self.stdout.write(self.render_help([]))
             raise SystemExit
 

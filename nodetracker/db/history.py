@@ -11,7 +11,14 @@ import sqlalchemy as sa
 from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import Listing, by_name, delete_part, matches, select_page
+from nodetracker.db.statements import (
+    Listing,
+    by_name,
+    count_rows,
+    delete_part,
+    matches,
+    select_page,
+)
 from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.listing import HistoryQuery, Page
@@ -144,19 +151,41 @@ def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[Hi
     return select_page(connection, query, listing, by_name(partial(decode_row, HistoryEntry)))
 
 
+_OWN_KINDS = EventKind.NODE, EventKind.SERVICE, EventKind.WARNING
+_CLAIM_KINDS = EventKind.CLAIM, EventKind.MOVE
+
+
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` older rows of nodes, services and warnings; return how many."""
-    return _purge(connection, before, limit, EventKind.NODE, EventKind.SERVICE, EventKind.WARNING)
+    return _purge(connection, before, limit, *_OWN_KINDS)
+
+
+def count_old(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge` would delete."""
+    return _count(connection, before, *_OWN_KINDS)
 
 
 def purge_claims(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` older rows of claims and moves; return how many."""
-    return _purge(connection, before, limit, EventKind.CLAIM, EventKind.MOVE)
+    return _purge(connection, before, limit, *_CLAIM_KINDS)
+
+
+def count_old_claims(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge_claims` would delete."""
+    return _count(connection, before, *_CLAIM_KINDS)
 
 
 def _purge(connection: sa.Connection, before: datetime, limit: int, *kinds: EventKind) -> int:
     for kind in kinds:
-        is_old = sa.and_(_history.kind == kind.value, _history.at < before)
+        is_old = _is_old(before, kind)
         if deleted := delete_part(connection, tables.history, is_old, _history.at, limit):
             return deleted
     return 0
+
+
+def _count(connection: sa.Connection, before: datetime, *kinds: EventKind) -> int:
+    return sum(count_rows(connection, tables.history, _is_old(before, kind)) for kind in kinds)
+
+
+def _is_old(before: datetime, kind: EventKind) -> "sa.ColumnElement[bool]":
+    return sa.and_(_history.kind == kind.value, _history.at < before)

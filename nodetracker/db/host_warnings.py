@@ -15,6 +15,7 @@ from nodetracker.db.services import check_held, select_held
 from nodetracker.db.statements import (
     Listing,
     by_name,
+    count_rows,
     delete_part,
     matches,
     select_page,
@@ -251,5 +252,14 @@ def _decode(row: sa.RowMapping) -> WarningRecord:
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` warnings that were resolved earlier, and return how many."""
-    is_old, order = _warnings.resolved_at < before, _warnings.resolved_at
-    return delete_part(connection, tables.warnings, is_old, order, limit)
+    order = _warnings.resolved_at
+    return delete_part(connection, tables.warnings, _is_old(before), order, limit)
+
+
+def count_old(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge` would delete."""
+    return count_rows(connection, tables.warnings, _is_old(before))
+
+
+def _is_old(before: datetime) -> "sa.ColumnElement[bool]":
+    return _warnings.resolved_at < before

@@ -1,6 +1,7 @@
 """List ``migrations``, with their claims."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 import sqlalchemy as sa
@@ -107,3 +108,8 @@ def load_moves(
         for node_id in {row["source_node_id"], row["dest_node_id"]} - {None}:
             found[node_id] = (*found.get(node_id, ()), move)
     return found
+
+
+def ended_before(time: datetime) -> "sa.ColumnElement[bool]":
+    """Select the migrations that ended before a time."""
+    return sa.and_(sa.not_(tables.IS_OPEN), _migrations.updated_at < time)

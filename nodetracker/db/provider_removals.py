@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import delete_part, matches
+from nodetracker.db.statements import count_rows, delete_part, matches
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY
 
@@ -128,8 +128,17 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
 
     Where placement is not reported to, nobody attempts them.
     """
-    is_unused = sa.and_(_removals.created_at < before, _removals.attempts == 0)
+    is_unused = _is_unused(before)
     return delete_part(connection, tables.provider_removals, is_unused, _removals.id, limit)
+
+
+def count_old(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge` would delete."""
+    return count_rows(connection, tables.provider_removals, _is_unused(before))
+
+
+def _is_unused(before: datetime) -> "sa.ColumnElement[bool]":
+    return sa.and_(_removals.created_at < before, _removals.attempts == 0)
 
 
 def _attempted(provider_uuid: str, host: str | None) -> list["sa.ColumnElement[bool]"]:

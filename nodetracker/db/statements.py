@@ -202,6 +202,14 @@ def delete_part(
     return connection.execute(sa.delete(table).where(table.c.id.in_(ids), condition)).rowcount
 
 
+def count_rows(
+    connection: sa.Connection, table: sa.Table, condition: "sa.ColumnElement[bool]"
+) -> int:
+    """Return how many rows of a table meet a condition."""
+    counted = sa.select(sa.func.count()).select_from(table).where(condition)
+    return connection.execute(counted).scalar_one()
+
+
 def update_each(
     connection: sa.Connection,
     table: sa.Table,

@@ -56,16 +56,17 @@ T = TypeVar("T")
 
 PURGED_AT_ONCE = 1000
 
-_PURGES: dict[str, Callable[[sa.Connection, datetime, int], int]] = {
-    "history": history.purge,
-    "claim_history": history.purge_claims,
-    "warnings": host_warnings.purge,
-    "migrations": migrations.purge,
-    "claims": claims.purge,  # after migrations, which refer to them
-    "provider_removals": provider_removals.purge,
-    "trends": trends.purge,
+_Purge = Callable[[sa.Connection, datetime, int], int]
+_PURGES: dict[str, tuple[_Purge, Callable[[sa.Connection, datetime], int]]] = {
+    "history": (history.purge, history.count_old),
+    "claim_history": (history.purge_claims, history.count_old_claims),
+    "warnings": (host_warnings.purge, host_warnings.count_old),
+    "migrations": (migrations.purge, migrations.count_old),
+    "claims": (claims.purge, claims.count_old),  # after migrations, which refer to them
+    "provider_removals": (provider_removals.purge, provider_removals.count_old),
+    "trends": (trends.purge, trends.count_old),
 }
-"""Table -> what deletes at most as many rows as its last argument says; returns how many."""
+"""Table -> what deletes at most as many rows as its last argument says, and what counts them."""
 
 
 def open_store(
@@ -279,8 +280,15 @@ class SqlStore(SqlReader):
         # rejects one that is too large.
         return {
             name: self._purge_table(delete, before, is_part)
-            for name, delete in _PURGES.items()
+            for name, (delete, _) in _PURGES.items()
             if name in (tables or _PURGES)
+        }
+
+    def count_old(self, before: datetime) -> Mapping[str, int]:
+        """Return table -> rows that `purge` would delete."""
+        return {
+            name: self._database.read(lambda c, count=count: count(c, before))  # type: ignore[misc]
+            for name, (_, count) in _PURGES.items()
         }
 
     def _purge_table(

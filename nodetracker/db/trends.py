@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import delete_part
+from nodetracker.db.statements import count_rows, delete_part
 from nodetracker.model.trend import (
     TREND_RESOURCES,
     Step,
@@ -37,6 +37,14 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` older rows of one step and return how many."""
     return delete_older(connection, Step.HOUR, before, limit) or delete_older(
         connection, Step.DAY, before, limit
+    )
+
+
+def count_old(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge` would delete."""
+    return sum(
+        count_rows(connection, tables.trends, _is_old(step, before))
+        for step in (Step.HOUR, Step.DAY)
     )
 
 
@@ -138,5 +146,8 @@ def split_row(nodes: Sequence[int], values: Values) -> dict[int, Values]:
 
 
 def delete_older(connection: sa.Connection, step: Step, before: datetime, limit: int) -> int:
-    condition = sa.and_(_trends.seconds == step.seconds, _trends.at < before)
-    return delete_part(connection, tables.trends, condition, _trends.at, limit)
+    return delete_part(connection, tables.trends, _is_old(step, before), _trends.at, limit)
+
+
+def _is_old(step: Step, before: datetime) -> "sa.ColumnElement[bool]":
+    return sa.and_(_trends.seconds == step.seconds, _trends.at < before)

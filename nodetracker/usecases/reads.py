@@ -1,16 +1,19 @@
 """Read the fleet: whole lists, one node by name, a node at one time, and what a host has."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from nodetracker.accounting.liveness import Liveness
+from nodetracker.model.change import EventKind, HistoryEntry
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.fleet import FleetQuery
-from nodetracker.model.listing import Page, PageQuery
+from nodetracker.model.listing import HistoryQuery, Page, PageQuery, WorkloadQuery
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.views.history import Names, collect_names, find_unnamed
 from nodetracker.views.usages import HOST_COLUMNS, HostUsage, describe_host
 from nodetracker.views.warnings import HostDown, find_hosts_down
 
@@ -43,6 +46,8 @@ def read_items(list_page: Callable[[Q], Page[T]], query: Q) -> Iterator[T]:
 
 
 _MAX_NAMED = 10
+_MAX_ASKED = 100
+_MAX_OLDER = 1000
 
 
 def find_node(store: "FleetStore", host: str, nodename: str | None = None) -> NodeRecord:
@@ -146,3 +151,34 @@ def read_host_usage(store: "ReadingStore", host: str) -> list[HostUsage]:
     if not nodes and not store.list_services(host):
         raise NotFoundError(f"no such host: {host}")
     return describe_host(host, nodes, store.sum_usage(host))
+
+
+def name_guests(
+    store: "ReadingStore", query: HistoryQuery, entries: Sequence[HistoryEntry]
+) -> Names:
+    """Return the names of the guests of entries: from those, from workloads and earlier entries.
+
+    Args:
+        query: selects the entries.
+        entries: oldest first.
+    """
+    names: dict[str, str] = {**collect_names(entries)}
+    unnamed = find_unnamed(entries, names)
+    for asked in sorted(unnamed)[:_MAX_ASKED]:
+        rows = store.list_workloads(WorkloadQuery(uuid=asked)).items
+        names |= {row.uuid: row.name for row in rows if row.name}
+    if unnamed <= names.keys():
+        return _name_claims(entries, names)
+    older = replace(query, kinds=(), since=None, until=entries[0].at, is_ascending=False)
+    found = list(islice(read_items(store.list_history_page, older), _MAX_OLDER))
+    return _name_claims(entries, {**collect_names([*reversed(found), *entries]), **names})
+
+
+def _name_claims(entries: Iterable[HistoryEntry], names: Mapping[str, str]) -> Names:
+    """Add the claims whose workloads have a name."""
+    pairs = {
+        entry.diff["uuid"]: names.get(entry.diff["workload_uuid"])
+        for entry in entries
+        if entry.kind == EventKind.CLAIM and "workload_uuid" in entry.diff
+    }
+    return {uuid: name for uuid, name in pairs.items() if name} | dict(names)

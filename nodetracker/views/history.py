@@ -90,9 +90,11 @@ def collect_names(entries: Iterable[HistoryEntry]) -> dict[str, str]:
 
 
 def find_unnamed(entries: Iterable[HistoryEntry], names: Names) -> set[str]:
-    """Return the uuids of the guests that entries changed or removed and that have no name."""
+    """Return the uuids of guests that entries changed, removed, claimed or moved without a name."""
     found = set()
     for entry in entries:
+        if entry.kind in (EventKind.CLAIM, EventKind.MOVE) and "workload_uuid" in entry.diff:
+            found.add(entry.diff["workload_uuid"])
         found |= {guest["uuid"] for guest in _items(entry, "guests", "changed")}
         found |= set(_items(entry, "guests", "removed"))
     return found - names.keys()

@@ -11,7 +11,7 @@ from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.ports import Store
-from tests.builders import ADMISSION_POLICY, ask, claim, make_node, node
+from tests.builders import ADMISSION_POLICY, ask, claim, make_node, move, node
 from tests.contract.stores import SQL_BACKENDS
 
 
@@ -40,6 +40,22 @@ def test_no_transaction_of_a_purge_deletes_more_than_a_thousand_rows(store: Stor
     assert store.purge(store.now(), ("history",), is_part=True) == {"history": 1000}
     assert store.purge(store.now())["history"] == 1001
     assert [part for part in deleted if part] == [1000, 1000, 1]
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_what_a_purge_would_delete_is_counted(store: Store) -> None:
+    make_node(store)
+    make_node(store, host="beta")
+    moved = store.confirm_claim(claim(store, ask(VCPU=1)).uuid)
+    store.confirm_migration(move(store, moved, "beta").uuid)
+    claim(store, ask(VCPU=1))
+    store.abort_claim(claim(store, ask(VCPU=1)).uuid)
+    for before in (store.now() - timedelta(days=1), store.now() + timedelta(seconds=1)):
+        counted = sql(store).count_old(before)
+        assert store.purge(before) == counted
+    assert (counted["claims"], counted["migrations"]) == (2, 1)
+    assert counted["history"]
+    assert counted["claim_history"]
 
 
 @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)

@@ -333,10 +333,10 @@ def test_memory_is_the_kernel_s_and_a_different_value_of_libvirt_raises_a_warnin
 
 
 def test_a_domain_has_its_name_and_uuid(libvirtd: Libvirtd, agent: RunningAgent) -> None:
-    libvirtd.define(domain_xml("web", FIRST))
+    libvirtd.define(domain_xml("web ", FIRST))
     agent.follows(lambda: agent.guest(), "define")
     (row,) = agent.programs.ask("workload", "list")
-    assert (row["uuid"], row["name"], row["power_state"]) == (FIRST, "web", "shutdown")
+    assert (row["uuid"], row["name"], row["power_state"]) == (FIRST, "web ", "shutdown")
     (vcpus, *_) = agent.programs.ask("node", "diff", "host-1")
     assert vcpus["hypervisor"] == 1
     shown = agent.programs.ask("node", "show", "host-1")

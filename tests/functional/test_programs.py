@@ -401,11 +401,16 @@ class TestManage:
 
     def test_purge_deletes_what_is_older(self, audited):
         assert {
-            row["table"]: row["deleted"] for row in audited.ask("db", "purge", "--before", "1")
-        }["history"] == 0
-        assert {
-            row["table"]: row["deleted"] for row in audited.ask("db", "purge", "--before", "0")
+            row["table"]: row["deleted"]
+            for row in audited.ask("db", "purge", "--before", "0", "--dry-run")
         }["history"] == 3  # the node, and its agent's start and end
+        refused = audited.manage("db", "purge", "--before", "0")
+        assert refused.returncode == 2
+        assert "Rows older than 0 days: 3 of history\n" in refused.stderr
+        assert "db purge requires --yes without a terminal" in refused.stderr
+        for deleted in (3, 0):
+            rows = audited.ask("db", "purge", "--before", "0", "--yes")
+            assert {row["table"]: row["deleted"] for row in rows}["history"] == deleted
 
     def test_the_schema_can_be_asked_and_checked(self, programs):
         code, lines = errors(programs.manage("db", "version"))

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -102,14 +102,22 @@ class SyncSchema(StoreCommand, Command):
         err.write(f"The downgrade {before} -> {after} deletes:\n")
         for line in plan.deletions or ("no table and no column",):
             err.write(f"  {line}\n")
-        if is_confirmed:
-            return
-        if not sys.stdin.isatty():
-            self.parser.error("a downgrade requires --yes without a terminal")
-        err.write("Downgrade? [y/N] ")
-        err.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise RefusedError("not confirmed; nothing was changed")
+        if not is_confirmed:
+            _ask(self, "Downgrade?", "a downgrade")
+
+
+def _ask(command: StoreCommand, question: str, what: str) -> None:
+    """Ask a person on a terminal whether to go on; without a terminal it is a usage error.
+
+    Raises:
+        RefusedError: the answer is not yes.
+    """
+    if not sys.stdin.isatty():
+        command.parser.error(f"{what} requires --yes without a terminal")
+    command.app.stderr.write(f"{question} [y/N] ")
+    command.app.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError("not confirmed; nothing was changed")
 
 
 class ShowSchemaVersion(StoreCommand, Command):
@@ -168,9 +176,12 @@ def _days(text: str) -> int:
 
 
 class PurgeRows(ListCommand):
-    """Delete history, trends, resolved warnings, ended migrations and released claims by age."""
+    """Delete history, trends, resolved warnings, ended migrations and released claims by age.
 
-    example = "db purge --before 90"
+    It shows how many rows of each table go, and asks first.
+    """
+
+    example = "db purge --before 90 --dry-run"
 
     columns = ("table", "deleted")
     arguments = (
@@ -181,13 +192,20 @@ class PurgeRows(ListCommand):
             required=True,
             help="Delete what is older than this number of days.",
         ),
+        flag("--yes", "Delete without asking; required without a terminal."),
+        flag("--dry-run", "Show how many rows would be deleted; change nothing."),
     )
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
         deleted: Counter[str] = Counter()
+        before = self.store.now() - timedelta(days=args.before)
+        if not args.yes:
+            counts = self.app.open_sql_store(is_read_only=True).count_old(before)
+            if args.dry_run:
+                return _render_counts(counts)
+            self._confirm(counts, args.before)
         with show_progress("deleting old rows", self.app.stderr) as progress:
             try:
-                before = self.store.now() - timedelta(days=args.before)
                 for part in purge_in_parts(self.store, before):
                     deleted.update(part)
                     progress.report(0, 0, f"{deleted.total():,} rows")
@@ -195,7 +213,23 @@ class PurgeRows(ListCommand):
                 self.exit_code = EXIT_FAILED
         if self.exit_code:
             self.app.stderr.write("interrupted; these rows were deleted before\n")
-        return [{"table": table, "deleted": count} for table, count in sorted(deleted.items())]
+        return _render_counts(deleted)
+
+    def _confirm(self, counts: Mapping[str, int], days: int) -> None:
+        """Print how many rows go, and ask on a terminal.
+
+        Raises:
+            RefusedError: the answer is not yes.
+        """
+        old = [f"{count:,} of {table}" for table, count in sorted(counts.items()) if count]
+        what = ", ".join(old) or "none"
+        self.app.stderr.write(f"Rows older than {count_noun(days, 'day')}: {what}\n")
+        if old:
+            _ask(self, "Delete them?", "db purge")
+
+
+def _render_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"table": table, "deleted": count} for table, count in sorted(counts.items())]
 
 
 class ReconcileClaims(ListCommand):

@@ -16,7 +16,8 @@ from nodetracker.model.change import EventKind, HistoryEntry
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.usecases.feed import read_feed
-from nodetracker.views.history import collect_names, render_history_entry
+from nodetracker.usecases.reads import name_guests
+from nodetracker.views.history import Names, render_history_entry
 
 _DEFAULT_LIMIT = 100
 _SECONDS = 2.0
@@ -58,15 +59,25 @@ class ListEvents(DrawnCommand, ListCommand):
         since, _ = read_times(self, parsed_args)
         query = replace(_make_query(parsed_args), since=since)
         entries, cursor = read_feed(self.reader, query)
+        names = name_guests(self.reader, query, entries)
+        is_out = False
         try:
             while True:
-                screen.show(self._draw(entries, terminal))
+                screen.show(_draw(entries, names, terminal))
                 time.sleep(_SECONDS)
                 try:
-                    entries, cursor = read_feed(self.reader, query, cursor)
+                    entries, following = read_feed(self.reader, query, cursor)
+                    names = name_guests(self.reader, query, entries)
                 except StoreUnavailableError as error:
                     entries = []
-                    self.app.stderr.write(f"{error}; trying again\n")
+                    if not is_out:
+                        self.app.stderr.write(f"{error}; trying again\n")
+                    is_out = True
+                    continue
+                cursor = following
+                if is_out:
+                    self.app.stderr.write("the database answers again\n")
+                is_out = False
         except KeyboardInterrupt:
             return 0
 
@@ -77,11 +88,12 @@ class ListEvents(DrawnCommand, ListCommand):
         entries = read_period(self, args, _make_query(args))
         if not entries:
             self.report_unknown_host(args.host)
-        return self._draw(entries, terminal)
+        return _draw(entries, name_guests(self.reader, _make_query(args), entries), terminal)
 
-    def _draw(self, entries: Sequence[HistoryEntry], terminal: Terminal) -> list[Line]:
-        named = [replace(entry, nodename=_place_of(entry)) for entry in entries]
-        return draw_history(named, collect_names(entries), None, terminal)
+
+def _draw(entries: Sequence[HistoryEntry], names: Names, terminal: Terminal) -> list[Line]:
+    placed = [replace(entry, nodename=_place_of(entry)) for entry in entries]
+    return draw_history(placed, names, None, terminal)
 
 
 def _make_query(args: argparse.Namespace) -> HistoryQuery:

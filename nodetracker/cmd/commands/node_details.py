@@ -5,8 +5,6 @@ They are apart from `node`, as lists need neither the ledger nor placement.
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nodetracker.accounting.liveness import Liveness
@@ -29,12 +27,13 @@ from nodetracker.cmd.screen.node_details import (
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.model.change import EventKind, HistoryEntry
+from nodetracker.model.change import EventKind
 from nodetracker.model.errors import PlacementError
 from nodetracker.model.listing import HistoryQuery, WarningQuery
 from nodetracker.usecases.reads import (
     find_agent,
     find_node,
+    name_guests,
     read_consistently,
     read_items,
 )
@@ -44,12 +43,7 @@ from nodetracker.views.description import (
     render_description,
 )
 from nodetracker.views.drift import DRIFT_COLUMNS, compare_usage, explain_usage
-from nodetracker.views.history import (
-    Names,
-    collect_names,
-    find_unnamed,
-    render_history_entry,
-)
+from nodetracker.views.history import Names, render_history_entry
 
 if TYPE_CHECKING:
     from nodetracker.accounting.placement.comparison import ClassUsage
@@ -57,7 +51,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LIMIT = 1000
-_MAX_OLDER = 1000
 
 
 class DescribeNode(DrawnCommand, ShowCommand):
@@ -131,18 +124,6 @@ class NodeHistory(DrawnCommand, ListCommand):
             self.report_unknown_host(args.host)
         names = name_guests(self.reader, query, entries)
         return draw_history(entries, names, self.reader.now(), terminal)
-
-
-def name_guests(
-    store: "ReadingStore", query: HistoryQuery, entries: Sequence[HistoryEntry]
-) -> Names:
-    """Return the names of the guests of entries, from earlier ones, too, if that is needed."""
-    names = collect_names(entries)
-    if not find_unnamed(entries, names):
-        return names
-    older = replace(query, since=None, until=entries[0].at)
-    found = list(islice(read_items(store.list_history_page, older), _MAX_OLDER))
-    return collect_names([*reversed(found), *entries])
 
 
 class DiffNode(ListCommand):

@@ -48,9 +48,9 @@ from nodetracker.db.ledger.locked_nodes import (
     read_assignments,
     read_usage,
 )
-from nodetracker.db.migrations import list_where
+from nodetracker.db.migrations import ended_before, list_where
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import update_each
+from nodetracker.db.statements import count_rows, update_each
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import (
     RUNNING,
@@ -471,11 +471,7 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
 
     The generations of their nodes rise, so that no cache keeps them.
     """
-    is_purgeable = sa.and_(
-        _claims.state == ClaimState.RELEASED.value,
-        _claims.updated_at < before,
-        *(_count_migrations(claim == _claims.uuid) < 1 for claim in _claims_of_migrations),
-    )
+    is_purgeable = _is_old(before, sa.true())
     columns = _claims.id, _claims.compute_node_id
     found = sa.select(*columns).where(is_purgeable).order_by(_claims.id).limit(limit)
     node_ids = {row.id: row.compute_node_id for row in connection.execute(found)}
@@ -486,3 +482,24 @@ def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     deleted = connection.execute(released).rowcount
     bump_generation(connection, set(node_ids.values()))
     return deleted
+
+
+def count_old(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge` would delete after `migrations.purge`."""
+    return count_rows(connection, tables.claims, _is_old(before, sa.not_(ended_before(before))))
+
+
+def _is_old(before: datetime, is_kept: "sa.ColumnElement[bool]") -> "sa.ColumnElement[bool]":
+    """Select claims released earlier.
+
+    Args:
+        is_kept: of a migration, which keeps its claims.
+    """
+    return sa.and_(
+        _claims.state == ClaimState.RELEASED.value,
+        _claims.updated_at < before,
+        *(
+            _count_migrations(sa.and_(claim == _claims.uuid, is_kept)) < 1
+            for claim in _claims_of_migrations
+        ),
+    )

@@ -34,12 +34,13 @@ from nodetracker.db.ledger.locked_nodes import (
 from nodetracker.db.migrations import (
     WITH_CLAIMS,
     dest_claim,
+    ended_before,
     list_migrations,
     list_where,
     source_claim,
 )
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import delete_part
+from nodetracker.db.statements import count_rows, delete_part
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import RUNNING, Claim, ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
@@ -210,5 +211,9 @@ def write_errors(connection: sa.Connection, errors: Iterable[Migration], now: da
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
     """Delete at most `limit` migrations that ended earlier and return how many."""
-    has_ended = sa.and_(sa.not_(tables.IS_OPEN), _migrations.updated_at < before)
-    return delete_part(connection, tables.migrations, has_ended, _migrations.id, limit)
+    return delete_part(connection, tables.migrations, ended_before(before), _migrations.id, limit)
+
+
+def count_old(connection: sa.Connection, before: datetime) -> int:
+    """Count what `purge` would delete."""
+    return count_rows(connection, tables.migrations, ended_before(before))

@@ -122,7 +122,7 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
     return PciDevice(
         address=format_address(
             *(
-                parse_int(parse_text(pci, part, source), f"<{part}>", source)
+                parse_int(parse_text(pci, part, source).strip(), f"<{part}>", source)
                 for part in ADDRESS_PARTS
             )
         ),
@@ -157,7 +157,9 @@ def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, 
             name=(kind.findtext("name") or "").strip(),
             device_api=(kind.findtext("deviceAPI") or "").strip(),
             available=parse_int(
-                parse_text(kind, "availableInstances", source), "<availableInstances>", source
+                parse_text(kind, "availableInstances", source).strip(),
+                "<availableInstances>",
+                source,
             ),
         )
         for kind in found

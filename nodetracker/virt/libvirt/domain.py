@@ -125,7 +125,7 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
     root = parse_document(text, "domain", source)
     name = parse_text(root, "name", source)
     try:
-        uuid = parse_uuid(parse_text(root, "uuid", source))
+        uuid = parse_uuid(parse_text(root, "uuid", source).strip())
     except ValueError as error:
         raise HostDataError(source, f"<uuid> {error}") from error
     vcpu = root.find("vcpu")

@@ -232,10 +232,7 @@ def choose_pool(
         raise HostDataError(
             source, f"has no active storage pool of type {' or '.join(sorted(pool_types))}"
         )
-    targets = {
-        pool.name: (documents[pool.name].findtext("target/path") or "").strip()
-        for pool in candidates
-    }
+    targets = {pool.name: documents[pool.name].findtext("target/path") or "" for pool in candidates}
     uses: Counter[str] = Counter()
     for disk in disks:
         parents = {str(parent) for parent in PurePosixPath(disk.device.path).parents}
@@ -250,7 +247,7 @@ def choose_pool(
         device=pool.name,
         fs_type=documents[pool.name].get("type", ""),
     )
-    source_name = (documents[pool.name].findtext("source/name") or "").strip()
+    source_name = documents[pool.name].findtext("source/name") or ""
     group = source_name or PurePosixPath(targets[pool.name]).name
     return NodeStorage(StorageInfo(filesystem), StorageScope(images_type, pool.name, group))
 

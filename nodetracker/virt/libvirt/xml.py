@@ -40,9 +40,9 @@ def parse_document(text: str, root: str, source: str) -> Element:
 
 
 def parse_text(element: Element, path: str, source: str) -> str:
-    """Return the text of a required element."""
-    text = (element.findtext(path) or "").strip()
-    if not text:
+    """Return the text of a required element, as it is."""
+    text = element.findtext(path) or ""
+    if not text.strip():
         raise HostDataError(source, f"has no <{path}>")
     return text
 

@@ -11,7 +11,7 @@ from nodetracker.cmd.commands import events
 from nodetracker.cmd.manage import ManageApp
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.process.daemon import EXIT_USAGE
-from tests.builders import SINCE, ask, claim, make_node
+from tests.builders import SINCE, ask, claim, make_guest, make_node
 from tests.stores import SqliteStore
 
 
@@ -71,7 +71,39 @@ def test_further_ones_follow_each_once_although_the_database_was_away(store, mon
     assert code == 0
     assert len(shown.splitlines()) == 2
     assert len(set(shown.splitlines())) == 2
-    assert errors == "no answer; trying again\n"
+    assert errors == "no answer; trying again\nthe database answers again\n"
+
+
+def test_an_outage_is_one_line_at_its_start_and_one_at_its_end(store, monkeypatch):
+    read, steps = store.list_history_page, iter([1, 2, 3, 4, 5])
+
+    def answer(query):
+        if step in (2, 3, 4):
+            raise StoreUnavailableError(f"no answer {step}")
+        return read(query)
+
+    def sleep(seconds):
+        nonlocal step
+        if (step := next(steps, None)) is None:
+            raise KeyboardInterrupt
+
+    step = 0
+    monkeypatch.setattr(store, "list_history_page", answer)
+    monkeypatch.setattr(events, "time", SimpleNamespace(sleep=sleep))
+    code, _, errors = run(store, "--follow")
+    assert code == 0
+    assert errors == "no answer 2; trying again\nthe database answers again\n"
+
+
+def test_guests_and_the_workloads_of_claims_have_their_names(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    store = SqliteStore()
+    guest = make_guest("web")
+    make_node(store, guests=(guest,))
+    held = claim(store, ask(VCPU=1, workload=guest.uuid))
+    assert held.workload.name == ""
+    _, shown, _ = run(store, "--kind", "claim")
+    assert shown.rstrip().endswith("claim of web created")
 
 
 def test_a_period_has_the_events_of_its_time(monkeypatch):

@@ -19,7 +19,7 @@ from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
 from nodetracker.process.daemon import EXIT_FAILED
 from nodetracker.virt.host.capture import capture_machine
 from nodetracker.virt.host.roots import Roots
-from tests.builders import NOW, make_incarnation, take_service
+from tests.builders import NOW, make_incarnation, make_node, take_service
 from tests.stores import SqliteStore
 
 
@@ -57,7 +57,7 @@ def purge_rows(*parts):
     store = SimpleNamespace(now=lambda: NOW, purge=purge)
     app = SimpleNamespace(NAME="nodetracker-manage", store=store, stderr=io.StringIO())
     command = PurgeRows(app, None)
-    return app, command, command.list_rows(SimpleNamespace(before=400)), calls
+    return app, command, command.list_rows(SimpleNamespace(before=400, yes=True)), calls
 
 
 def test_a_purge_goes_on_until_no_part_has_rows_left_of_any_table():
@@ -86,6 +86,28 @@ def test_a_purge_reports_after_each_part(monkeypatch):
     )
     purge_rows({"history": 1000}, {"history": 234}, {"history": 0})
     assert [doing for _, _, doing in reports] == ["1,000 rows", "1,234 rows", "1,234 rows"]
+
+
+@pytest.mark.parametrize("answer", ["y\n", "n\n"])
+def test_a_purge_says_what_goes_and_asks_on_a_terminal(monkeypatch, answer):
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    store = SqliteStore()
+    make_node(store)
+    app = SimpleNamespace(
+        NAME="nodetracker-manage",
+        store=store,
+        open_sql_store=lambda is_read_only: store,
+        stderr=io.StringIO(),
+    )
+    command = PurgeRows(app, None)
+    arguments = command.get_parser("db purge").parse_args(["--before", "0"])
+    refused = pytest.raises(RefusedError, match="not confirmed; nothing was changed")
+    with nullcontext() if answer == "y\n" else refused:
+        command.list_rows(arguments)
+    assert app.stderr.getvalue() == ("Rows older than 0 days: 2 of history\nDelete them? [y/N] ")
+    assert store.count_old(store.now())["history"] == (2 if answer == "n\n" else 0)
 
 
 def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):

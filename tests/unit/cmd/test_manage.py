@@ -120,3 +120,21 @@ def test_closed_outputs_are_no_error(arguments, monkeypatch):
     except SystemExit as end:
         code = end.code or 0
     assert code == (0 if arguments == ["--help"] else 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["node", "list", "--host", "compute-1", "--long", "--help"],
+        ["node", "show", "compute-1", "node-1", "--help"],
+        ["node", "list", "--help", "-f", "json"],
+        ["node", "list", "--no-such-option", "-h"],
+        ["claim", "create", "-", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_help_after_any_arguments_is_the_command_s(capsys, words):
+    assert manage.main(words) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"usage: nodetracker-manage {' '.join(words[:2])} ")
+    assert err == ""

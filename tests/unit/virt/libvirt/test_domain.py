@@ -26,6 +26,10 @@ def test_a_minimal_document_is_parsed():
     assert parse_domain(document()) == Domain(UUID, "web", 2, 2, 64 * 2**20, memory=memory)
 
 
+def test_a_name_is_kept_exactly():
+    assert parse_domain(document().replace(">web<", "> web  <")).name == " web  "
+
+
 @pytest.mark.parametrize(
     ("memory", "size"),
     [
