@@ -186,7 +186,7 @@ def _describe_expected(kind: Any, value: str) -> str | None:
 
 def is_secret(name: str, value: str) -> bool:
     """Return whether a value has a password or is one, by the name of its option."""
-    if any(part in name for part in ("password", "secret", "token")):
+    if "password" in name or "secret" in name or name.endswith("token"):
         return bool(value)
     try:
         return bool(urlsplit(value).password)

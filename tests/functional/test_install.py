@@ -112,7 +112,7 @@ exec {shutil.which("install")} "$@\"""",
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "the configuration is valid" in done.stdout
+        assert "the configuration of nodetracker-compute is valid" in done.stdout
         assert done.stdout.count("Result: Success") == done.stdout.count("Result:") > 0
         assert (place / "systemctl.log").read_text().splitlines() == [
             "daemon-reload",

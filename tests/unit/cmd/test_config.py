@@ -207,6 +207,8 @@ def test_a_reload_reads_nothing_else_again_if_the_log_configuration_is_invalid(t
         ("[database]\nconnection = sqlite:////x\n", 0o644, None),
         ("transport_url = rabbit://nt:s3cret@mq:5672/\n", 0o604, "DEFAULT] transport_url"),
         ("[keystone_authtoken]\npassword = s3cret\n", 0o644, "keystone_authtoken] password"),
+        ("[conductor]\njoin_token = s3cret\n", 0o644, "conductor] join_token"),
+        ("[conductor]\njoin_token_file = /x\n", 0o644, None),
     ],
 )
 def test_a_file_with_a_password_that_everybody_may_read_is_a_warning(tmp_path, text, mode, warned):
