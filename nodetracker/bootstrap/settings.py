@@ -174,6 +174,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         providers=providers,
         withholds_unresolved=group.unresolved == Unresolved.WITHHOLD,
         numa_networks=dict(networks),
+        limits_numa_cells=group.limit_numa_cells,
     )
 
 

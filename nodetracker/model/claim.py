@@ -207,7 +207,8 @@ class ClaimRequest:
         limits: resource class -> limit of the node's total usage, in the
             class's units; None = unlimited; absent = the node's own limit.
         numa: requirements on NUMA cells, None = none.
-        numa_limits: limits of overcommitting a cell's shared CPUs and ordinary memory.
+        numa_limits: limits of overcommitting a cell's shared CPUs and ordinary memory,
+            None = the node's own.
         pci_requests: devices requested by alias.
         required_traits: traits that the node must have.
         request_hash: distinguishes requests with the same uuid but another body.
@@ -223,7 +224,7 @@ class ClaimRequest:
     nodename: str | None = None
     limits: Mapping[str, int | None] = field(default_factory=dict)
     numa: NumaRequest | None = None
-    numa_limits: NumaLimits = field(default_factory=NumaLimits)
+    numa_limits: NumaLimits | None = None
     pci_requests: tuple[PciRequest, ...] = ()
     required_traits: tuple[str, ...] = ()
     migration: MoveRequest | None = None

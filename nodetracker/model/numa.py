@@ -4,7 +4,7 @@ Cells are addressed by the kernel's id and never by position, as ids may have ga
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodetracker.model.cpuset import CpuSet
@@ -21,6 +21,22 @@ class PagePool:
     reserved: int = 0
 
 
+MAX_BASE_PAGE_KB = 64
+"""Largest page size of a kernel's ordinary memory: 4 KiB, and 16 or 64 KiB on some machines."""
+
+
+def count_small(sizes_kb: Sequence[int]) -> int:
+    """Return how many of a cell's pools are its ordinary memory: the first, or none is named.
+
+    Args:
+        sizes_kb: page sizes of all pools, ascending.
+
+    >>> count_small([4, 2048]), count_small([2048]), count_small([])
+    (1, 0, 0)
+    """
+    return int(bool(sizes_kb) and sizes_kb[0] <= MAX_BASE_PAGE_KB)
+
+
 @dataclass(frozen=True, slots=True)
 class NumaCell:
     """One NUMA cell.
@@ -30,8 +46,7 @@ class NumaCell:
         cpus: online CPUs of the cell; empty for a memory-only cell.
         memory_mb: MiB as reported by the cell; 0 for a CPU-only cell.
         siblings: online CPUs of the cell grouped by core.
-        pages: pools in ascending page size; the smallest is the cell's memory
-            outside huge pages.
+        pages: pools in ascending page size; see `count_small`.
         socket: physical package of its CPUs, None for none or several.
         distances: cell id -> relative latency, 10 is local; empty when unknown.
     """
@@ -78,8 +93,7 @@ class HostCell:
         siblings: the cell's CPUs grouped by core; a CPU without a group is a
             separate core.
         pages: pools in ascending page size; `reserved` includes what the
-            operator reserves. The smallest pool is ordinary memory, the others
-            are huge pages.
+            operator reserves.
         networks: names of the networks with an interface at this cell.
     """
 
@@ -97,17 +111,26 @@ class HostCell:
         return (self.shared | self.dedicated).union(*self.siblings)
 
     @property
+    def small_pages(self) -> tuple[PagePool, ...]:
+        """The pool of ordinary memory if the cell names it."""
+        return self.pages[: self._count_small]
+
+    @property
     def huge_pages(self) -> tuple[PagePool, ...]:
-        """All pools but the smallest."""
-        return self.pages[1:]
+        """All other pools."""
+        return self.pages[self._count_small :]
+
+    @property
+    def _count_small(self) -> int:
+        return count_small([pool.size_kb for pool in self.pages])
 
     @property
     def ordinary_memory_mb(self) -> int:
         """MiB that are neither huge pages nor reserved."""
-        if not self.pages:
-            return self.memory_mb
-        pool = self.pages[0]
-        return capacity_mib_from_kib(max(0, pool.total - pool.reserved) * pool.size_kb)
+        for pool in self.small_pages:
+            return capacity_mib_from_kib(max(0, pool.total - pool.reserved) * pool.size_kb)
+        huge_kb = sum(pool.size_kb * pool.total for pool in self.huge_pages)
+        return capacity_mib_from_kib(max(0, self.memory_mb * KIB_PER_MIB - huge_kb))
 
 
 @dataclass(frozen=True, slots=True)

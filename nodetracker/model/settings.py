@@ -71,6 +71,7 @@ class Policy:
         initial_ratios: ratios of a row that has none; all three are set.
         cpu_shared_set, cpu_dedicated_set: None = not configured.
         numa_networks: network -> ids of the NUMA cells of its interfaces.
+        limits_numa_cells: whether the node's ratios limit each of its NUMA cells as well.
         held_fact_expiry: seconds after which a held fact is unknown.
         claim_timeout: seconds after which a held claim may expire, and a confirmed
             one whose guest never came is a warning.
@@ -93,6 +94,7 @@ class Policy:
     host_ip: str = "127.0.0.1"
     pci: PciPolicy = PciPolicy()
     numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    limits_numa_cells: bool = True
     providers: tuple[ProviderConfig, ...] = ()
     withholds_unresolved: bool = True
 

@@ -13,7 +13,7 @@ from typing import Any
 from nodetracker.accounting.withheld import list_withholders, mark_withheld
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.node import NodeRecord, NodeValues
-from nodetracker.model.numa import NumaAssignment
+from nodetracker.model.numa import NumaAssignment, count_small
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB
@@ -163,6 +163,8 @@ def list_cells(record: NodeRecord) -> list[CellLine]:
         grouped = {cpu for core in cores for cpu in core}
         members = {*cell.get("cpuset", ()), *cell.get("pcpuset", ())}
         cores += [(cpu,) for cpu in members - grouped]
+        pools = cell.get("mempages", ())
+        huge = pools[count_small([pool["size_kb"] for pool in pools]) :]
         lines.append(
             CellLine(
                 id=cell["id"],
@@ -172,7 +174,7 @@ def list_cells(record: NodeRecord) -> list[CellLine]:
                 ),
                 memory_mb=cell.get("memory", 0),
                 memory_used_mb=cell.get("memory_usage", 0),
-                pages=tuple(pool for pool in cell.get("mempages", ())[1:] if pool["total"]),
+                pages=tuple(pool for pool in huge if pool["total"]),
             )
         )
     if uses:

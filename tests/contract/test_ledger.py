@@ -280,6 +280,26 @@ class TestNuma:
             "guest cell 0 on host cell 1",
         ]
 
+    def test_a_cell_is_limited_as_its_node(self, store: Store) -> None:
+        make_node(store)
+        for _ in range(2):
+            claim(store, ask(VCPU=1, MEMORY_MB=3000, numa={"nodes": 1}))
+        more = ask(VCPU=1, MEMORY_MB=1200, numa={"nodes": 1})
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        assert scheduler.select(more) == []
+        assert dict(scheduler.explain(more).counts) == {AdmissionCheck.NUMA: 1}
+        answer = store.try_claim(more, "alpha", "node-1", ADMISSION_POLICY)
+        assert answer.numa_reasons == tuple(
+            f"guest cell 0 on host cell {cell}: "
+            "free memory 1096 MiB (4096 x 1) < requested 1200 MiB"
+            for cell in (0, 1)
+        )
+        with pytest.raises(ClaimRefusedError, match="NUMA topology cannot fit"):
+            claim(store, more)
+        lifted = ask(VCPU=1, MEMORY_MB=1200, numa={"nodes": 1}, limits={"numa": None})
+        assert len(scheduler.select(lifted)) == 1
+        assert claim(store, lifted).numa is not None
+
     def test_a_network_chooses_the_cell(self, store: Store) -> None:
         make_node(store)
         for _ in range(2):

@@ -357,6 +357,20 @@ class TestEnding:
         assert (record.values.vcpus_used, list(record.claims)) == (1 + left, [kept])
         assert record.guests[WORKLOAD].claim_uuid == kept
 
+    def test_on_a_full_cell_of_its_node_a_workload_gets_what_it_has(self, store: Store) -> None:
+        def ask_cell(memory_mb: int, **more: Any) -> dict[str, Any]:
+            return {"resources": {"VCPU": 1, "MEMORY_MB": memory_mb}, "numa": {"nodes": 1}} | more
+
+        make_node(store)
+        source = claim(store, ask(**ask_cell(1400)))
+        for memory_mb in (3000, 1400):
+            claim(store, ask(str(uuid.uuid4()), **ask_cell(memory_mb)))
+        with pytest.raises(ClaimRefusedError, match="NUMA topology cannot fit"):
+            move(store, ask_move(source, "resize", **ask_cell(1401)), "alpha")
+        migration = move(store, ask_move(source, "resize", **ask_cell(1400)), "alpha")
+        (dest,) = store.list_claims(uuid=migration.dest_claim)
+        assert dest.numa == source.numa
+
     def test_both_guests_of_a_live_migration_have_the_claim_of_their_node(
         self, store: Store
     ) -> None:

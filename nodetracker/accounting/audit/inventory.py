@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from nodetracker.accounting.numa.cells import IS_LIMITED
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.host import (
     ContainerEngine,
@@ -224,7 +225,10 @@ def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict
 
 def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
     """Build the column of the NUMA fact: one object per cell with Nova's fields."""
-    return {"numa_topology": {"cells": [_cell_object(cell, policy) for cell in topology.cells]}}
+    column: dict[str, Any] = {"cells": [_cell_object(cell, policy) for cell in topology.cells]}
+    if not policy.limits_numa_cells:
+        column[IS_LIMITED] = False
+    return {"numa_topology": column}
 
 
 def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from nodetracker.accounting.ledger.transaction import (
 )
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
-from nodetracker.accounting.numa.cells import decode_host_cells, sum_usage
+from nodetracker.accounting.numa.cells import cell_limits, decode_host_cells, sum_usage
 from nodetracker.accounting.pci.admission import PciAdmission
 from nodetracker.accounting.pci.columns import (
     GPU_RESOURCE_CLASS,
@@ -219,14 +219,17 @@ def _fit_numa(
     if request.numa is None:
         return None
     cells = decode_host_cells(node.values.numa_topology)
+    guest_uuid = None if node.guest is None else node.guest.uuid
+    source = None if request.migration is None else request.migration.source_claim
     others = [
         *node.claim_assignments.values(),
-        *(
-            assignment
-            for uuid, assignment in node.guest_assignments.items()
-            if node.guest is None or uuid != node.guest.uuid
-        ),
+        *(numa for uuid, numa in node.guest_assignments.items() if uuid != guest_uuid),
     ]
+    own = [
+        *(numa for uuid, numa in node.claim_assignments.items() if uuid == source),
+        *(numa for uuid, numa in node.guest_assignments.items() if uuid == guest_uuid),
+    ]
+    limits = cell_limits(node.values) if request.numa_limits is None else request.numa_limits
     stats = node.values.pci_stats
     if request.pci_requests:  # those of the workload's guest are free for its claim
         stats = pci_columns(pci.devices.values())["pci_stats"]
@@ -235,7 +238,8 @@ def _fit_numa(
         cells,
         sum_usage(cells, others),
         free_devices=count_by_cell(stats),
-        limits=request.numa_limits,
+        limits=limits,
+        held=sum_usage(cells, own),
         is_packing=is_packing,
         accepts=pci.accepts if request.pci_requests else None,
     )

@@ -89,7 +89,7 @@ def parse_numa_request(body: Mapping[str, Any] | None, amounts: Amounts) -> Numa
 
 
 def parse_numa_limits(body: Mapping[str, Any] | None) -> NumaLimits:
-    """Parse the key ``limits.numa`` of a claim request; None sets no limit."""
+    """Parse the key ``limits.numa`` of a claim request: a ratio that is None is no limit."""
     ratios = {key: float(ratio) for key, ratio in (body or {}).items() if ratio is not None}
     return NumaLimits(**ratios)
 
@@ -195,7 +195,7 @@ def build_claim_request(
     body = _rename_node(body)
     uuid = body.get("uuid")
     limits = dict(body.get("limits") or {})
-    numa_limits = parse_numa_limits(limits.pop("numa", None))
+    numa_limits = parse_numa_limits(limits.pop("numa")) if "numa" in limits else None
     _check_limits(limits, body.get("resources") or {})
     amounts = _parse_amounts(body)
     numa = parse_numa_request(body.get("numa"), amounts)

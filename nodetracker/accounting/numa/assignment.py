@@ -140,6 +140,7 @@ CANNOT_FIT_WITH_NETWORKS = (
 )
 NO_LIMITS = NumaLimits()
 NO_DEVICES: Mapping[int, int] = MappingProxyType({})
+NOTHING: Mapping[int, CellUsage] = MappingProxyType({})
 
 Fits = Mapping[GuestCell, Mapping[int, CellFit]]  # by the host cell's id
 
@@ -165,6 +166,7 @@ def fit_numa(
     usage: Mapping[int, CellUsage],
     *,
     limits: NumaLimits = NO_LIMITS,
+    held: Mapping[int, CellUsage] = NOTHING,
     is_packing: bool = False,
     free_devices: Mapping[int, int] = NO_DEVICES,
     accepts: Callable[[tuple[int, ...]], bool] | None = None,
@@ -177,6 +179,7 @@ def fit_numa(
         cells: the host's cells. Without cells the request is refused, whereas
             Nova accepts it without an assignment.
         usage: by host cell id, from `cells.sum_usage`.
+        held: the workload's own, by host cell id; it may have as much again.
         is_packing: prefer the fullest cells, else the emptiest; compared by
             CPUs, then by memory. It has no effect if all cells are needed.
         free_devices: host cell id -> number of available PCI devices. As in
@@ -190,7 +193,14 @@ def fit_numa(
         return NumaRefusal(CANNOT_FIT, ("the host has no NUMA cells",))
     fits = {
         guest: {
-            cell.id: fit_cell(guest, request, cell, usage.get(cell.id, NO_USAGE), limits)
+            cell.id: fit_cell(
+                guest,
+                request,
+                cell,
+                usage.get(cell.id, NO_USAGE),
+                limits,
+                held.get(cell.id, NO_USAGE),
+            )
             for cell in cells
         }
         for guest in request.cells

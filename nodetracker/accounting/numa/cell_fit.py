@@ -118,29 +118,38 @@ class CellFit:
 
 
 def fit_cell(
-    guest: GuestCell, request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
+    guest: GuestCell,
+    request: NumaRequest,
+    cell: HostCell,
+    usage: CellUsage,
+    limits: NumaLimits,
+    held: CellUsage,
 ) -> CellFit:
     """Evaluate one guest cell on one host cell with its current usage.
 
     Whatever the limits, a guest cell never gets more than the host cell has.
     Dedicated CPUs, huge pages and memory requested by page size are never
     overcommitted, and neither is the memory of guests with pinned CPUs.
+
+    Args:
+        held: what the workload has of the host cell already; as much shared CPUs and
+            ordinary memory fit even on a cell that is overcommitted.
     """
-    reasons = _shared_reasons(guest, cell, usage, limits.cpu_allocation_ratio)
+    reasons = _shared_reasons(guest, cell, usage, limits.cpu_allocation_ratio, held)
     reasons += _pinned_reasons(guest, cell, usage, request.cpu_thread_policy)
     if request.page_size is None:
-        return CellFit(None, reasons + _memory_reasons(guest, request, cell, usage, limits))
+        return CellFit(None, reasons + _memory_reasons(guest, request, cell, usage, limits, held))
     page_size_kb, page_reasons = _choose_pages(guest, request.page_size, cell, usage)
     return CellFit(page_size_kb, reasons + page_reasons)
 
 
 def _shared_reasons(
-    guest: GuestCell, cell: HostCell, usage: CellUsage, ratio: float | None
+    guest: GuestCell, cell: HostCell, usage: CellUsage, ratio: float | None, held: CellUsage
 ) -> tuple[str, ...]:
     total = len(cell.shared)
     if guest.vcpus > total:
         return (f"shared CPUs {total} < requested {guest.vcpus}",)
-    if ratio is None or guest.vcpus == 0:
+    if ratio is None or guest.vcpus <= held.shared_vcpus:
         return ()
     free = _times(total, ratio) - usage.shared_vcpus
     if guest.vcpus > free:
@@ -167,14 +176,19 @@ def _pinned_reasons(
 
 
 def _memory_reasons(
-    guest: GuestCell, request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
+    guest: GuestCell,
+    request: NumaRequest,
+    cell: HostCell,
+    usage: CellUsage,
+    limits: NumaLimits,
+    held: CellUsage,
 ) -> tuple[str, ...]:
     """Evaluate memory that was not requested by page size."""
     total = cell.ordinary_memory_mb
     if guest.memory_mb > total:
         return (f"memory {total} MiB < requested {guest.memory_mb} MiB",)
     ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1.0
-    if ratio is None or guest.memory_mb == 0:
+    if ratio is None or guest.memory_mb <= held.ordinary_memory_mb(cell):
         return ()
     free = _times(total, ratio) - usage.ordinary_memory_mb(cell)
     if guest.memory_mb > free:
@@ -205,7 +219,7 @@ def _allowed_pools(requested: PageSize | int, cell: HostCell) -> tuple[PagePool,
     if isinstance(requested, int):
         return tuple(pool for pool in cell.pages if pool.size_kb == requested)
     return {
-        PageSize.SMALL: cell.pages[:1],
+        PageSize.SMALL: cell.small_pages,
         PageSize.LARGE: cell.huge_pages,
         PageSize.ANY: cell.pages,
     }[requested]

@@ -10,12 +10,14 @@ from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.guest import Guest, GuestPins
 from nodetracker.model.host import HostProblem
+from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import (
     CellAssignment,
     CellUsage,
     HostCell,
     NumaAssignment,
     NumaCell,
+    NumaLimits,
     NumaTopology,
     PagePool,
 )
@@ -84,6 +86,9 @@ def _merge_cells(cells: tuple[NumaCell, ...], cores: Sequence[CpuSet]) -> NumaCe
 
 NO_USAGE = CellUsage()
 
+IS_LIMITED = "is_limited"
+"""Key of the column ``numa_topology``, false if the host does not limit its cells; else absent."""
+
 
 def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
     """Decode the cells in a row's column ``numa_topology``, for admission by any writer.
@@ -112,6 +117,13 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
         )
         for cell in column.get("cells", ())
     )
+
+
+def cell_limits(values: NodeValues) -> NumaLimits:
+    """Return the limits of a node's cells: its ratios, none if its host does not limit cells."""
+    if not values.numa_topology.get(IS_LIMITED, True):
+        return NumaLimits()
+    return NumaLimits(values.cpu_allocation_ratio, values.ram_allocation_ratio)
 
 
 def sum_usage(
@@ -221,8 +233,8 @@ def find_conflicts(
 ) -> tuple[str, ...]:
     """Return which CPUs are pinned twice and which page pools are overcommitted.
 
-    Pages of the smallest size count only if they were requested by size, as
-    ordinary memory may be overcommitted.
+    Pages of ordinary memory count only if they were requested by size, as
+    it may be overcommitted.
 
     Args:
         assignments: by the claim's or guest's uuid.

@@ -185,6 +185,14 @@ COMPUTE = option_group(
         help="Fill NUMA cells one after the other instead of spreading guests evenly.",
     ),
     cfg.BoolOpt(
+        "limit_numa_cells",
+        mutable=True,
+        default=True,
+        help="Limit each NUMA cell as the node is: its shared CPUs by cpu_allocation_ratio and "
+        "its memory outside huge pages by ram_allocation_ratio. limits.numa of a claim replaces "
+        "these limits.",
+    ),
+    cfg.BoolOpt(
         "allow_power_actions",
         default=False,
         help="Whether 'host action' may reboot and shut down this host with systemctl. The "

@@ -199,8 +199,11 @@ def _parse_cell(item: Any, where: str) -> NumaCell:
             frozenset(int(cpu) for cpu in group) for group, _ in _items(entry, "siblings", where)
         ]
         pages = tuple(
-            PagePool(int(size), int(total))
-            for size, total in sorted(_mapping(entry.get("pages", {}), where).items())
+            PagePool(size, total)
+            for size, total in sorted(
+                (int(size), int(total))
+                for size, total in _mapping(entry.get("pages", {}), where).items()
+            )
         )
         distances = {
             int(cell): int(value)

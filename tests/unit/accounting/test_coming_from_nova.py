@@ -1,14 +1,18 @@
 """What docs/coming-from-nova.md states about nodetracker, one rule a test."""
 
+import dataclasses
+
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_numa_request
 from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
+from nodetracker.accounting.numa.cells import cell_limits
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import count_columns
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import PowerState
+from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import CellUsage, HostCell, NumaAssignment, NumaLimits, PagePool
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from tests.builders import make_guest
@@ -49,10 +53,14 @@ def test_reserved_small_pages_are_withheld_from_shared_guests():
     assert not fits(request(1, memory_mb=513), MIXED_PAGES)
 
 
-def test_a_cell_has_a_ratio_only_with_the_claim():
-    taken = {0: CellUsage(shared_vcpus=400, memory_mb=9000)}
-    assert fits(request(1), MIXED_PAGES, usage=taken)
-    assert not fits(request(1), MIXED_PAGES, usage=taken, cpu_allocation_ratio=4.0)
+def test_cells_are_limited_by_the_node_s_ratios():
+    taken = {0: CellUsage(shared_vcpus=15, memory_mb=9000)}
+    values = NodeValues(cpu_allocation_ratio=4.0, ram_allocation_ratio=20.0)
+    of_node = dataclasses.asdict(cell_limits(values))
+    assert fits(request(1), MIXED_PAGES, usage=taken, **of_node)
+    assert not fits(request(2), MIXED_PAGES, usage=taken, **of_node)
+    unlimited = dataclasses.replace(values, numa_topology={"is_limited": False})
+    assert fits(request(2), MIXED_PAGES, usage=taken, **dataclasses.asdict(cell_limits(unlimited)))
 
 
 def test_require_uses_uneven_cores():

@@ -32,7 +32,7 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.listing import ClaimQuery
-from nodetracker.model.numa import CellAssignment, NumaLimits
+from nodetracker.model.numa import CellAssignment
 from nodetracker.model.serializer import pick
 from nodetracker.views.claims import (
     CLAIM_DETAILS,
@@ -188,7 +188,7 @@ def read_claim_request(call: Call, rule: str) -> ClaimRequest:
 
 def _check_allowed(call: Call, rule: str, request: ClaimRequest) -> None:
     target = {"project_id": request.workload.project_id}
-    has_limits = request.limits or request.numa_limits != NumaLimits()
+    has_limits = request.limits or request.numa_limits is not None
     for needed in (rule, _LIMITS_RULE) if has_limits else (rule,):
         if not call.is_allowed(needed, target):
             raise ForbiddenError(f"Policy does not allow {needed} to be performed.")

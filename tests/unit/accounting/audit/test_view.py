@@ -173,6 +173,17 @@ class TestNuma:
         assert (second["cpuset"], second["pcpuset"]) == ([], [3])
         assert second["distances"] == {"0": 21, "5": 10}
 
+    def test_the_column_says_if_the_host_does_not_limit_its_cells(self):
+        snapshot = make_snapshot(numa=fresh(SOURCE, NumaTopology(self.cells)))
+        limited = account(snapshot, None, Policy(), NOW).values
+        assert limited.numa_topology.keys() == {"cells"}
+        unlimited = account(
+            snapshot, make_record(limited), Policy(limits_numa_cells=False), NOW
+        ).values
+        assert unlimited.numa_topology == limited.numa_topology | {"is_limited": False}
+        again = account(snapshot, make_record(unlimited), Policy(), NOW).values
+        assert again.numa_topology == limited.numa_topology
+
     @pytest.mark.parametrize(
         ("total_mb", "warned"), [(64000, False), (70000, False), (72000, True), (20000, True)]
     )

@@ -61,7 +61,7 @@ def read_claim_request(body, make_uuid):
     amounts = read_amounts(body, WorkloadKind.CONTAINER if is_left_out else workload.kind)
     limits = dict(read_optional(body, "limits", read_object) or {})
     numa = read_numa(body.get("numa"), amounts.vcpu_milli, amounts.pcpus, amounts.memory_mb)
-    numa_limits = read_numa_limits(limits.pop("numa", None))
+    numa_limits = read_numa_limits(limits.pop("numa")) if "numa" in limits else None
     if numa is not None:
         amounts = replace(amounts, vcpu_milli=numa.vcpus * 1000, pcpus=numa.pcpus)
     return ClaimRequest(

@@ -10,19 +10,23 @@ from collections import Counter
 from nodetracker.model.numa import CpuPolicy, CpuThreadPolicy, PageSize
 
 
-def can_fit(request, cells, assignments, limits, accepts):
-    """Return whether any assignment of distinct host cells works."""
+def can_fit(request, cells, assignments, limits, accepts, held=()):
+    """Return whether any assignment of distinct host cells works.
+
+    Args:
+        held: the assignments of the workload itself, of which it may have as much again.
+    """
     return any(
         accepts(tuple(sorted(cell.id for cell in chosen)))
         and all(
-            _has_room(guest, request, cell, cells, assignments, limits)
+            _has_room(guest, request, cell, assignments, limits, held)
             for guest, cell in zip(request.cells, chosen, strict=True)
         )
         for chosen in itertools.permutations(cells, len(request.cells))
     )
 
 
-def faults_of(assignment, request, cells, assignments, limits, accepts):
+def faults_of(assignment, request, cells, assignments, limits, accepts, held=()):
     """Return the errors of an assignment that was granted in addition to `assignments`."""
     ids = [part.host_cell for part in assignment.cells]
     if len(set(ids)) != len(request.cells) or not accepts(tuple(sorted(ids))):
@@ -50,20 +54,21 @@ def faults_of(assignment, request, cells, assignments, limits, accepts):
             faults.append("page size")
         elif part.pages * part.page_size_kb != guest.memory_mb * 1024:
             faults.append("pages")
-        if not _has_room(guest, request, cell, cells, assignments, limits):
+        if not _has_room(guest, request, cell, assignments, limits, held):
             faults.append("room")
     return faults
 
 
-def _has_room(guest, request, cell, cells, assignments, limits):
+def _has_room(guest, request, cell, assignments, limits, held):
     used = [
         part for assignment in assignments for part in assignment.cells if part.host_cell == cell.id
     ]
     if guest.vcpus > len(cell.shared):
         return False
     floating = guest.vcpus + sum(part.vcpus for part in used)
+    own = sum(part.vcpus for one in held for part in one.cells if part.host_cell == cell.id)
     ratio = limits.cpu_allocation_ratio
-    if guest.vcpus and ratio is not None and floating > len(cell.shared) * ratio:
+    if guest.vcpus > own and ratio is not None and floating > len(cell.shared) * ratio:
         return False
     free = cell.dedicated - _taken(assignments)
     if not any(
@@ -75,7 +80,7 @@ def _has_room(guest, request, cell, cells, assignments, limits):
         return bool(_page_sizes(guest, request, cell, assignments))
     total = _ordinary_mb(cell)
     ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1
-    if guest.memory_mb == 0 or ratio is None:
+    if guest.memory_mb <= _ordinary_used_mb(cell, held) or ratio is None:
         return guest.memory_mb <= total
     promised = guest.memory_mb + _ordinary_used_mb(cell, assignments)
     return guest.memory_mb <= total and promised <= total * ratio
@@ -122,8 +127,8 @@ def _page_sizes(guest, request, cell, assignments):
     """Return the sizes that the request allows and that have enough free pages."""
     sizes = [pool.size_kb for pool in cell.pages]
     allowed = {
-        PageSize.SMALL: sizes[:1],
-        PageSize.LARGE: sizes[1:],
+        PageSize.SMALL: [size for size in sizes if size <= 64],
+        PageSize.LARGE: [size for size in sizes if size > 64],
         PageSize.ANY: sizes,
     }.get(request.page_size, [request.page_size])
     return {
@@ -137,7 +142,7 @@ def _page_sizes(guest, request, cell, assignments):
 
 def _free_kb(pool, cell, assignments):
     total_kb = (pool.total - pool.reserved) * pool.size_kb
-    if pool is cell.pages[0]:
+    if pool.size_kb <= 64:
         return total_kb - _ordinary_used_mb(cell, assignments) * 1024
     return total_kb - sum(
         part.pages * pool.size_kb
@@ -148,14 +153,14 @@ def _free_kb(pool, cell, assignments):
 
 
 def _ordinary_mb(cell):
-    if not cell.pages:
-        return cell.memory_mb
-    pool = cell.pages[0]
-    return max(0, pool.total - pool.reserved) * pool.size_kb // 1024
+    for pool in cell.pages:
+        if pool.size_kb <= 64:
+            return max(0, pool.total - pool.reserved) * pool.size_kb // 1024
+    return cell.memory_mb - sum(pool.total * pool.size_kb // 1024 for pool in cell.pages)
 
 
 def _ordinary_used_mb(cell, assignments):
-    huge = {pool.size_kb for pool in cell.pages[1:]}
+    huge = {pool.size_kb for pool in cell.pages if pool.size_kb > 64}
     return sum(
         part.memory_mb
         for assignment in assignments

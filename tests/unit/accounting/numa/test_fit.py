@@ -20,6 +20,7 @@ from nodetracker.model.numa import (
     CpuThreadPolicy,
     NumaAssignment,
     NumaLimits,
+    PagePool,
     PageSize,
 )
 from tests.unit.accounting.numa.cases import make_cell, make_request
@@ -133,6 +134,40 @@ def test_a_cell_without_page_pools_has_no_page_sizes():
     for size, name in ((SMALL, "size small"), (LARGE, "size large"), (2048, "2048 KiB")):
         result = fit_one(make_request((1, 0, 64), page_size=size), cell)
         assert reasons_of(result) == [f"no pages of {name}"]
+
+
+DOCUMENTED = dataclasses.replace(
+    make_cell(0, "0-3", memory_mb=32768), pages=(PagePool(2048, 1024),)
+)
+"""As in docs/drivers.md: 32 GiB, of which 2 GiB are 2 MiB pages, and no pool of 4 KiB."""
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "usage", "page_size", "reason"),
+    [
+        pytest.param(30720, EMPTY, None, None, id="all"),
+        pytest.param(30721, EMPTY, None, "memory 30720 MiB < requested 30721 MiB", id="more"),
+        pytest.param(16384, CellUsage(memory_mb=16384), None, "free memory 14336 MiB (30720 x 1) < requested 16384 MiB", id="more than is free"),
+        pytest.param(2048, CellUsage(memory_mb=30720), 2048, None, id="pages beside it"),
+        pytest.param(2048, CellUsage(memory_mb=30720), LARGE, None, id="large pages beside it"),
+        pytest.param(1024, CellUsage(memory_mb=2048, pages={2048: 1024}), LARGE, "free pages of 2048 KiB 0 (of 1024) < requested 512", id="pages that are used"),
+        pytest.param(64, EMPTY, SMALL, "no pages of size small", id="small pages, which it does not name"),
+    ],
+)  # fmt: skip
+def test_without_a_pool_of_the_base_size_ordinary_memory_is_the_rest(
+    memory_mb, usage, page_size, reason
+):
+    request = make_request((1, 0, memory_mb), page_size=page_size)
+    result = fit_one(request, DOCUMENTED, usage, limits=NumaLimits(4.0, 1.0))
+    if reason is None:
+        assert result.cells[0].memory_mb == memory_mb
+    else:
+        assert reasons_of(result) == [reason]
+
+
+def test_ordinary_memory_uses_no_huge_pages():
+    (pool,) = DOCUMENTED.pages
+    assert CellUsage(memory_mb=3072).used_pages(DOCUMENTED, pool) == 0
 
 
 def on(pins, isolated=()):

@@ -38,13 +38,14 @@ def host_cells(draw):
             PagePool(4, 256 * draw(st.integers(0, 10)), 256 * draw(st.integers(0, 1))),
             PagePool(2048, draw(st.integers(0, 4)), draw(st.integers(0, 1))),
             PagePool(4096, draw(st.integers(0, 2))),
-        )[: draw(st.sampled_from([0, 1, 3, 3]))]
+        )[draw(st.sampled_from([slice(0, 0), slice(0, 1), slice(1, 3), slice(3), slice(3)]))]
         cells.append(
             HostCell(
                 id=cell_id,
                 shared=frozenset(cpu for cpu in cpus if role[cpu] == "shared"),
                 dedicated=frozenset(cpu for cpu in cpus if role[cpu] == "dedicated"),
-                memory_mb=sum(pool.size_kb * pool.total for pool in pools) // 1024 or 8,
+                memory_mb=sum(pool.size_kb * pool.total for pool in pools) // 1024
+                + (0 if pools and pools[0].size_kb == 4 else 8),
                 siblings=tuple(cores) if draw(st.booleans()) else (),
                 pages=pools,
             )
@@ -88,15 +89,17 @@ def test_granted_placements_are_valid_and_refused_ones_impossible(
     for request, removes, number in steps:
         if removes and assignments:
             assignments.pop(number % len(assignments))
+        held = assignments[number : number + 1]
         result = fit(
-            request, cells, assignments, limits=limits, is_packing=is_packing, accepts=accepts
-        )
+            request, cells, assignments, limits=limits, is_packing=is_packing, accepts=accepts,
+            held=sum_usage(cells, held),
+        )  # fmt: skip
         if isinstance(result, NumaAssignment):
-            assert faults_of(result, request, cells, assignments, limits, accepts) == []
+            assert faults_of(result, request, cells, assignments, limits, accepts, held) == []
             assignments.append(result)
         else:
             assert result.reasons
-            assert not can_fit(request, cells, assignments, limits, accepts)
+            assert not can_fit(request, cells, assignments, limits, accepts, held)
 
 
 @settings(deadline=None)

@@ -58,3 +58,9 @@ def test_a_policy_and_an_agent_s_settings_begin_with_the_options_defaults():
     assert policy == Policy(host_ip=policy.host_ip)
     assert settings == AgentSettings(settings.host, settings.state_path, policy)
     assert build_scheduler_settings(make_conf()) == SchedulerSettings()
+
+
+def test_a_host_may_leave_its_numa_cells_unlimited():
+    conf = make_conf()
+    conf.set_override("limit_numa_cells", False, group="compute")
+    assert read_settings(conf).policy.limits_numa_cells is False
