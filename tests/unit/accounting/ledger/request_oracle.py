@@ -68,6 +68,7 @@ def read_claim_request(body, make_uuid):
         uuid=make_uuid() if body.get("uuid") is None else read_uuid(body["uuid"]),
         workload=workload,
         amounts=amounts,
+        has_new_uuid=body.get("uuid") is None,
         request_hash=hash_body(body),
         host=read_optional(body, "host", read_text),
         nodename=read_optional(body, "nodename", read_text),
