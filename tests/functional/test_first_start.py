@@ -2,7 +2,11 @@
 
 import json
 import os
+import re
+import shlex
 import stat
+import subprocess
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,11 @@ import sqlalchemy as sa
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.credential import RENEWAL_AGE
+from tests.documents import DOCS, read_blocks
 from tests.functional.conductors import Conductor, Remote
 from tests.functional.servers.process import find_free_port, require, require_root
 from tests.functional.servers.tls import Authority
-from tests.programs import Running, wait_until
+from tests.programs import BIN, Running, wait_until
 
 AGENT = 1234
 SENTENCE = "not joined yet; the agent joins at its first start"
@@ -41,6 +46,94 @@ def remote(tmp_path: Path, conductor: Conductor) -> Remote:
     state.mkdir()
     os.chown(state, AGENT, AGENT)
     return found
+
+
+def replace_all(text: str, changes: dict[str, object]) -> str:
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, str(after))
+    return text
+
+
+def test_hosts_are_set_up_as_the_document_says(
+    tmp_path: Path, connection: str, store: SqlStore
+) -> None:
+    """Its files and commands, with the names of this machine in place of those of the page."""
+    require_root("act as a user")
+    require("setpriv")
+    (create_token,) = read_blocks("conductors.md")
+    of_conductor, of_compute = read_blocks("conductors.md", "ini")
+    conductor, authority = Conductor(tmp_path / "conductor", connection), Authority(tmp_path)
+    certificate, key = authority.issue(tmp_path, "127.0.0.1")
+    written = {
+        "mysql+pymysql://nodetracker:PASSWORD@DATABASE_HOST/nodetracker?charset=utf8mb4": connection,
+        "0.0.0.0": "127.0.0.1",
+        "/etc/nodetracker/conductor.pem": certificate,
+        "/etc/nodetracker/conductor.key": key,
+    }
+    with conductor.path.open("a") as file:
+        file.write(replace_all(of_conductor, written))
+    program, *arguments = shlex.split(create_token)
+    made = conductor.run(program, *arguments)
+    assert "20 times" in made.stderr
+    conductor.scheme = "https"
+    remote = Remote(tmp_path / "remote", "https://replaced:1", made.stdout)
+    written = {
+        "https://control-1:8775, https://control-2:8775": conductor.endpoint,
+        "/etc/nodetracker/ca.pem": authority.certificate,
+        "/etc/nodetracker/join_token": remote.directory / "token",
+    }
+    with remote.path.open("a") as file:
+        file.write(replace_all(of_compute, written))
+    state = remote.directory / "state"
+    state.mkdir()
+    os.chown(state, AGENT, AGENT)
+    with conductor.start_conductor():
+        assert SENTENCE in str(check(remote, 0)["Conductors"][1])
+        with start_agent(remote) as agent:
+            for command in list_commands(remote):
+                for user in ((), AS_AGENT):
+                    done = run_as(user, "nodetracker-manage", remote, command)
+                    assert done.returncode == 0, (command, user, done.stderr)
+            page = (DOCS / "upgrading.md").read_text()
+            for command in dict.fromkeys(
+                re.findall(r"`(?:nodetracker-manage )?(db [a-z -]+)`", page)
+            ):
+                if command != "db sync base":
+                    done = conductor.manage(*command.split())
+                    assert done.returncode == 0, (command, done.stderr)
+            for name in {*re.findall(r"`nodetracker-status (.*?)`", page)}:
+                for user in ((), AS_AGENT):
+                    done = run_as(user, "nodetracker-status", remote, name.split())
+                    assert done.returncode == 0, (name, user, done.stdout)
+            assert {item[:2] for item in list_state(remote).values()} == {(AGENT, AGENT)}
+            assert agent.stop() == 0
+
+
+def run_as(
+    user: Sequence[str], program: str, remote: Remote, arguments: Sequence[str]
+) -> "subprocess.CompletedProcess[str]":
+    command = [*user, str(BIN / program), f"--config-file={remote.path}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def list_commands(remote: Remote) -> list[list[str]]:
+    """Return what the page says that root and the agent's user may run, with what it needs."""
+    page = (DOCS / "conductors.md").read_text()
+    found = re.search(
+        r"uses its credential, as root or the agent's user: (.*?), for this host", page, re.DOTALL
+    )
+    assert found is not None
+    names = [" ".join(name.split()) for name in re.findall("`(.*?)`", found[1], re.DOTALL)]
+    assert len(names) >= 7
+    body = remote.directory / "claim.json"
+    uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    body.write_text(json.dumps({"workload": {"uuid": uuid}, "resources": {"VCPU": 1}}))
+    needed = {
+        "claim create --host": ["claim", "create", str(body), "--host", "host-1"],
+        **{f"node {verb}": ["node", verb, "host-1"] for verb in ("show", "describe", "diff")},
+    }
+    return [["agent", "rotate"], *(needed.get(name, name.split()) for name in names)]
 
 
 def start_agent(remote: Remote) -> Running:

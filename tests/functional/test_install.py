@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import read_blocks
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import require, require_root
 from tests.genconfig import SAMPLE
@@ -29,15 +30,6 @@ from tests.programs import BIN, Running
 TREE = SAMPLE.parents[2]
 DOCUMENT = (TREE / "docs" / "install.md").read_text()
 LEFT_OUT = ("apt-get ", "python3 -m venv ", "/opt/nodetracker/bin/pip ")
-
-
-def read_commands():
-    """Return the shell lines of the document, in order, as the file has them.
-
-    They can be pasted from it: an indented heredoc would never end.
-    """
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", DOCUMENT, re.DOTALL | re.MULTILINE)
-    return "".join(blocks)
 
 
 def write_stub(directory, name, line):
@@ -95,7 +87,7 @@ exec {shutil.which("install")} "$@\"""",
         }
 
     def test_every_command_works_and_the_agent_keeps_its_row(self, place, server, environment):
-        lines = read_commands().splitlines(keepends=True)
+        lines = "".join(read_blocks("install.md")).splitlines(keepends=True)
         assert [sum(line.startswith(start) for line in lines) for start in LEFT_OUT] == [1, 1, 1]
         script = "".join(line for line in lines if not line.startswith(LEFT_OUT))
         script = script.replace("/opt/nodetracker/bin/", f"{BIN}/")

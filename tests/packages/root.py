@@ -5,7 +5,7 @@ import os
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -26,7 +26,8 @@ exec chroot "$1" bash -c "$2"
 
 BOOT = """
 mount -t tmpfs tmpfs /run/systemd
-exec systemd-nspawn --quiet --boot --private-network --register=no --keep-unit -D "$1" systemd.unit=check.service
+root=$1; shift
+exec systemd-nspawn --quiet --boot --register=no --keep-unit -D "$root" "$@" systemd.unit=check.service
 """
 CHECK = """
 [Unit]
@@ -79,12 +80,17 @@ class Root:
         assert done.returncode == code, done.stdout
         return done.stdout
 
-    def boot(self, script: str) -> str:
-        """Return what a script prints that a booted systemd runs, as `run`, without a network."""
+    def boot(self, script: str, options: Sequence[str] = ("--private-network",)) -> str:
+        """Return what a script prints that a booted systemd runs, as `run`.
+
+        Args:
+            options: of systemd-nspawn; by default there is no network.
+        """
         (self.path / "check").write_text(script)
         (self.path / "etc/systemd/system/check.service").write_text(CHECK)
         done = subprocess.run(
-            ["unshare", "--mount", "--propagation=private", "sh", "-ec", BOOT, "sh", str(self.path)],
+            ["unshare", "--mount", "--propagation=private", "sh", "-ec", BOOT, "sh", str(self.path),
+             *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, check=False,
         )  # fmt: skip
