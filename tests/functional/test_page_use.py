@@ -46,6 +46,21 @@ def test_a_page_that_is_opened_again_has_the_time_of_now(browser):
         assert times[0] < times[1]
 
 
+def test_parts_of_a_cpu_are_shown_as_they_are(browser):
+    texts = (
+        "['VCPU', 0.75], ['VCPU', 1062.755], ['VCPU', 4 - 0.7], ['PCPU', -3], ['MEMORY_MB', 1793]"
+    )
+    with (
+        serve_page(PageStore(make_fleet(1))) as url,
+        open_tab(browser, url) as tab,
+    ):
+        module = "new URL('amounts.js', document.querySelector('script[src]').src).href"
+        shown = tab.page.evaluate(
+            f"import({module}).then((it) => [{texts}].map((item) => it.amount(...item)))"
+        )
+    assert shown == ["0.75", "1,062.755", "3.3", "\u22123", "1.8 GiB"]
+
+
 def test_a_node_that_is_full_to_its_limit_is_not_overcommitted(browser):
     """1.2 of 1.2 CPUs are used; as floats, 4 - 2.8 is more than 1.2."""
     full = {

@@ -24,7 +24,7 @@ function scaleOf(resource, value) {
 
 export function amount(resource, value) {
   const [factor, unit] = scaleOf(resource, value);
-  return number(value / factor) + unit;
+  return number(value / factor, !unit) + unit;
 }
 
 export const memory = (mb) => amount("MEMORY_MB", mb);

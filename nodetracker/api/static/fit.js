@@ -44,7 +44,6 @@ const VERDICTS = [
   column("fits", "Verdict", (fits) => mark(fits ? "fits" : "too little", fits ? "good" : "warning")),
 ];
 
-// Render a dry run on a node, with the numbers behind it.
 function dryRun({ host, nodename, fits, explanations, resources, numa_reasons: cells, pci }) {
   const devices = pci.map(({ alias, count, usable }) => `${alias}: ${count} requested, ${usable} usable`);
   return html`<h3>${place({ host, nodename })}</h3>

@@ -3,6 +3,7 @@ import { html, useState, useUpdates } from "./preact.js";
 import { hrefOf, setQuery } from "./router.js";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const EXACT = new Intl.NumberFormat("en");
 const DECIMAL = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const AGES = [["s", 1, 100], ["min", 60, 6000], ["h", 3600, 172_800], ["d", 86_400, Infinity]];
 const SHORT = 24; // characters of a name that is not broken
@@ -11,8 +12,8 @@ const TICK_MS = 5000;
 
 export const join = (words, separator = ", ") => words.filter(Boolean).join(separator);
 
-// Return a number: "1,235", and below 100 with one decimal, "12.5".
-export const number = (value) => (Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value).replace("-", "\u2212");
+// Return a number: "1,235", and below 100 with one decimal, "12.5", or if exact three.
+export const number = (value, exact) => (exact ? EXACT : Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value).replace("-", "\u2212");
 
 // Return "1 node", "2 nodes".
 export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
