@@ -19,6 +19,8 @@ MISSED_INTERVALS = 3
 MAX_CLOCK_SKEW_SECONDS = 5.0
 """Difference between a host's clock and the database's above which a warning is reported."""
 
+_MAX_NAMED = 3
+
 
 def evaluate_health(status: AgentStatus) -> Health:
     """Evaluate an agent: ``fail`` when it does not work, ``warn`` when parts of it fail.
@@ -115,7 +117,10 @@ def _evaluate_nodes(status: AgentStatus) -> HealthCheck:
     if not nodes:
         return HealthCheck(details=details)
     total = count_noun(len(nodes) + status.fine_nodes, "node")
-    return HealthCheck(HealthState.WARN, f"{len(nodes)} of {total} failing", details)
+    why = [f"{name}: {entry['output']}" for name, entry in nodes.items()]
+    output = f"{len(nodes)} of {total} failing: {'; '.join(why[:_MAX_NAMED])}"
+    rest = f"; and {len(why) - _MAX_NAMED} more" if len(why) > _MAX_NAMED else ""
+    return HealthCheck(HealthState.WARN, output + rest, details)
 
 
 def _evaluate_clock(status: AgentStatus) -> HealthCheck:

@@ -13,6 +13,7 @@ from cliff.command import Command
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
 from nodetracker.cmd.screen.progress import show_progress
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.db.schema import revisions
 from nodetracker.model.claim import Claim
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
@@ -245,6 +246,14 @@ class ReconcileClaims(ListCommand):
         "host", "nodename", "what", "uuid", "name", "claim_uuid", "vcpus", "memory_mb", "disk_gb",
         "result",
     )  # fmt: skip
+    layout = (
+        Column("host", ("host",), Kind.NAME),
+        Column("node", ("nodename",), Kind.NAME, 4, same_as="host"),
+        Column("what", ("what",)),
+        Column("name", ("name",), Kind.NAME, 3),
+        Column("uuid", ("uuid",), Kind.TEXT, 2),
+        Column("result", ("result",), Kind.FLEXIBLE, 1),
+    )
     arguments = (
         argument("--host", help="Only this host."),
         argument(

@@ -136,7 +136,7 @@ class DiffNode(ListCommand):
     layout = (
         Column("resource", ("resource",)),
         Column("row", ("row_used",), Kind.NUMBER),
-        Column("claims", ("ledger",), Kind.NUMBER),
+        Column("claims and guests", ("ledger",), Kind.NUMBER),
         Column("hypervisor", ("hypervisor",), Kind.NUMBER),
         Column("placement", ("placement",), Kind.NUMBER, 1),
         Column("difference", ("difference",), Kind.NUMBER),

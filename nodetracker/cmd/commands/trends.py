@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Mapping
+from datetime import UTC, timedelta
 from typing import Any
 
 from nodetracker.cmd.commands.base import ListCommand, argument, parse_limit
@@ -55,4 +56,14 @@ class ListTrends(ListCommand):
         node_id = None if host is None else find_node(self.reader, host, args.nodename).id
         step = Step(args.step)
         query = TrendQuery(step=step, node_id=node_id, limit=args.limit)
-        return list_rows(self.reader.read_trend(query))
+        samples = self.reader.read_trend(query)
+        if not samples:
+            now = self.reader.now()
+            first = step.start_of(now) + timedelta(seconds=step.seconds)
+            whose = "the fleet" if host is None else f"host {host}"
+            self.app.stderr.write(
+                f"no sample of {whose} yet: the next is taken at "
+                f"{first.astimezone(UTC):%Y-%m-%d %H:%MZ} while nodetracker-api "
+                "or a conductor runs\n"
+            )
+        return list_rows(samples)

@@ -18,9 +18,10 @@ from tests.stores import SqliteStore
 
 class Terminal:
     def __init__(self, tmp_path):
-        self.now = NOW
+        self.now = NOW - timedelta(hours=1)
         self.store = SqliteStore(lambda: self.now)
         make_node(self.store)
+        self.now = NOW
         self.conf = cfg.ConfigOpts()
         load_configuration(self.conf, [], PROGRAM, [], register_command_options)
         self.conf.set_override("state_path", str(tmp_path))
@@ -31,18 +32,30 @@ class Terminal:
             self.now += timedelta(hours=1)
 
     def run(self, *words, code=0):
+        return self.start(*words, code=code).stdout.getvalue()
+
+    def start(self, *words, code=0):
         app = ManageApp()
         app.__dict__ |= {
             "conf": self.conf, "store": self.store, "reader": self.store, "notifier": None,
         }  # fmt: skip
         app.stdout, app.stderr = io.StringIO(), io.StringIO()
         assert app.run(words) == code
-        return app.stdout.getvalue()
+        return app
 
 
 @pytest.fixture
 def terminal(tmp_path):
     return Terminal(tmp_path)
+
+
+def test_without_samples_it_says_when_the_next_one_comes(terminal):
+    app = terminal.start("trends")
+    assert app.stdout.getvalue() == ""
+    hour = f"{NOW + timedelta(hours=1):%Y-%m-%d %H}:00Z"
+    assert app.stderr.getvalue().startswith(
+        f"no sample of the fleet yet: the next is taken at {hour}"
+    )
 
 
 def test_the_newest_hours_are_listed_the_newest_last(terminal):

@@ -1,6 +1,14 @@
 """workload show: the line of each place; db reconcile: what it lists."""
 
+import re
+from pathlib import Path
+
+from nodetracker import api
+from nodetracker.cmd.commands.db import ReconcileClaims
+from nodetracker.cmd.commands.node_details import DiffNode
 from nodetracker.cmd.commands.workload import render_place_line
+from nodetracker.cmd.screen.table import draw_table
+from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.numa import CellAssignment, NumaAssignment
@@ -13,6 +21,8 @@ from nodetracker.views.workloads import (
 )
 from tests.builders import NOW, make_guest, make_record
 from tests.unit.accounting.ledger.fakes import make_claim
+
+FILES = Path(api.__file__).parent / "static"
 
 
 def test_a_place_has_all_that_its_claim_holds():
@@ -58,3 +68,26 @@ def test_a_guest_whose_workload_has_a_claim_is_not_adopted():
     guests = {name: make_guest(uuid=name) for name in ("claimed", "free")}
     record = make_record(claims={claim.uuid: claim}, guests=guests)
     assert [row.uuid for row in find_guests_to_adopt(record)] == ["free"]
+
+
+def test_the_table_of_db_reconcile_has_what_was_done_at_any_width():
+    row = dict.fromkeys(ReconcileClaims.columns, "") | {
+        "host": "compute-1.example.org",
+        "nodename": "compute-1.example.org",
+        "what": "missing_guest",
+        "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+        "name": "web",
+        "result": "released",
+    }
+    terminal = Terminal(width=60, has_color=False, has_unicode=False)
+    lines = draw_table(ReconcileClaims.layout, [row], terminal, None)
+    text = "\n".join("".join(piece.text for piece in line) for line in lines)
+    assert "RESULT" in text
+    assert "released" in text
+
+
+def test_node_diff_names_its_columns_as_the_page_does():
+    titles = [column.title for column in DiffNode.layout if column.names != ("placement",)]
+    page = (FILES / "node.js").read_text()
+    columns = page.partition("const WHY = [")[2].partition("];")[0]
+    assert titles[1:] == [text.lower() for text in re.findall(r', "(.+?)"\)', columns)]

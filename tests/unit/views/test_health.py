@@ -113,13 +113,19 @@ def test_tolerated_values_pass(changes):
     assert evaluate(**changes).as_json()["status"] == "pass"
 
 
+def test_of_many_failing_nodes_some_are_named_with_their_errors():
+    held = {f"n{number}": {"age_seconds": 1, "error": "no"} for number in range(1, 6)}
+    check = evaluate(audit=AuditState(1, held), fine_nodes=0).checks["nodes"]
+    assert check.output == "5 of 5 nodes failing: n1: no; n2: no; n3: no; and 2 more"
+
+
 def test_a_failing_node_is_listed_with_its_age_and_error():
     nodes = evaluate(audit=AuditState(1, HELD), fine_nodes=1).as_json()["checks"]["nodes"]
     assert nodes == {
         "status": "warn",
         "fine": 1,
         "nodes": {"node-2": {"age_seconds": 90.0, "output": "memory: /proc/meminfo: no such file"}},
-        "output": "1 of 2 nodes failing",
+        "output": "1 of 2 nodes failing: node-2: memory: /proc/meminfo: no such file",
     }
 
 
