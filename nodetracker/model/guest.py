@@ -91,6 +91,10 @@ class GuestPins:
         return sum(len(cell.pins) for cell in self.cells)
 
 
+GPU_NAMES = "gpu_names"
+"""In `Guest.details`: the GPUs that a guest uses, as it requests them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     """One workload on a node.

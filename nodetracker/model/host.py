@@ -193,7 +193,14 @@ class SystemInfo:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. `address` is its PCI address; `uuid` and `driver_version` are from NVML."""
+    """One GPU.
+
+    Attributes:
+        address: its PCI address.
+        uuid, driver_version: from NVML, "" without it.
+        mig_uuids: of the MIG devices into which it is divided.
+        problem: why its driver does not answer for it, "" if it does or was not asked.
+    """
 
     address: str
     vendor: str
@@ -202,6 +209,8 @@ class Gpu:
     uuid: str = ""
     driver_version: str = ""
     numa_node: int | None = None
+    mig_uuids: tuple[str, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

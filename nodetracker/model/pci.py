@@ -18,6 +18,8 @@ def address_key(address: str) -> tuple[int, str]:
 NOT_STORED: Mapping[str, bool] = {"is_stored": False}
 """Metadata of fields that have no column."""
 
+UNKNOWN_DRIVER = "unknown"
+
 Tags = Mapping[str, str | None]
 """Tags that a device spec adds to its devices, e.g. ``{"physical_network": "physnet0"}``."""
 
@@ -63,7 +65,8 @@ class PciDevice:
         vendor_id, product_id: four lower-case hex digits.
         class_id: six lower-case hex digits, e.g. ``020000``; "" when unknown.
         dev_type: PF when it supports virtual functions, VF when it is one.
-        driver: the kernel driver bound to it, "" for none.
+        driver: the kernel driver bound to it, "" for none; `UNKNOWN_DRIVER` where the
+            source does not report drivers.
         numa_node: cell id, None when unknown.
         parent_addr: the physical function's address, for a VF.
         vf_total, vf_count: maximum and current number of virtual functions of a PF.

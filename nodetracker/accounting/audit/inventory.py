@@ -231,9 +231,31 @@ def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
     return {"numa_topology": column}
 
 
-def gpu_columns(gpus: Sequence[Gpu]) -> dict[str, Any]:
-    """Build the column of the GPU fact; `accounting.pci.columns` adds the resource class."""
-    return {"gpus": encode(gpus)}
+def gpu_columns(gpus: Sequence[Gpu], before: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Build the column of the GPU fact; `accounting.pci.columns` adds the resource class.
+
+    Args:
+        before: the stored column, which has the identity of GPUs that do not answer now.
+    """
+    known = {gpu["address"]: gpu for gpu in before}
+    return {"gpus": [_gpu_entry(gpu, known.get(gpu.address)) for gpu in gpus]}
+
+
+def unread_gpus(before: Iterable[Mapping[str, Any]], error: str) -> list[dict[str, Any]]:
+    """Return the column ``gpus`` where none could be read: none that answered before does."""
+    return [{**gpu, "problem": error} if gpu.get("uuid") else dict(gpu) for gpu in before]
+
+
+def _gpu_entry(gpu: Gpu, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    entry: dict[str, Any] = encode(gpu)
+    if gpu.problem and known is not None and known["uuid"]:
+        kept = {name: value for name, value in known.items() if name in entry}
+        entry |= kept | {"numa_node": gpu.numa_node, "problem": gpu.problem}
+    return {
+        name: value
+        for name, value in entry.items()
+        if value or name not in ("mig_uuids", "problem")
+    }
 
 
 def mdev_types_column(found: Mapping[str, Sequence[MdevType]]) -> dict[str, Any]:

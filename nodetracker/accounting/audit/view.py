@@ -34,10 +34,18 @@ from nodetracker.accounting.withheld import find_unresolved, list_withholdings, 
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.fact import Fact, FactEntry, FactState, failed
-from nodetracker.model.guest import Guest, GuestListing, GuestPins, PartialGuest, WorkloadKind
-from nodetracker.model.host import CpuInfo
+from nodetracker.model.guest import (
+    GPU_NAMES,
+    Guest,
+    GuestListing,
+    GuestPins,
+    PartialGuest,
+    ResourceKind,
+    WorkloadKind,
+)
+from nodetracker.model.host import CpuInfo, Gpu
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
-from nodetracker.model.pci import PciDevice, TrackedDevice
+from nodetracker.model.pci import PciDevice, TrackedDevice, find_spec
 from nodetracker.model.settings import Policy
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
@@ -146,6 +154,9 @@ def track_facts(
         name: _evaluate_fact(fact, stored.get(name), now, held_fact_expiry)
         for name, fact in facts.items()
     }
+    gpus = facts.get("gpus")
+    if gpus is not None and gpus.value is not None and not gpus.is_fresh:
+        entries["gpus"] = _held_part(gpus, stored.get("gpus"), now)
     guests = facts.get("guests")
     if guests is not None:
         entries["guests"] = _evaluate_guests(entries["guests"], guests, stored.get("guests"), now)
@@ -176,8 +187,13 @@ def _evaluate_guests(
     unseen_kinds = find_unseen_kinds(fact)
     if fact.value is None or fact.is_fresh or fact.value.unseen_kinds:
         return replace(entry, unseen_kinds=unseen_kinds)
+    return replace(_held_part(fact, stored, now), unseen_kinds=unseen_kinds)
+
+
+def _held_part(fact: Fact[Any], stored: FactEntry | None, now: datetime) -> FactEntry:
+    """Return the entry of a fact of which a part was read, which does not expire."""
     since = stored.since if stored is not None and stored.state is FactState.HELD else now
-    return FactEntry(FactState.HELD, fact.source, since, fact.error, unseen_kinds)
+    return FactEntry(FactState.HELD, fact.source, since, fact.error)
 
 
 def _evaluate_fact(
@@ -284,9 +300,67 @@ def _with_usable_facts(
         snapshot,
         cpu=_usable_cpu(snapshot.cpu, policy),
         pci=_located_devices(snapshot, before),
+        gpus=_answering_gpus(snapshot, policy, before),
         guests=_bound_guests(complete_listing(snapshot.guests, stored), policy),
     )
+    if not snapshot.gpus.is_fresh:
+        snapshot = replace(snapshot, guests=_hold_gpus(snapshot.guests, stored))
     return _with_known_engine(snapshot, before)
+
+
+def _answering_gpus(
+    snapshot: HostSnapshot, policy: Policy, before: NodeValues
+) -> Fact[tuple[Gpu, ...]]:
+    """Return the GPUs as a fact read in part if some do not answer that should.
+
+    A GPU without a driver need not answer, unless it did before and no device spec gives it
+    to guests since.
+    """
+    fact, functions = snapshot.gpus, {item.address: item for item in snapshot.pci.value or ()}
+    if fact.value is None or not any(gpu.problem for gpu in fact.value):
+        return fact
+    known = {gpu["address"] for gpu in before.gpus if gpu.get("uuid")}
+
+    def is_expected(gpu: Gpu) -> bool:
+        device = functions.get(gpu.address)
+        if device is None or device.driver:
+            return True
+        is_managed = find_spec(device, policy.pci.specs, snapshot.netdevs) is not None
+        return gpu.address in known and not is_managed
+
+    gpus = tuple(
+        gpu if not gpu.problem or is_expected(gpu) else replace(gpu, problem="")
+        for gpu in fact.value
+    )
+    silent: dict[str, list[str]] = {}
+    for gpu in gpus:
+        if gpu.problem:
+            silent.setdefault(gpu.problem, []).append(gpu.address)
+    errors = [f"{problem} ({', '.join(found)})" for problem, found in silent.items()]
+    return Fact(fact.source, gpus, fact.error or "; ".join(errors) or None)
+
+
+def _hold_gpus(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> Fact[GuestListing]:
+    """Return the guests with the GPUs that they were bound to, while these do not answer.
+
+    So a guest that requests a GPU by its uuid stays bound to it when the agent restarts
+    while the driver reports no uuids.
+    """
+    if fact.value is None:
+        return fact
+    guests = tuple(_hold_gpus_of(guest, stored.get(guest.uuid)) for guest in fact.value.guests)
+    return replace(fact, value=replace(fact.value, guests=guests))
+
+
+def _hold_gpus_of(guest: Guest, stored: Guest | None) -> Guest:
+    names = guest.details.get(GPU_NAMES)
+    if stored is None or stored.pins.unresolved or names != stored.details.get(GPU_NAMES):
+        return guest
+    others = tuple(use for use in guest.pins.unresolved if use.kind is not ResourceKind.GPU)
+    if others == guest.pins.unresolved:
+        return guest
+    devices = tuple(sorted({*guest.pins.devices, *stored.pins.devices}))
+    return replace(guest, pins=replace(guest.pins, devices=devices, unresolved=others))
 
 
 def _reconcile(
@@ -393,7 +467,9 @@ def _known_columns(
     if snapshot.pci.value is not None:
         columns["mdev_types"] = inventory.mdev_types_column(snapshot.mdev_types)
     if snapshot.gpus.value is not None:
-        columns |= inventory.gpu_columns(snapshot.gpus.value)
+        columns |= inventory.gpu_columns(snapshot.gpus.value, before.gpus)
+    elif snapshot.gpus.source == "NVML":  # else PCI functions were not read
+        columns["gpus"] = inventory.unread_gpus(before.gpus, snapshot.gpus.error or "")
     if snapshot.system.value is not None:
         columns |= system_columns(snapshot.system.value, before)
     if snapshot.engine is None:

@@ -2,7 +2,8 @@
 
 A GPU is available in only one way. If a device spec matches it or one of its
 virtual functions, or a claim has one of these as a PCI device, the GPU does
-not count as PGPU. Any other GPU does, and is reserved while a guest is bound
+not count as PGPU, nor does one without a driver that something can compute with. Any other
+GPU does, and is reserved while a guest is bound
 to it, or it is withheld. If the guest has claims of PGPU, they account for as many of its
 GPUs, which are then not reserved in addition.
 """
@@ -15,7 +16,12 @@ from typing import Any
 from nodetracker.accounting.withheld import Withholding
 from nodetracker.model.claim import Claim
 from nodetracker.model.guest import Guest
-from nodetracker.model.pci import REMOTE_MANAGED_TAG, PciDeviceType, TrackedDevice
+from nodetracker.model.pci import (
+    REMOTE_MANAGED_TAG,
+    UNKNOWN_DRIVER,
+    PciDeviceType,
+    TrackedDevice,
+)
 from nodetracker.model.serializer import pick
 
 _TAGS_OF_PLACEMENT = frozenset({"resource_class", "traits"})
@@ -128,6 +134,7 @@ def ledger_gpu_columns(
     as_pci = {address for claim in active for address in claim.devices}
     as_pci |= {device.address for device in devices.values() if device.is_managed}
     not_counted = {gpu for address, gpu in gpu_of.items() if address in as_pci}
+    not_counted |= {gpu for gpu in gpu_of.values() if not _can_compute(devices.get(gpu))}
     bound = _find_bound(guests, gpu_of)
     shown = [
         dict(gpu)
@@ -158,6 +165,28 @@ def ledger_gpu_columns(
         "allocation_ratio": 1.0,
     }
     return {"gpus": shown, "inventory": rest | {GPU_RESOURCE_CLASS: entry}}
+
+
+_COMPUTE_DRIVERS = {
+    "10de": frozenset({"nvidia"}), "1002": frozenset({"amdgpu"}), "8086": frozenset({"i915", "xe"}),
+}  # fmt: skip
+"""Vendor -> the drivers with which something can compute on its GPUs."""
+
+_OTHER_DRIVERS = frozenset({"", "pci-stub", "xen-pciback", "pciback", "uio_pci_generic"})
+
+
+def _can_compute(device: TrackedDevice | None) -> bool:
+    """Return whether a GPU has a driver with which something on the host computes.
+
+    One that ``vfio-pci`` has is for guests only, and one whose function is not visible, in
+    a container, is known by its driver.
+    """
+    if device is None:
+        return True
+    drivers = _COMPUTE_DRIVERS.get(device.vendor_id)
+    if drivers is not None:
+        return device.driver in drivers or device.driver == UNKNOWN_DRIVER
+    return device.driver not in _OTHER_DRIVERS and "vfio" not in device.driver
 
 
 def _map_addresses(

@@ -142,7 +142,9 @@ def assign_to_guests(
         if any(guest_of.get(address) != assignee for address in own):
             result = free_devices(result, str(assignee))
     for address, uuid in sorted(guest_of.items()):
-        if address in result and result[address].is_available:
+        if address in result and _is_part_of_managed(result[address], result):
+            result = _assign(result, [address], uuid, PciStatus.ALLOCATED)
+        elif address in result and result[address].is_available:
             result = allocate_devices(result, [address], uuid)
     return result
 
@@ -205,6 +207,13 @@ def offer_withheld(devices: Devices) -> dict[str, TrackedDevice]:
 def withhold_devices(devices: Devices, values: NodeValues) -> dict[str, TrackedDevice]:
     """Return the devices without those that the node's row withholds, where they are free."""
     return derive_status(mark_withheld(devices, values))
+
+
+def _is_part_of_managed(device: TrackedDevice, devices: Devices) -> bool:
+    """Return whether a free function that no spec names is a part of a card that one names."""
+    parent = devices.get(device.parent_addr or "")
+    is_free = not device.is_managed and not device.is_assigned
+    return is_free and parent is not None and parent.is_managed
 
 
 def _lacks_device(devices: Devices, claim: Claim) -> bool:

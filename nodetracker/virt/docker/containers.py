@@ -6,19 +6,24 @@ A value of the wrong type or form raises ContainerError.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
 from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
+from nodetracker.virt.use import ALL
 
-_CDI_GPU = re.compile(r"[^/=]+/gpu=(.+)")
+_CDI_NAME = re.compile(r"[^/=]+/[^/=]+=.+")
+_CDI_GPU = re.compile(r"[^/=]+/(?:gpu|mig)=.+")
 _MAX_GPUS = 1024
 _NO_GPU = frozenset({"", "none", "void"})
-ALL_GPUS = "all"
-"""Name for all GPUs of the host."""
+_MOUNTED = "/var/run/nvidia-container-devices/"
+"""Mounts below it request GPUs from NVIDIA's runtime, too."""
+
+_RUNTIME = re.compile(r"(?:.*/)?(nvidia|amd)(?:-[a-z-]+)?")
+"""Runtimes that obey the environment: NVIDIA's (also in modes) and AMD's."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -58,8 +63,12 @@ class Container:
         memory_mb: memory limit, None if not set.
         disk_mb: disk limit, 0 if not set.
         restart_policy: e.g. ``always``, "" for none.
-        gpu_names: requested GPUs: numbers, uuids, or `ALL_GPUS`.
-        devices: paths of the host devices that are passed through.
+        gpu_names: GPUs requested from the engine: numbers, uuids, `ALL`, or CDI names.
+        visible_gpus: those that its environment names, and the legacy default of images; who
+            obeys that depends on the runtime.
+        runtime: the container runtime, "" for the engine's default.
+        annotations: of the OCI specification.
+        devices: paths of the host devices that are passed through, or CDI names.
         cpus, cells: allowed CPUs and memory cells of the host; empty = any.
     """
 
@@ -75,6 +84,9 @@ class Container:
     labels: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     gpu_names: tuple[str, ...] = ()
+    visible_gpus: tuple[str, ...] = ()
+    runtime: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     cpus: CpuSet = frozenset()
     cells: CpuSet = frozenset()
@@ -82,7 +94,28 @@ class Container:
     @property
     def gpus(self) -> int:
         """Number of requested GPUs, -1 for all."""
-        return -1 if ALL_GPUS in self.gpu_names else len(self.gpu_names)
+        names = [name.rpartition("=")[2] for name in self.gpu_names]
+        return -1 if ALL in names else len(names)
+
+    def obey(self, default_runtime: str, has_hook: bool) -> "Container":
+        """Return the container with the GPUs that its environment requests, where that counts.
+
+        Base images request all GPUs, which means something only to a runtime or a hook that
+        obeys.
+
+        Args:
+            default_runtime: of the engine.
+            has_hook: a hook of the engine obeys for all containers.
+        """
+        match = _RUNTIME.fullmatch(self.runtime or default_runtime)
+        vendor = match[1] if match else "nvidia" if has_hook else ""
+        if vendor == "amd":
+            own = tuple(name for name in self.visible_gpus if name.startswith("amd.com/"))
+        else:
+            own = tuple(name for name in self.visible_gpus if not name.startswith("amd.com/"))
+        if not vendor or self.gpu_names:
+            return self
+        return replace(self, gpu_names=own)
 
     @property
     def power_state(self) -> PowerState:
@@ -140,9 +173,11 @@ def parse_container(raw: Any) -> Container:
         if isinstance(labels, Mapping)
         else {},
         image=str(config.get("Image") or ""),
-        gpu_names=parse_gpu_names(host_config.get("DeviceRequests"))
-        or parse_visible_gpus(host_config.get("Runtime"), config.get("Env")),
-        devices=parse_devices(host_config.get("Devices")),
+        gpu_names=parse_gpu_names(host_config.get("DeviceRequests")),
+        visible_gpus=parse_visible_gpus(config.get("Env"), description.get("Mounts")),
+        runtime=_parse_runtime(description, host_config),
+        annotations=_parse_annotations(config, host_config),
+        devices=parse_devices(host_config.get("Devices"), host_config.get("DeviceRequests")),
         cpus=_parse_set(host_config, "CpusetCpus"),
         cells=_parse_set(host_config, "CpusetMems"),
     )
@@ -194,7 +229,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_gpu_names(requests: Any) -> tuple[str, ...]:
-    """Return the GPUs that a container requested, by number or uuid, or `ALL_GPUS`.
+    """Return the GPUs that a container requested: by number, uuid, `ALL`, or CDI name.
 
     If a number of GPUs is requested, the engine assigns the first ones.
 
@@ -208,19 +243,19 @@ def parse_gpu_names(requests: Any) -> tuple[str, ...]:
         ids, count = request.get("DeviceIDs"), request.get("Count")
         names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
         if request.get("Driver") == "cdi":
-            matches = filter(None, map(_CDI_GPU.fullmatch, names))
-            found += [match[1] for match in matches]
+            found += filter(_CDI_GPU.fullmatch, names)
         elif not _requests_gpus(request):
             continue
-        elif names:
-            found += names
-        elif isinstance(count, int):
-            found += [ALL_GPUS] if count < 0 else map(str, range(min(count, _MAX_GPUS)))
+        else:
+            if not names and isinstance(count, int):
+                names = [ALL] if count < 0 else [*map(str, range(min(count, _MAX_GPUS)))]
+            is_amd = request.get("Driver") == "amd"
+            found += [f"amd.com/gpu={name}" for name in names] if is_amd else names
     return tuple(found)
 
 
 def _requests_gpus(request: Mapping[str, Any]) -> bool:
-    if request.get("Driver") == "nvidia":
+    if request.get("Driver") in ("nvidia", "amd"):
         return True
     alternatives = request.get("Capabilities")
     if not isinstance(alternatives, list):
@@ -228,27 +263,69 @@ def _requests_gpus(request: Mapping[str, Any]) -> bool:
     return any("gpu" in names for names in alternatives if isinstance(names, list))
 
 
-def parse_visible_gpus(runtime: Any, environment: Any) -> tuple[str, ...]:
-    """Return the GPUs that NVIDIA's runtime assigns by the container's environment.
+def parse_visible_gpus(environment: Any, mounts: Any = None) -> tuple[str, ...]:
+    """Return the GPUs that a container requests of a vendor's runtime by its environment.
 
-    >>> parse_visible_gpus("nvidia", ["A=b", "NVIDIA_VISIBLE_DEVICES=0,GPU-1"])
-    ('0', 'GPU-1')
+    Images for CUDA before version 9 have no such variable and get all.
+
+    Returns:
+        As `parse_gpu_names`; AMD's as CDI names.
+
+    >>> parse_visible_gpus(["A=b", "NVIDIA_VISIBLE_DEVICES=0,GPU-1", "AMD_VISIBLE_DEVICES=1"])
+    ('0', 'GPU-1', 'amd.com/gpu=1')
     """
-    if runtime != "nvidia" or not isinstance(environment, list):
-        return ()
-    found = [
-        item.partition("=")[2]
-        for item in environment
-        if isinstance(item, str) and item.startswith("NVIDIA_VISIBLE_DEVICES=")
+    items = environment if isinstance(environment, list) else []
+    pairs = dict(item.split("=", 1) for item in items if isinstance(item, str) and "=" in item)
+    is_legacy = "CUDA_VERSION" in pairs and "NVIDIA_REQUIRE_CUDA" not in pairs
+    text = pairs.get("NVIDIA_VISIBLE_DEVICES", ALL if is_legacy else "")
+    found = [name for name in map(str.strip, text.split(",")) if name not in _NO_GPU]
+    mounted = [mount.get("Destination") for mount in mounts] if _are_mappings(mounts) else []
+    found += [
+        path.removeprefix(_MOUNTED)
+        for path in mounted
+        if isinstance(path, str) and path.startswith(_MOUNTED)
     ]
-    names = (name.strip() for name in found[-1].split(",")) if found else ()
-    return tuple(name for name in names if name not in _NO_GPU)
+    of_amd = map(str.strip, pairs.get("AMD_VISIBLE_DEVICES", "").split(","))
+    return (*found, *(f"amd.com/gpu={name}" for name in of_amd if name not in _NO_GPU))
 
 
-def parse_devices(devices: Any) -> tuple[str, ...]:
-    """Return the host paths of a container's devices, in ascending order."""
+def _are_mappings(items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, Mapping) for item in items)
+
+
+def _parse_runtime(description: Mapping[str, Any], host_config: Mapping[str, Any]) -> str:
+    """Return the runtime; Podman has it beside HostConfig, where it always says ``oci``."""
+    for value in (description.get("OCIRuntime"), host_config.get("Runtime")):
+        if isinstance(value, str) and value and value != "oci":
+            return value
+    return ""
+
+
+def _parse_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
+    found = (holder.get("Annotations") for holder in holders)
+    return {
+        str(key): str(value)
+        for items in found
+        if isinstance(items, Mapping)
+        for key, value in items.items()
+    }
+
+
+def parse_devices(devices: Any, requests: Any = None) -> tuple[str, ...]:
+    """Return the host paths of a container's devices, or CDI names, in ascending order.
+
+    Args:
+        requests: those by CDI name that are no GPUs are added.
+    """
     found = devices if isinstance(devices, list) else []
     paths = [device.get("PathOnHost") for device in found if isinstance(device, Mapping)]
+    for request in requests if isinstance(requests, list) else []:
+        if isinstance(request, Mapping) and request.get("Driver") == "cdi":
+            ids = request.get("DeviceIDs")
+            names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
+            paths += [
+                name for name in names if _CDI_NAME.fullmatch(name) and not _CDI_GPU.fullmatch(name)
+            ]
     return tuple(sorted({path for path in paths if isinstance(path, str) and path}))
 
 

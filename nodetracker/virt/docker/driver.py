@@ -20,9 +20,15 @@ from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.docker.client import EngineClient
-from nodetracker.virt.docker.containers import ContainerError
+from nodetracker.virt.docker.containers import Container, ContainerError
 from nodetracker.virt.docker.events import EngineEvent, EventListener
-from nodetracker.virt.docker.guests import HostTopology, derive_pins, parse_workload_uuid
+from nodetracker.virt.docker.guests import (
+    HostTopology,
+    derive_pins,
+    describe_gpus,
+    parse_workload_uuid,
+)
+from nodetracker.virt.docker.hooks import GpuHooks, read_gpu_hooks
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
 from nodetracker.virt.docker.measure import BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host
@@ -30,6 +36,7 @@ from nodetracker.virt.host.disk import read_mount
 from nodetracker.virt.machine import MachineDriver, MachineProbes
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
+from nodetracker.virt.use import SOURCES, DeviceNodes, read_device_nodes
 
 
 class DockerDriver(MachineDriver):
@@ -68,6 +75,8 @@ class DockerDriver(MachineDriver):
         self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
         self._host_topology = HostTopology()
+        self._default_runtime = ""
+        self._hooks = GpuHooks()
 
     def close(self) -> None:
         if self._listener is not None:
@@ -101,10 +110,23 @@ class DockerDriver(MachineDriver):
         else:
             built = self._guest_builder.build(listing.value.containers)
         machine = machine_probes.snapshot()
+        if report.value is not None:
+            self._default_runtime = report.value.engine.default_runtime
+        nodes = self._host_topology.nodes
+        if any(
+            found.devices or found.gpu_names or found.visible_gpus
+            for found in (() if listing.value is None else listing.value.containers)
+        ):
+            devices = self._probes.run(self._key("devices"), self._read_devices)
+            if devices.value is None:
+                nodes = DeviceNodes(problems=dict.fromkeys(SOURCES, devices.error or ""))
+            else:
+                nodes, self._hooks = devices.value
         self._host_topology = HostTopology(
             machine.numa.value or self._host_topology.topology,
             self._host_topology.gpus if machine.gpus.value is None else machine.gpus.value,
             self._host_topology.pci if machine.pci.value is None else machine.pci.value,
+            nodes,
         )
         return replace(
             machine,
@@ -183,9 +205,11 @@ class DockerDriver(MachineDriver):
         """Return the containers as guests, with their pins; those as last read are partial."""
         guests = []
         partial = []
-        for container, built_guest in zip(listing.containers, built.guests, strict=True):
+        for asked, built_guest in zip(listing.containers, built.guests, strict=True):
+            container = self._with_requested_gpus(asked)
             pins = derive_pins(container, built_guest, self._host_topology)
-            guest = replace(built_guest, pins=pins)
+            details = {**built_guest.details, **describe_gpus(container)}
+            guest = replace(built_guest, pins=pins, details=details)
             if container.id in listing.outdated:
                 partial.append(PartialGuest.of(guest, listing.outdated[container.id]))
             else:
@@ -204,6 +228,15 @@ class DockerDriver(MachineDriver):
                 )
             )
         return GuestListing(tuple(guests), listing.unreadable, partial=tuple(partial))
+
+    def _with_requested_gpus(self, container: Container) -> Container:
+        """Return a container with the GPUs of its environment, if something obeys that."""
+        if not container.visible_gpus or container.gpu_names:
+            return container
+        return container.obey(self._default_runtime, self._hooks.apply_to(container))
+
+    def _read_devices(self) -> tuple[DeviceNodes, GpuHooks]:
+        return read_device_nodes(self._roots), read_gpu_hooks(self._roots)
 
     def _evaluate_labels(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
         return [

@@ -3,16 +3,17 @@
 import re
 import uuid as uuid_module
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.guest import Guest, GuestPins, WorkloadKind, derive_container_uuid
+from nodetracker.model.guest import GPU_NAMES, Guest, GuestPins, WorkloadKind, derive_container_uuid
 from nodetracker.model.host import Gpu
 from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.units import usage_units_from_milli
-from nodetracker.virt.docker.containers import ALL_GPUS, Container, ContainerError
+from nodetracker.virt.docker.containers import Container, ContainerError
+from nodetracker.virt.use import ALL, DeviceNodes, UseResolver, bind
 
 WORKLOAD_LABEL = "nodetracker.workload"
 PROJECT_LABEL = "nodetracker.project"
@@ -23,8 +24,6 @@ _COMPOSE_SERVICE_LABEL = "com.docker.compose.service"
 _SWARM_STACK_LABEL = "com.docker.stack.namespace"
 _SWARM_SERVICE_LABEL = "com.docker.swarm.service.name"
 _ZUN_NAME = re.compile(r"zun-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
-_VFIO = "/dev/vfio/"
-_NVIDIA = "NVIDIA"
 
 
 def build_guest(container: Container, uuid: str, working_set_mb: int) -> Guest:
@@ -68,10 +67,18 @@ def _details(container: Container) -> Mapping[str, Any]:
         "unlimited": unlimited,
         "restart_policy": "" if container.restart_policy == "no" else container.restart_policy,
         "devices": list(container.devices),
-        "gpus": "all" if container.gpus < 0 else container.gpus,
+        **describe_gpus(container),
         **parse_orchestrator(container.labels, container.name),
     }
     return {name: value for name, value in details.items() if value}
+
+
+def describe_gpus(container: Container) -> dict[str, Any]:
+    """Return how many GPUs a container requests, and how it names them."""
+    if not container.gpu_names:
+        return {}
+    count = ALL if container.gpus < 0 else container.gpus
+    return {"gpus": count, GPU_NAMES: list(container.gpu_names)}
 
 
 def parse_workload_uuid(
@@ -160,6 +167,12 @@ class HostTopology:
     topology: NumaTopology = field(default_factory=NumaTopology)
     gpus: tuple[Gpu, ...] = ()
     pci: tuple[PciDevice, ...] = ()
+    nodes: DeviceNodes = field(default_factory=DeviceNodes)
+
+    @property
+    def resolver(self) -> UseResolver:
+        """What resolves the names of devices."""
+        return UseResolver(self.pci, self.gpus, self.nodes)
 
 
 def derive_pins(container: Container, guest: Guest, host: HostTopology) -> GuestPins:
@@ -171,7 +184,6 @@ def derive_pins(container: Container, guest: Guest, host: HostTopology) -> Guest
     """
     if not container.holds_resources:
         return GuestPins()
-    devices = tuple(sorted(_find_devices(container, host)))
     cell_of = {cpu: cell.id for cell in host.topology.cells for cpu in cell.cpus}
     cells = {cell_of[cpu] for cpu in container.cpus if cpu in cell_of}
     pins: dict[int, dict[int, int]] = defaultdict(dict)
@@ -186,7 +198,7 @@ def derive_pins(container: Container, guest: Guest, host: HostTopology) -> Guest
     known = {cell.id for cell in host.topology.cells}
     memory_cells = (container.cells or cells) & known
     memory = memory_cells if len(memory_cells) == 1 else set[int]()
-    return GuestPins(
+    pins_of_cells = GuestPins(
         tuple(
             CellAssignment(
                 host_cell=cell,
@@ -195,27 +207,7 @@ def derive_pins(container: Container, guest: Guest, host: HostTopology) -> Guest
                 pins=pins.get(cell, {}),
             )
             for cell in sorted({*pins, *floating, *memory})
-        ),
-        devices,
+        )
     )
-
-
-def _find_devices(container: Container, host: HostTopology) -> set[str]:
-    groups = {path.removeprefix(_VFIO) for path in container.devices if path.startswith(_VFIO)}
-    found = {function.address for function in host.pci if str(function.iommu_group) in groups}
-    return found | _find_gpus(container.gpu_names, host.gpus)
-
-
-def _find_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> set[str]:
-    """Return the addresses of GPUs that are named by uuid or number, or all.
-
-    The engine's tools number NVIDIA's GPUs in the order of their addresses, and
-    name a partition of a GPU ``NUMBER:PART``.
-    """
-    known = [gpu for gpu in gpus if gpu.vendor == _NVIDIA]
-    if ALL_GPUS in names:
-        return {gpu.address for gpu in known}
-    by_name = {str(number): gpu.address for number, gpu in enumerate(known)}
-    by_name |= {gpu.uuid: gpu.address for gpu in known if gpu.uuid}
-    requested = (name.partition(":")[0] for name in names)
-    return {by_name[name] for name in requested if name in by_name}
+    uses = host.resolver.resolve_nodes(container.devices)
+    return bind(pins_of_cells, [*uses, *map(host.resolver.resolve_gpu, container.gpu_names)])

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodetracker.model.errors import HostDataError
@@ -11,8 +12,30 @@ from nodetracker.model.units import capacity_mib_from_bytes
 from nodetracker.virt.host.pci import parse_pci_address
 from nodetracker.virt.host.roots import Roots, is_this_machine, path_exists
 
+NVIDIA, AMD, INTEL = "NVIDIA", "AMD", "Intel"
 _NVIDIA = "10de"
-_VENDORS = {_NVIDIA: "NVIDIA", "1002": "AMD", "8086": "Intel"}
+_VENDORS = {_NVIDIA: NVIDIA, "1002": AMD, "8086": INTEL}
+_CONSOLE_CHIPS = {
+    "1002": frozenset({  # Mach64, 3D Rage, Rage XL, RV100, RN50 (ES1000) and RS48x
+        "4742", "4744", "4747", "4749", "474c", "474d", "474e", "474f", "4750", "4751", "4752",
+        "4753", "4754", "4755", "4756", "4757", "4758", "4759", "475a", "4c47", "4c4d", "4c52",
+        "5144", "5145", "5146", "5147", "5157", "5159", "515a", "515e", "5954", "5955", "5969",
+        "5974", "5975", "5a61",
+    }),
+    "8086": frozenset({"7121", "7123", "7125", "7800", "8108", "8109"}),
+    "10de": frozenset({
+        "0020", "0028", "0029", "002c", "00a0", "0100", "0110", "0111", "0150", "0240", "0241",
+        "0242", "0245",
+    }),
+}  # fmt: skip
+"""Product ids of a vendor of GPUs that only draw a console."""
+
+_CONSOLE_VENDORS = frozenset(
+    {"1013", "1023", "102b", "1234", "126f", "1414", "15ad", "18ca", "1a03", "1af4", "1b36", "80ee"}
+)
+"""Vendors of management controllers and of virtual machines' displays."""
+
+_NVIDIA_DRIVER = "nvidia"
 _VGA = "0300"
 _COMPUTE_CLASSES = frozenset({"0302", "0380"})  # 3D and other display controllers
 _ACCELERATORS = frozenset({("1002", "1200")})  # AMD Instinct since MI300
@@ -33,10 +56,12 @@ def is_gpu(device: PciDevice) -> bool:
     """Return whether a PCI function is a GPU that is useful to guests.
 
     A VGA function counts only when its vendor makes GPUs: those of servers'
-    management controllers and of virtual machines only draw a console. A
-    virtual function is a share of a GPU, not a separate one.
+    management controllers and of virtual machines only draw a console, as do some
+    old chips of these vendors. A virtual function is a share of a GPU, not a separate one.
     """
-    if device.dev_type is PciDeviceType.VF:
+    if device.dev_type is PciDeviceType.VF or device.vendor_id in _CONSOLE_VENDORS:
+        return False
+    if device.product_id in _CONSOLE_CHIPS.get(device.vendor_id, ()):
         return False
     kind = device.class_id[:4]
     return (
@@ -49,22 +74,32 @@ def is_gpu(device: PciDevice) -> bool:
 def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Any = None) -> tuple[Gpu, ...]:
     """Return the GPUs of the host in ascending address.
 
-    Without NVIDIA's library or driver, or for a device that does not respond,
-    only data from PCI is returned; the name is then the vendor and product id.
+    Without NVIDIA's library or driver only data from PCI is returned; the name is then the
+    vendor and product id. So it is of a device that does not respond, with `Gpu.problem`.
 
     Args:
         roots: directories to read from. NVML queries this machine's driver, so
             it is used only when they belong to this machine.
         nvml: the library. None: ``pynvml``, if it is installed and an NVIDIA
             device exists.
+
+    Raises:
+        HostDataError: the library fails and PCI shows no GPU.
     """
     gpus = {device.address: _describe(device) for device in pci if is_gpu(device)}
     if nvml is None and _has_nvidia(roots, pci):
         nvml = _load_nvml()
     if nvml is not None:
         numa_node_of = {device.address: device.numa_node for device in pci}
-        for gpu in _read_nvml(nvml, numa_node_of):
-            gpus[gpu.address] = gpu
+        answering, errors = _read_nvml(nvml, numa_node_of)
+        gpus |= {gpu.address: gpu for gpu in answering}
+        if errors and not gpus:
+            raise HostDataError("NVML", "; ".join(errors))
+        problem = "; ".join(errors) or "does not list the GPU"
+        for device in pci:
+            is_silent = device.address in gpus and not gpus[device.address].uuid
+            if is_silent and device.vendor_id == _NVIDIA and device.driver in ("", _NVIDIA_DRIVER):
+                gpus[device.address] = replace(gpus[device.address], problem=problem)
     return tuple(gpus[address] for address in sorted(gpus, key=address_key))
 
 
@@ -93,20 +128,24 @@ def _load_nvml() -> Any:
         return None
 
 
-def _read_nvml(nvml: Any, numa_node_of: dict[str, int | None]) -> list[Gpu]:
+def _read_nvml(nvml: Any, numa_node_of: dict[str, int | None]) -> tuple[list[Gpu], list[str]]:
+    """Return the GPUs that answer, and the driver's messages about others or about all."""
     try:
         nvml.nvmlInit()
-    except nvml.NVMLError:  # no driver, or no permission
-        return []
+    except nvml.NVMLError as error:  # no driver, no permission, or a driver of another version
+        return [], [str(error)]
+    found: list[Gpu] = []
+    errors: dict[str, None] = {}
     try:
         driver_version = _as_text(nvml.nvmlSystemGetDriverVersion())
-        read = (
-            _read_nvml_device(nvml, index, driver_version, numa_node_of)
-            for index in range(nvml.nvmlDeviceGetCount())
-        )
-        return [gpu for gpu in read if gpu is not None]
-    except nvml.NVMLError:
-        return []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            try:
+                found.append(_read_nvml_device(nvml, index, driver_version, numa_node_of))
+            except (nvml.NVMLError, HostDataError) as error:
+                errors[str(error)] = None
+        return found, list(errors)
+    except nvml.NVMLError as error:
+        return [], [str(error)]
     finally:
         try:
             nvml.nvmlShutdown()
@@ -116,28 +155,42 @@ def _read_nvml(nvml: Any, numa_node_of: dict[str, int | None]) -> list[Gpu]:
 
 def _read_nvml_device(
     nvml: Any, index: int, driver_version: str, numa_node_of: dict[str, int | None]
-) -> Gpu | None:
-    """Return one device, None when it has fallen off the bus or its data is malformed."""
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        address = parse_nvml_address(_as_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
-        name = _as_text(nvml.nvmlDeviceGetName(handle))
-        uuid = _as_text(nvml.nvmlDeviceGetUUID(handle))
-    except (nvml.NVMLError, HostDataError):
-        return None
+) -> Gpu:
+    """Return one device; raises when it has fallen off the bus or its data is malformed."""
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    address = parse_nvml_address(_as_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    name = _as_text(nvml.nvmlDeviceGetName(handle))
+    uuid = _as_text(nvml.nvmlDeviceGetUUID(handle))
     try:
         memory_mb = capacity_mib_from_bytes(int(nvml.nvmlDeviceGetMemoryInfo(handle).total))
     except nvml.NVMLError:  # not supported where GPU and CPU share their memory
         memory_mb = 0
     return Gpu(
         address=address,
-        vendor=_VENDORS[_NVIDIA],
+        vendor=NVIDIA,
         name=name,
         memory_mb=memory_mb,
         uuid=uuid,
         driver_version=driver_version,
         numa_node=numa_node_of.get(address),
+        mig_uuids=_read_mig_uuids(nvml, handle),
     )
+
+
+def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """Return the uuids of a GPU's MIG devices; none where it has, or the driver knows, none."""
+    try:
+        count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except (AttributeError, nvml.NVMLError):
+        return ()
+    found = []
+    for index in range(count):
+        try:
+            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            found.append(_as_text(nvml.nvmlDeviceGetUUID(device)))
+        except nvml.NVMLError:  # positions may be empty
+            continue
+    return tuple(found)
 
 
 def _as_text(value: str | bytes) -> str:

@@ -3,12 +3,19 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from xml.etree.ElementTree import Element
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.pci import MdevType, PciDevice, PciDeviceType, address_key
+from nodetracker.model.pci import (
+    UNKNOWN_DRIVER,
+    MdevType,
+    PciDevice,
+    PciDeviceType,
+    address_key,
+)
+from nodetracker.virt.host.gpu import is_gpu
 from nodetracker.virt.host.roots import Partial, Problems
 from nodetracker.virt.libvirt.xml import (
     ADDRESS_PARTS,
@@ -71,7 +78,7 @@ class DeviceReader:
             self._known = known
             self._read_at = now if self._read_at is None else self._read_at
             devices = sorted(
-                (function.device for function in known.values()),
+                _mark_unknown([function.device for function in known.values()]),
                 key=lambda device: address_key(device.address),
             )
             return Partial(tuple(devices), problems.list_all())
@@ -97,6 +104,16 @@ class DeviceReader:
         if text is None:
             return None
         return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
+
+
+def _mark_unknown(devices: Sequence[PciDevice]) -> list[PciDevice]:
+    """Return the functions, GPUs with an unknown driver where none has one.
+
+    Some machine's functions always have: libvirt's test driver reports none (seen with 9.0).
+    """
+    if any(device.driver for device in devices):
+        return list(devices)
+    return [replace(item, driver=UNKNOWN_DRIVER) if is_gpu(item) else item for item in devices]
 
 
 def parse_pci_device(text: str, source: str = "node device") -> PciDevice:

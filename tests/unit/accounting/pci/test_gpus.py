@@ -1,6 +1,7 @@
 """Test GPUs as PGPU: each is available in one way, and guests' GPUs are reserved."""
 
 import dataclasses
+from datetime import timedelta
 
 import pytest
 
@@ -8,15 +9,15 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.pci.columns import count_bound
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
-from nodetracker.model.fact import failed, fresh
-from nodetracker.model.guest import GuestPins
+from nodetracker.model.fact import FactState, failed, fresh
+from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import DeviceSpec, PciDevice, PciDeviceType
 from nodetracker.model.settings import PciPolicy, Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
 
 CARDS = tuple(
-    PciDevice(f"0000:{bus}:00.0", "10de", "2335", "030200", PciDeviceType.PF)
+    PciDevice(f"0000:{bus}:00.0", "10de", "2335", "030200", PciDeviceType.PF, driver="nvidia")
     for bus in ("c0", "c1", "c2")
 )
 FIRST, SECOND, THIRD = (card.address for card in CARDS)
@@ -129,3 +130,109 @@ def test_guests_of_gpus_are_updated_while_the_gpus_fact_is_held():
     after = view(bound(1, FIRST), stored=stored, gpus=failed("NVML", "no answer"))
     assert pgpu(after) == (3, 1)
     assert pgpu(view(stored=make_record(after.values, devices=after.devices))) == (3, 0)
+
+
+IDENTIFIED = tuple(
+    Gpu(card.address, "NVIDIA", "H200", uuid=f"GPU-{card.address}") for card in CARDS
+)
+SILENT = tuple(
+    Gpu(card.address, "NVIDIA", "10de:2335", problem="Driver/library version mismatch")
+    for card in CARDS
+)
+
+
+def requesting(number, name, *addresses, unresolved=()):
+    return make_guest(
+        number, details={"gpu_names": [name]}, pins=GuestPins((), addresses, unresolved)
+    )
+
+
+def test_identities_and_bindings_are_held_while_the_driver_does_not_answer():
+    before = view(requesting(1, "GPU-1", FIRST), gpus=fresh("NVML", IDENTIFIED))
+    stored = make_record(before.values, devices=before.devices, guests=before.guests)
+    lost = UnresolvedUse(ResourceKind.GPU, "GPU-1", "version mismatch", "NVIDIA")
+    after = view(
+        requesting(1, "GPU-1", unresolved=(lost,)), stored=stored, gpus=fresh("NVML", SILENT)
+    )
+    assert [gpu["uuid"] for gpu in after.values.gpus] == [gpu.uuid for gpu in IDENTIFIED]
+    assert after.guests[make_guest(1).uuid].pins == GuestPins((), (FIRST,))
+    assert after.values.facts["gpus"].state is FactState.HELD
+    assert "Driver/library version mismatch" in after.values.facts["gpus"].error
+    assert pgpu(after) == (3, 3)
+    again = view(
+        requesting(1, "GPU-2", unresolved=(lost,)), stored=stored, gpus=fresh("NVML", SILENT)
+    )
+    assert again.guests[make_guest(1).uuid].pins.unresolved == (lost,)
+
+
+def test_one_gpu_that_does_not_answer_is_not_offered_and_does_not_expire():
+    before = view(gpus=fresh("NVML", IDENTIFIED))
+    stored = make_record(before.values, devices=before.devices)
+    gpus = fresh("NVML", (IDENTIFIED[0], SILENT[1], IDENTIFIED[2]))
+    after = view(stored=stored, gpus=gpus)
+    assert pgpu(after) == (3, 1)
+    assert after.values.gpus[1]["uuid"] == IDENTIFIED[1].uuid
+    policy = Policy()
+    late = account(snapshot(gpus=gpus), make_record(after.values), policy, NOW + timedelta(hours=2))
+    assert late.values.facts["gpus"].state is FactState.HELD
+    back = view(stored=make_record(after.values), gpus=fresh("NVML", IDENTIFIED))
+    assert pgpu(back) == (3, 0)
+    assert back.values.facts["gpus"].state is FactState.FRESH
+
+
+def test_a_gpu_that_never_answered_is_not_fresh_either():
+    found = view(gpus=fresh("NVML", SILENT))
+    assert found.values.facts["gpus"].state is FactState.HELD
+    assert pgpu(found) == (3, 3)
+
+
+def test_gpus_are_not_offered_while_the_library_hangs():
+    before = view(gpus=fresh("NVML", IDENTIFIED))
+    after = view(stored=make_record(before.values), gpus=failed("NVML", "timed out"))
+    assert pgpu(after) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("specs", "known", "expected"),
+    [((), True, "held"), ((), False, "fresh"), ((WHOLE_CARDS,), True, "fresh")],
+    ids=["answered before", "never had a driver", "is given to guests since"],
+)
+def test_a_gpu_without_a_driver_need_not_answer(specs, known, expected):
+    unbound = tuple(dataclasses.replace(card, driver="") for card in CARDS)
+    stored = make_record(view(gpus=fresh("NVML", IDENTIFIED)).values) if known else None
+    found = view(
+        specs=specs, stored=stored, gpus=fresh("NVML", SILENT), pci=fresh("sysfs", unbound)
+    )
+    assert found.values.facts["gpus"].state == expected
+    assert pgpu(found) is None
+
+
+@pytest.mark.parametrize(
+    ("vendor", "driver", "counts"),
+    [
+        ("10de", "nvidia", True),
+        ("10de", "unknown", True),
+        ("10de", "nouveau", False),
+        ("10de", "vfio-pci", False),
+        ("10de", "", False),
+        ("1002", "amdgpu", True),
+        ("1002", "radeon", False),
+        ("8086", "xe", True),
+        ("1d17", "mtgpu", True),
+        ("1d17", "vfio-pci", False),
+    ],
+)
+def test_a_gpu_counts_only_with_a_driver_that_something_computes_with(vendor, driver, counts):
+    device = dataclasses.replace(CARDS[0], vendor_id=vendor, driver=driver)
+    found = view(gpus=fresh("NVML", (Gpu(FIRST, "X", "x"),)), pci=fresh("sysfs", (device,)))
+    assert pgpu(found) == ((1, 0) if counts else None)
+
+
+@pytest.mark.parametrize("address", [FIRST, PART.address], ids=["itself", "a part of it"])
+def test_a_gpu_of_which_a_guest_has_a_part_is_not_given_away_by_alias(address):
+    found = view(bound(1, address), specs=(WHOLE_CARDS,))
+    assert not found.devices[FIRST].is_available
+    assert found.devices[SECOND].is_available
+    assert found.devices[address].claim_uuid == make_guest(1).uuid
+    freed = view(specs=(WHOLE_CARDS,), stored=make_record(found.values, devices=found.devices))
+    assert freed.devices[FIRST].is_available

@@ -155,9 +155,10 @@ def test_any_description_is_a_container_or_a_container_error(value, key):
         ([{"Driver": "nvidia", "Count": 0, "DeviceIDs": ["0", "GPU-1"]}], ("0", "GPU-1"), 2),
         ([{"Driver": "cdi", "DeviceIDs": ["vendor.com/nic=1"]}], (), 0),
         ([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=1", "nvidia.com/gpu=GPU-2"]}],
-         ("1", "GPU-2"), 2),
+         ("nvidia.com/gpu=1", "nvidia.com/gpu=GPU-2"), 2),
         ([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"], "Capabilities": [["gpu"]]}],
-         ("all",), -1),
+         ("nvidia.com/gpu=all",), -1),
+        ([{"Driver": "amd", "Count": -1}], ("amd.com/gpu=all",), -1),
         (["odd"], (), 0),
         ([{"Driver": "nvidia", "DeviceIDs": [None, 3]}], (), 0),
     ],
@@ -168,21 +169,53 @@ def test_requested_gpus_are_named_and_counted(requests, names, count):
 
 
 @pytest.mark.parametrize(
-    ("runtime", "visible", "requests", "names"),
+    ("runtime", "default", "visible", "requests", "names"),
     [
-        ("nvidia", "all", None, ("all",)),
-        ("nvidia", "0, GPU-1", None, ("0", "GPU-1")),
-        ("nvidia", "none", None, ()),
-        ("nvidia", "", None, ()),
-        ("nvidia", "all", [{"Driver": "nvidia", "Count": 1}], ("0",)),
-        ("runc", "all", None, ()),
-        (None, "all", None, ()),
+        ("nvidia", "runc", "all", None, ("all",)),
+        ("nvidia-cdi", "runc", "all", None, ("all",)),
+        ("/usr/bin/nvidia-container-runtime", "runc", "all", None, ("all",)),
+        ("nvidia", "runc", "0, GPU-1", None, ("0", "GPU-1")),
+        ("nvidia", "runc", "none", None, ()),
+        ("nvidia", "runc", "void", None, ()),
+        ("nvidia", "runc", "", None, ()),
+        ("nvidia", "runc", "all", [{"Driver": "nvidia", "Count": 1}], ("0",)),
+        ("runc", "nvidia", "all", None, ()),
+        ("runc", "runc", "all", None, ()),
+        (None, "runc", "all", None, ()),
+        (None, "nvidia", "all", None, ("all",)),
+        ("", "nvidia-cdi", "1", None, ("1",)),
+        ("oci", "nvidia", "1", None, ("1",)),
     ],
 )
-def test_nvidia_s_runtime_assigns_gpus_by_the_environment(runtime, visible, requests, names):
+def test_the_environment_assigns_gpus_where_a_runtime_obeys_it(
+    runtime, default, visible, requests, names
+):
     raw = describe_container(1, Runtime=runtime, DeviceRequests=requests)
     raw["Config"]["Env"] = ["PATH=/bin", None, f"NVIDIA_VISIBLE_DEVICES={visible}"]
-    assert parse_container(raw).gpu_names == names
+    assert parse_container(raw).obey(default, False).gpu_names == names
+
+
+def test_podman_names_the_runtime_elsewhere_and_may_have_a_hook():
+    raw = describe_container(1, Runtime="oci") | {"OCIRuntime": "crun"}
+    raw["Config"]["Env"] = ["NVIDIA_VISIBLE_DEVICES=all"]
+    assert parse_container(raw).obey("crun", False).gpu_names == ()
+    assert parse_container(raw).obey("crun", True).gpu_names == ("all",)
+    raw["OCIRuntime"] = "/usr/bin/nvidia-container-runtime"
+    assert parse_container(raw).obey("crun", False).gpu_names == ("all",)
+
+
+def test_amd_s_runtime_obeys_its_own_variable():
+    raw = describe_container(1, Runtime="amd")
+    raw["Config"]["Env"] = ["AMD_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=all"]
+    assert parse_container(raw).obey("runc", False).gpu_names == ("amd.com/gpu=0",)
+
+
+def test_images_for_old_releases_of_cuda_get_all_gpus():
+    raw = describe_container(1, Runtime="nvidia")
+    raw["Config"]["Env"] = ["CUDA_VERSION=8.0"]
+    assert parse_container(raw).obey("runc", False).gpu_names == ("all",)
+    raw["Config"]["Env"].append("NVIDIA_REQUIRE_CUDA=cuda>=9.0")
+    assert parse_container(raw).obey("runc", False).gpu_names == ()
 
 
 @pytest.mark.parametrize("memory", [9223372036854771712, 9223372036854710272, 2**63 - 1])
@@ -266,6 +299,7 @@ def test_details_omit_missing_values():
         "image": "bb",
         "devices": ["/dev/fuse"],
         "gpus": "all",
+        "gpu_names": ["all"],
     }
 
 

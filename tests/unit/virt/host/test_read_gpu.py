@@ -1,6 +1,6 @@
 """Test reading GPUs from PCI and NVML."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,8 +152,33 @@ def test_strings_of_older_libraries_are_bytes(make_roots: MakeRoots) -> None:
 )
 def test_a_failing_library_leaves_the_data_of_pci(call: str, make_roots: MakeRoots) -> None:
     nvml = FakeNvml(broken=frozenset({call}))
-    assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_PCI,)
+    (gpu,) = read_gpus(make_roots(), (H200,), nvml)
+    assert gpu == replace(KNOWN_BY_PCI, problem=call)
     assert nvml.opened == 0
+
+
+def test_a_gpu_that_does_not_answer_leaves_the_others(make_roots: MakeRoots) -> None:
+    lost = replace(H200, address="0000:3b:00.0", driver="nvidia")
+    passed = replace(H200, address="0000:9e:00.0", driver="vfio-pci")
+    found = read_gpus(make_roots(), (lost, H200, passed), FakeNvml())
+    assert [(gpu.uuid, gpu.problem) for gpu in found] == [
+        ("", "does not list the GPU"), ("GPU-1", ""), ("", ""),
+    ]  # fmt: skip
+
+
+def test_a_failure_is_not_taken_for_no_gpu(make_roots: MakeRoots) -> None:
+    with pytest.raises(HostDataError, match="nvmlInit"):
+        read_gpus(make_roots(), (), FakeNvml(broken=frozenset({"nvmlInit"})))
+
+
+@pytest.mark.parametrize("product", ["515e", "5969", "4752", "5159"])
+def test_a_server_s_console_chip_is_no_gpu(product: str) -> None:
+    assert not is_gpu(PciDevice("0000:0e:0d.0", "1002", product, "030000", driver="radeon"))
+
+
+@pytest.mark.parametrize("vendor", ["1a03", "102b", "1af4", "1234"])
+def test_a_console_s_vendor_makes_no_gpus_of_any_class(vendor: str) -> None:
+    assert not is_gpu(PciDevice("0000:0e:0d.0", vendor, "0001", "038000"))
 
 
 def test_results_are_kept_when_the_library_cannot_be_closed(make_roots: MakeRoots) -> None:

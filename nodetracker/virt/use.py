@@ -1,0 +1,383 @@
+"""Resolve what a guest uses of its host, by whatever name, to PCI functions.
+
+The one place for it, for all drivers. A resolver returns `Resolved`, `Absent` (it is known
+that no PCI function is meant) or an `UnresolvedUse`, never an empty set for a name that it
+does not know; `bind` makes pins of such answers.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
+from nodetracker.model.host import Gpu
+from nodetracker.model.pci import ADDRESS_PATTERN, UNKNOWN_DRIVER, PciDevice, address_key
+from nodetracker.virt.host.gpu import AMD, INTEL, NVIDIA, parse_nvml_address
+from nodetracker.virt.host.roots import (
+    Roots,
+    list_directory,
+    read_link_name,
+    read_optional_text,
+)
+
+ALL = "all"
+"""Name of all GPUs of a vendor."""
+
+_NVIDIA_NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
+_DRI = "/dev/dri"
+_DRI_NODE = re.compile(r"/dev/dri/((?:card|renderD|controlD)[0-9]{1,4})")
+_DRI_PATH = re.compile(rf"/dev/dri/by-path/pci-({ADDRESS_PATTERN.pattern})-(?:card|render)")
+_KFD = "/dev/kfd"
+_VFIO_GROUP = re.compile(r"/dev/vfio/([0-9]{1,9})")
+_VFIO_DEVICE = re.compile(r"/dev/vfio/devices/(vfio[0-9]{1,9})")
+_CDI_NAME = re.compile(r"([A-Za-z0-9._-]+)/([A-Za-z0-9._-]+)=(.+)")
+_CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi", "run/cdi")
+_GPU_CLASSES = frozenset({"gpu", "mig"})
+_VENDOR_DOMAINS = {"nvidia": NVIDIA, "amd": AMD, "intel": INTEL}
+_DRIVERS = {NVIDIA: ("nvidia",), AMD: ("amdgpu",), INTEL: ("i915", "xe")}
+_INFORMATION = re.compile(r"^(GPU UUID|Device Minor):\s*(\S+)", re.MULTILINE)
+_MIG_PARENT = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/[0-9]+/[0-9]+")
+_NO_LIBRARY = (
+    "NVIDIA's library reports no uuids of GPUs; check its driver, and that nodetracker[gpu] is "
+    "installed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """PCI functions that a guest uses."""
+
+    addresses: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """It is known that a name means no PCI function of the host."""
+
+
+SOURCES = ("nvidia", "drm", "vfio", "cdi")
+"""What `DeviceNodes` are read from."""
+
+Use = Resolved | Absent | UnresolvedUse
+ABSENT = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNodes:
+    """Which device nodes and CDI names belong to which PCI functions.
+
+    Attributes:
+        nvidia: minor number of NVIDIA's driver -> address and uuid; the driver numbers its
+            GPUs in another order than their addresses.
+        drm: name of a node in ``/dev/dri`` -> address, None for one that is no PCI function.
+        vfio: name in ``/dev/vfio/devices`` -> address.
+        cdi: qualified CDI name -> paths of its device nodes.
+        problems: directory -> why it could not be read.
+    """
+
+    nvidia: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    drm: Mapping[str, str | None] = field(default_factory=dict)
+    vfio: Mapping[str, str | None] = field(default_factory=dict)
+    cdi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_device_nodes(roots: Roots) -> DeviceNodes:
+    """Return which device nodes the kernel and the CDI specifications have.
+
+    Source: ``/proc/driver/nvidia/gpus/*/information``, ``/sys/class/drm``,
+    ``/sys/class/vfio-dev``, the Container Device Interface.
+    """
+    problems: dict[str, str] = {}
+
+    def attempt(source: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except HostDataError as error:
+            problems[source] = str(error)
+            return {}
+
+    return DeviceNodes(
+        nvidia=attempt("nvidia", lambda: _read_nvidia(roots)),
+        drm=attempt("drm", lambda: _read_links(roots.sysfs / "class/drm")),
+        vfio=attempt("vfio", lambda: _read_links(roots.sysfs / "class/vfio-dev")),
+        cdi=attempt("cdi", lambda: _read_cdi(roots)),
+        problems=problems,
+    )
+
+
+def _read_nvidia(roots: Roots) -> dict[int, tuple[str, str]]:
+    base = roots.procfs / "driver/nvidia/gpus"
+    found = {}
+    for name in list_directory(base) or ():
+        values = parse_nvidia_information(read_optional_text(base / name / "information") or "")
+        minor = values.get("Device Minor", "")
+        if minor.isdigit():
+            found[int(minor)] = (parse_nvml_address(name), values.get("GPU UUID", ""))
+    return found
+
+
+def parse_nvidia_information(text: str) -> dict[str, str]:
+    r"""Return uuid and minor number from a file ``information`` of NVIDIA's driver.
+
+    >>> parse_nvidia_information("Model: \t NVIDIA A100\nGPU UUID: \t GPU-1\nDevice Minor: \t 3\n")
+    {'GPU UUID': 'GPU-1', 'Device Minor': '3'}
+    """
+    return dict(_INFORMATION.findall(text))
+
+
+def _read_links(base: Path) -> dict[str, str | None]:
+    """Return the entries of a class whose devices are, or may be, PCI functions."""
+    found: dict[str, str | None] = {}
+    for name in list_directory(base) or ():
+        device = read_link_name(base / name / "device")
+        if device is not None:
+            found[name] = device if ADDRESS_PATTERN.fullmatch(device) else None
+    return found
+
+
+def _read_cdi(roots: Roots) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for directory in _CDI_DIRECTORIES:
+        base = roots.rootfs / directory
+        for name in list_directory(base) or ():
+            if name.endswith((".json", ".yaml", ".yml")):
+                found |= parse_cdi(read_optional_text(base / name) or "", str(base / name))
+    return found
+
+
+def parse_cdi(text: str, source: str) -> dict[str, tuple[str, ...]]:
+    """Return the qualified names of a CDI specification, each with its device nodes.
+
+    Raises:
+        HostDataError: it is no specification.
+    """
+    try:
+        if source.endswith(".json"):
+            plain = json.loads(text)
+        else:
+            import yaml  # few hosts have specifications
+
+            plain = yaml.safe_load(text)
+    except Exception as error:  # yaml raises errors of several families
+        raise HostDataError(source, f"is no CDI specification: {type(error).__name__}") from error
+    if not isinstance(plain, Mapping) or not isinstance(plain.get("kind"), str):
+        raise HostDataError(source, "is no CDI specification: it has no kind")
+    common = _list_nodes(plain)
+    devices = plain.get("devices")
+    return {
+        f"{plain['kind']}={device.get('name')}": (*common, *_list_nodes(device))
+        for device in (devices if isinstance(devices, list) else ())
+        if isinstance(device, Mapping)
+    }
+
+
+def _list_nodes(item: Mapping[str, Any]) -> tuple[str, ...]:
+    edits = item.get("containerEdits")
+    nodes = edits.get("deviceNodes") if isinstance(edits, Mapping) else None
+    found = (
+        node.get("hostPath") or node.get("path")
+        for node in (nodes if isinstance(nodes, list) else ())
+        if isinstance(node, Mapping)
+    )
+    return tuple(path for path in found if isinstance(path, str))
+
+
+@dataclass(frozen=True, slots=True)
+class UseResolver:
+    """Resolves names to the functions of one host.
+
+    Attributes:
+        functions: all of the host.
+        gpus: as last known.
+    """
+
+    functions: Sequence[PciDevice] = ()
+    gpus: Sequence[Gpu] = ()
+    nodes: DeviceNodes = field(default_factory=DeviceNodes)
+
+    def resolve_nodes(self, paths: Iterable[str]) -> list[Use]:
+        """Resolve the device nodes, or CDI names, that a container gets."""
+        paths = tuple(paths)
+        has_dri = any(path == _DRI or path.startswith(f"{_DRI}/") for path in paths)
+        found: list[Use] = []
+        for path in paths:
+            if path == _KFD and has_dri:  # it gives access to GPUs whose nodes the guest has
+                continue
+            use = self.resolve_node(path)
+            if isinstance(use, UnresolvedUse) and _KFD in paths and not use.within:
+                use = replace(use, within=AMD) if use.kind is ResourceKind.GPU else use
+            found.append(use)
+        return found
+
+    def resolve_node(self, path: str) -> Use:
+        """Resolve one device node of the host, or one CDI name."""
+        path = path.rstrip("/")
+        if not path.startswith("/"):
+            return self.resolve_gpu(path) if _CDI_NAME.fullmatch(path) else ABSENT
+        if match := _NVIDIA_NODE.fullmatch(path):
+            return self._resolve_minor(path, int(match[1]))
+        if match := _DRI_NODE.fullmatch(path):
+            return self._resolve_drm(path, match[1])
+        if match := _DRI_PATH.fullmatch(path):
+            return Resolved(frozenset({match[1]}))
+        if path in (_DRI, f"{_DRI}/by-path"):
+            return self._resolve_dri()
+        if path == _KFD:
+            return self._all_of(AMD)
+        if match := _VFIO_GROUP.fullmatch(path):
+            return self._resolve_group(path, int(match[1]))
+        if match := _VFIO_DEVICE.fullmatch(path):
+            address = self.nodes.vfio.get(match[1])
+            reason = self._explain("vfio", f"{match[1]} is not in /sys/class/vfio-dev")
+            return (
+                UnresolvedUse(ResourceKind.PCI, path, reason)
+                if address is None
+                else Resolved(frozenset({address}))
+            )
+        return ABSENT
+
+    def resolve_gpu(self, name: str) -> Use:
+        """Resolve a GPU, or a part of one, as containers request it.
+
+        Args:
+            name: a qualified CDI name; or what NVIDIA's tools take: ``all``, a number, a uuid
+                or its beginning, a MIG device as ``MIG-…``, ``MIG-GPU-…/gi/ci`` or ``0:1``.
+        """
+        match = _CDI_NAME.fullmatch(name)
+        if match is None:
+            vendors = {gpu.vendor for gpu in self.gpus}
+            is_amd = NVIDIA not in vendors and AMD in vendors
+            return self._resolve_name(AMD if is_amd else NVIDIA, name, name)
+        if name in self.nodes.cdi:
+            return self._merge(name, self.resolve_nodes(self.nodes.cdi[name]))
+        vendor = _VENDOR_DOMAINS.get(match[1].rpartition(".")[0].rpartition(".")[2], "")
+        if match[2] in _GPU_CLASSES:
+            own = match[3].removeprefix("mig") if ":" in match[3] else match[3]
+            return self._resolve_name(vendor, own, name)
+        reason = self._explain("cdi", "no specification in /etc/cdi or /var/run/cdi has it")
+        return UnresolvedUse(ResourceKind.PCI, name, reason)
+
+    def _resolve_name(self, vendor: str, name: str, shown: str) -> Use:
+        if name == ALL:
+            return self._all_of(vendor)
+        if vendor == NVIDIA:
+            return self._resolve_nvidia(name, shown)
+        if name in self.nodes.drm:
+            return self._resolve_drm(shown, name)
+        own = self._list_bound(vendor)
+        if len(own) == 1:
+            return Resolved(frozenset(own))
+        reason = self._explain("cdi", "no specification in /etc/cdi or /var/run/cdi has it")
+        return UnresolvedUse(ResourceKind.GPU, shown, reason, vendor)
+
+    def _resolve_nvidia(self, name: str, shown: str) -> Use:
+        bound = self._list_bound(NVIDIA)
+        number = name.partition(":")[0]
+        if ADDRESS_PATTERN.fullmatch(name.lower()):
+            return Resolved(frozenset({name.lower()}))
+        if number.isdigit():
+            if int(number) < len(bound):
+                return Resolved(frozenset({bound[int(number)]}))
+            reason = f"NVIDIA's driver has {len(bound)} GPUs"
+            return UnresolvedUse(ResourceKind.GPU, shown, reason, NVIDIA)
+        parent = _MIG_PARENT.fullmatch(name)
+        wanted = parent[1] if parent else name
+        uuids = [(gpu.address, uuid) for gpu in self.gpus for uuid in (gpu.uuid, *gpu.mig_uuids)]
+        uuids += self.nodes.nvidia.values()
+        matching = {address for address, uuid in uuids if uuid and uuid.startswith(wanted)}
+        if wanted and len(matching) == 1:
+            return Resolved(frozenset(matching))
+        return UnresolvedUse(ResourceKind.GPU, shown, self._explain_uuid(matching), NVIDIA)
+
+    def _explain_uuid(self, matching: set[str]) -> str:
+        problems = [gpu.problem for gpu in self.gpus if gpu.problem]
+        if matching:
+            return "several GPUs have such uuids"
+        if problems:
+            return problems[0]
+        if not any(gpu.uuid for gpu in self.gpus) and not self.nodes.nvidia:
+            return _NO_LIBRARY
+        return "no GPU of NVIDIA's driver has this uuid"
+
+    def _resolve_minor(self, path: str, minor: int) -> Use:
+        found = self.nodes.nvidia.get(minor)
+        if found is not None:
+            return Resolved(frozenset({found[0]}))
+        bound = self._list_bound(NVIDIA)
+        if len(bound) == 1:
+            return Resolved(frozenset(bound))
+        reason = self._explain("nvidia", "no GPU of /proc/driver/nvidia/gpus has this minor number")
+        return UnresolvedUse(ResourceKind.GPU, path, reason, NVIDIA)
+
+    def _resolve_drm(self, path: str, name: str) -> Use:
+        if name in self.nodes.drm:
+            address = self.nodes.drm[name]
+            return ABSENT if address is None else Resolved(frozenset({address}))
+        reason = self._explain("drm", f"{name} is not in /sys/class/drm")
+        return UnresolvedUse(ResourceKind.GPU, path, reason)
+
+    def _resolve_dri(self) -> Use:
+        known = {address for address in self.nodes.drm.values() if address is not None}
+        if known:
+            return Resolved(frozenset(known))
+        if not self.gpus:
+            return ABSENT
+        reason = self._explain("drm", "/sys/class/drm has no GPU")
+        return UnresolvedUse(ResourceKind.GPU, _DRI, reason)
+
+    def _resolve_group(self, path: str, group: int) -> Use:
+        members = {device.address for device in self.functions if device.iommu_group == group}
+        if members:
+            return Resolved(frozenset(members))
+        reason = "no PCI function is in this IOMMU group"
+        return UnresolvedUse(ResourceKind.PCI, path, reason)
+
+    def _all_of(self, vendor: str) -> Use:
+        found = self._list_bound(vendor)
+        return Resolved(frozenset(found)) if found else ABSENT
+
+    def _list_bound(self, vendor: str) -> list[str]:
+        """Return a vendor's GPUs that its driver has, as the driver numbers them.
+
+        It leaves out those of other drivers, such as ``vfio-pci``. A GPU whose function
+        is not visible, in a container, is one of the driver's.
+        """
+        driver_of = {device.address: device.driver for device in self.functions}
+        drivers = (*_DRIVERS.get(vendor, ()), UNKNOWN_DRIVER)
+        found = [
+            gpu.address
+            for gpu in self.gpus
+            if vendor in ("", gpu.vendor)
+            and (vendor not in _DRIVERS or driver_of.get(gpu.address, drivers[0]) in drivers)
+        ]
+        return sorted(found, key=address_key)
+
+    def _merge(self, name: str, uses: Iterable[Use]) -> Use:
+        """Return what a CDI name is by its device nodes."""
+        addresses: set[str] = set()
+        for use in uses:
+            if isinstance(use, UnresolvedUse):
+                return replace(use, name=f"{name} ({use.name})")
+            if isinstance(use, Resolved):
+                addresses |= use.addresses
+        return Resolved(frozenset(addresses)) if addresses else ABSENT
+
+    def _explain(self, source: str, otherwise: str) -> str:
+        return self.nodes.problems.get(source, otherwise)
+
+
+def bind(pins: GuestPins, uses: Iterable[Use]) -> GuestPins:
+    """Return pins with what a guest uses in addition."""
+    addresses = set(pins.devices)
+    unresolved = dict.fromkeys(pins.unresolved)
+    for use in uses:
+        if isinstance(use, Resolved):
+            addresses |= use.addresses
+        elif isinstance(use, UnresolvedUse):
+            unresolved[use] = None
+    return replace(pins, devices=tuple(sorted(addresses)), unresolved=tuple(unresolved))

@@ -1,0 +1,194 @@
+"""Test that names of devices are resolved to PCI functions, known to be none, or unresolved."""
+
+import pytest
+
+from nodetracker.model.errors import HostDataError
+from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
+from nodetracker.model.host import Gpu
+from nodetracker.model.pci import PciDevice
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.use import (
+    ABSENT,
+    DeviceNodes,
+    Resolved,
+    UseResolver,
+    bind,
+    parse_cdi,
+    read_device_nodes,
+)
+
+PASSED, FIRST, SECOND = (
+    PciDevice(f"0000:{bus}:00.0", "10de", "20b2", "030200", driver=driver, iommu_group=group)
+    for bus, driver, group in (("3b", "vfio-pci", 7), ("5e", "nvidia", 8), ("9e", "nvidia", 9))
+)
+AMD, OTHER_AMD = (
+    PciDevice(f"0000:{bus}:00.0", "1002", "740f", "038000", driver="amdgpu") for bus in ("c1", "c2")
+)
+GPUS = (
+    Gpu(PASSED.address, "NVIDIA", "10de:20b2"),
+    Gpu(FIRST.address, "NVIDIA", "A100", uuid="GPU-aaaa-1", mig_uuids=("MIG-1111",)),
+    Gpu(SECOND.address, "NVIDIA", "A100", uuid="GPU-bbbb-1"),
+    Gpu(AMD.address, "AMD", "1002:740f"),
+    Gpu(OTHER_AMD.address, "AMD", "1002:740f"),
+)
+NODES = DeviceNodes(
+    nvidia={0: (SECOND.address, "GPU-bbbb-1"), 1: (FIRST.address, "GPU-aaaa-1")},
+    drm={"renderD128": AMD.address, "card0": None, "card1": AMD.address},
+    vfio={"vfio0": PASSED.address},
+    cdi={
+        "amd.com/gpu=1": ("/dev/kfd", "/dev/dri/renderD128"),
+        "nvidia.com/gpu=x": ("/dev/nvidia0",),
+    },
+)
+HOST = UseResolver((PASSED, FIRST, SECOND, AMD, OTHER_AMD), GPUS, NODES)
+BARE = UseResolver((PASSED, FIRST, SECOND, AMD, OTHER_AMD), GPUS)
+
+
+def at(*devices):
+    return Resolved(frozenset(device.address for device in devices))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("all", at(FIRST, SECOND)),
+        ("0", at(FIRST)),
+        ("1", at(SECOND)),
+        ("0:1", at(FIRST)),
+        ("GPU-bbbb-1", at(SECOND)),
+        ("GPU-aa", at(FIRST)),
+        ("MIG-1111", at(FIRST)),
+        ("MIG-GPU-bbbb-1/1/0", at(SECOND)),
+        ("nvidia.com/gpu=1", at(SECOND)),
+        ("nvidia.com/gpu=all", at(FIRST, SECOND)),
+        ("nvidia.com/gpu=x", at(SECOND)),
+        ("nvidia.com/gpu=mig0:1", at(FIRST)),
+        ("amd.com/gpu=1", at(AMD)),
+        ("amd.com/gpu=all", at(AMD, OTHER_AMD)),
+        ("intel.com/gpu=all", ABSENT),
+        ("0000:5e:00.0", at(FIRST)),
+    ],
+)
+def test_gpus_are_named_in_many_ways(name, expected):
+    assert HOST.resolve_gpu(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor"),
+    [
+        ("2", "NVIDIA"),
+        ("GPU-cccc", "NVIDIA"),
+        ("GPU-", "NVIDIA"),
+        ("MIG-2222", "NVIDIA"),
+        ("MIG-GPU-cccc/1/0", "NVIDIA"),
+        ("nvidia.com/gpu=7", "NVIDIA"),
+        ("amd.com/gpu=0", "AMD"),
+    ],
+)
+def test_a_gpu_that_nothing_names_is_unresolved_and_not_none(name, vendor):
+    use = HOST.resolve_gpu(name)
+    assert isinstance(use, UnresolvedUse)
+    assert (use.kind, use.name, use.within) == (ResourceKind.GPU, name, vendor)
+    assert use.reason
+
+
+def test_the_reason_names_what_is_missing():
+    gpus = tuple(Gpu(gpu.address, gpu.vendor, gpu.name) for gpu in GPUS)
+    assert "nodetracker[gpu]" in UseResolver(HOST.functions, gpus).resolve_gpu("GPU-1").reason
+    broken = (*GPUS[:2], Gpu(SECOND.address, "NVIDIA", "x", problem="NVML: GPU is lost"))
+    assert UseResolver(HOST.functions, broken).resolve_gpu("GPU-1").reason == "NVML: GPU is lost"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/dev/nvidia0", at(SECOND)),
+        ("/dev/nvidia1", at(FIRST)),
+        ("/dev/nvidiactl", ABSENT),
+        ("/dev/nvidia-uvm", ABSENT),
+        ("/dev/dri/renderD128", at(AMD)),
+        ("/dev/dri/card0", ABSENT),
+        ("/dev/dri/by-path/pci-0000:c2:00.0-render", at(OTHER_AMD)),
+        ("/dev/dri", at(AMD)),
+        ("/dev/dri/", at(AMD)),
+        ("/dev/kfd", at(AMD, OTHER_AMD)),
+        ("/dev/vfio/7", at(PASSED)),
+        ("/dev/vfio/vfio", ABSENT),
+        ("/dev/vfio/devices/vfio0", at(PASSED)),
+        ("/dev/fuse", ABSENT),
+        ("nvidia.com/gpu=0", at(FIRST)),
+    ],
+)
+def test_device_nodes_are_resolved_by_the_kernel(path, expected):
+    assert HOST.resolve_node(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "within"),
+    [
+        ("/dev/nvidia0", ResourceKind.GPU, "NVIDIA"),
+        ("/dev/dri/renderD128", ResourceKind.GPU, ""),
+        ("/dev/dri", ResourceKind.GPU, ""),
+        ("/dev/vfio/77", ResourceKind.PCI, ""),
+        ("/dev/vfio/devices/vfio3", ResourceKind.PCI, ""),
+        ("vendor.com/nic=1", ResourceKind.PCI, ""),
+    ],
+)
+def test_a_node_that_the_kernel_does_not_show_is_unresolved(path, kind, within):
+    use = BARE.resolve_node(path)
+    assert isinstance(use, UnresolvedUse)
+    assert (use.kind, use.name, use.within) == (kind, path, within)
+
+
+def test_kfd_gives_the_gpus_whose_nodes_the_container_has():
+    assert HOST.resolve_nodes(["/dev/dri/renderD128", "/dev/kfd"]) == [at(AMD)]
+    (use,) = BARE.resolve_nodes(["/dev/dri/renderD128", "/dev/kfd"])
+    assert isinstance(use, UnresolvedUse)
+    assert use.within == "AMD"
+
+
+def test_a_directory_that_cannot_be_read_is_the_reason():
+    nodes = DeviceNodes(problems={"drm": "/sys/class/drm: permission denied"})
+    use = UseResolver(HOST.functions, GPUS, nodes).resolve_node("/dev/dri/renderD128")
+    assert isinstance(use, UnresolvedUse)
+    assert "permission denied" in use.reason
+
+
+def test_pins_have_what_is_resolved_and_what_is_not():
+    lost = UnresolvedUse(ResourceKind.GPU, "x", "y")
+    pins = bind(GuestPins((), ("0000:01:00.0",)), [at(SECOND, FIRST), ABSENT, lost, lost])
+    assert pins == GuestPins((), ("0000:01:00.0", FIRST.address, SECOND.address), (lost,))
+
+
+def test_nodes_are_read_from_the_kernel_and_the_specifications(tmp_path):
+    roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
+    texts = {
+        "proc/driver/nvidia/gpus/0000:5e:00.0/information": (
+            "Model: \t\t NVIDIA A100\nGPU UUID: \t GPU-1\nDevice Minor: \t 3\n"
+        ),
+        "etc/cdi/nvidia.yaml": (
+            "kind: nvidia.com/gpu\ncontainerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}\n"
+            "devices:\n- name: '0'\n  containerEdits:\n    deviceNodes:\n"
+            "    - {path: /dev/nvidia3}\n"
+        ),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    function = roots.sysfs / "devices/pci0000:00/0000:c1:00.0"
+    function.mkdir(parents=True)
+    node = roots.sysfs / "class/drm/renderD128"
+    node.mkdir(parents=True)
+    (node / "device").symlink_to(function)
+    nodes = read_device_nodes(roots)
+    assert nodes.nvidia == {3: ("0000:5e:00.0", "GPU-1")}
+    assert nodes.drm == {"renderD128": "0000:c1:00.0"}
+    assert nodes.cdi == {"nvidia.com/gpu=0": ("/dev/nvidiactl", "/dev/nvidia3")}
+    assert nodes.problems == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"devices": []}'])
+def test_what_is_no_specification_is_an_error(text):
+    for name in ("a.json", "a.yaml"):
+        with pytest.raises(HostDataError, match="no CDI specification"):
+            parse_cdi(text, name)
