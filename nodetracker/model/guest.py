@@ -138,6 +138,8 @@ class PartialGuest:
         problem: why the source does not answer for it, on one line; "" when it
             answers and has no such data.
         holds_nothing: whether it is dead, so that an amount that was never read is zero.
+        assumed_memory_mb: MiB that it is charged at least while its memory is unknown; None =
+            nothing is assumed.
     """
 
     uuid: str
@@ -152,11 +154,12 @@ class PartialGuest:
     details: Mapping[str, Any] | None = None
     problem: str = ""
     holds_nothing: bool = False
+    assumed_memory_mb: int | None = None
 
     @classmethod
     def of(cls, guest: Guest, problem: str) -> "PartialGuest":
         """Return a guest as last known, for which its source does not answer now."""
-        own = {"problem", "holds_nothing"}
+        own = {"problem", "holds_nothing", "assumed_memory_mb"}
         known: dict[str, Any] = {
             item.name: getattr(guest, item.name) for item in fields(cls) if item.name not in own
         }

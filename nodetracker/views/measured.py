@@ -110,7 +110,7 @@ def _render_guests(values: NodeValues) -> str | None:
         return None
     cpu_milli, memory_mb = used[VCPU], used[MEMORY]
     if memory_mb is None:
-        return ""
+        return "" if cpu_milli is None else f"{cpu_milli / MILLI:.1f} CPUs in use, memory unknown"
     cpus = "CPUs unknown," if cpu_milli is None else f"{cpu_milli / MILLI:.1f} CPUs and"
     return f"{cpus} {render_mib(memory_mb)} of memory in use"
 

@@ -261,6 +261,8 @@ def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
         project_id = stored.project_id if project_id is None else project_id
         pins = stored.pins if pins is None else pins
         details = stored.details if details is None else details
+    if guest.memory_mb is None and guest.assumed_memory_mb is not None:
+        memory_mb = max(memory_mb or 0, guest.assumed_memory_mb)
     if guest.holds_nothing:
         vcpu_milli, memory_mb, disk_mb = vcpu_milli or 0, memory_mb or 0, disk_mb or 0
     if vcpu_milli is None or memory_mb is None or (disk_mb is None and guest.problem):

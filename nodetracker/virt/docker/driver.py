@@ -30,7 +30,7 @@ from nodetracker.virt.docker.guests import (
 )
 from nodetracker.virt.docker.hooks import GpuHooks, read_gpu_hooks
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
-from nodetracker.virt.docker.measure import BuiltGuests, GuestBuilder
+from nodetracker.virt.docker.measure import STEP_MB, BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host
 from nodetracker.virt.host.disk import read_mount
 from nodetracker.virt.machine import MachineDriver, MachineProbes
@@ -45,6 +45,7 @@ class DockerDriver(MachineDriver):
     Args:
         reserve_disk_for_image: share of the engine's disk that is reserved for images.
         measures_containers: measure all containers, also those whose usage follows from limits.
+        unlimited_memory_mb: charge of a container without a limit that was never measured.
     """
 
     features = frozenset(
@@ -58,6 +59,7 @@ class DockerDriver(MachineDriver):
         reserve_disk_for_image: float = 0.0,
         measures_containers: bool = True,
         trusts_labels: bool = True,
+        unlimited_memory_mb: int = STEP_MB,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(environment)
@@ -70,8 +72,9 @@ class DockerDriver(MachineDriver):
         self._reader = ContainerReader(client, monotonic)
         self._listener: EventListener | None = None
         self._guest_builder = GuestBuilder(
-            client, environment, measures_containers, trusts_labels, monotonic
+            client, environment, measures_containers, trusts_labels, unlimited_memory_mb, monotonic
         )
+        self._unlimited_mb = unlimited_memory_mb
         self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
         self._host_topology = HostTopology()
@@ -138,6 +141,7 @@ class DockerDriver(MachineDriver):
             warnings=(
                 *self._evaluate_report(nodename, report.value),
                 *self._evaluate_labels(nodename, built),
+                *self._evaluate_memory(nodename, built),
             ),
         )
 
@@ -209,9 +213,17 @@ class DockerDriver(MachineDriver):
             container = self._with_requested_gpus(asked)
             pins = derive_pins(container, built_guest, self._host_topology)
             details = {**built_guest.details, **describe_gpus(container)}
+            if container.id in built.uncounted:
+                details["memory_use"] = "unknown"
             guest = replace(built_guest, pins=pins, details=details)
-            if container.id in listing.outdated:
-                partial.append(PartialGuest.of(guest, listing.outdated[container.id]))
+            problem = listing.outdated.get(container.id, "")
+            if container.id in built.unmeasured:
+                unmeasured = PartialGuest.of(guest, problem)
+                partial.append(
+                    replace(unmeasured, memory_mb=None, assumed_memory_mb=guest.memory_mb)
+                )
+            elif problem:
+                partial.append(PartialGuest.of(guest, problem))
             else:
                 guests.append(guest)
         uuids = {guest.uuid for guest in built.guests}
@@ -243,6 +255,17 @@ class DockerDriver(MachineDriver):
             HostWarning(WarningKind.ENGINE_DATA, nodename, name, f"container {name}: {text}")
             for name, text in sorted(built.invalid_labels.items())
         ]
+
+    def _evaluate_memory(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
+        if not built.uncounted:
+            return []
+        text = (
+            f"{self._source}: the memory use of containers is unknown: the host's memory "
+            "controller is missing, disabled or not delegated (cgroup_enable=memory); those "
+            "without a limit are charged as last measured, else "
+            f"{self._unlimited_mb} MiB ([docker] unlimited_memory_mb)"
+        )
+        return [HostWarning(WarningKind.ENGINE_DATA, nodename, "memory controller", text)]
 
     def _evaluate_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
         if report is None:

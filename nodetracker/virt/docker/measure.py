@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 from nodetracker.model.errors import HostDataError, NotFoundError
 from nodetracker.model.guest import Guest
@@ -31,13 +33,19 @@ class BuiltGuests:
     """Containers as guests.
 
     Attributes:
-        measured: values for the node's metrics; None for a value that is not known now.
+        measured: values for the node's metrics; None for a value that is not known now,
+            without those that cannot be known.
         invalid_labels: container's name -> what is wrong with its label.
+        unmeasured: ids of containers without a memory limit that were never measured.
+        uncounted: ids of running containers whose memory is counted neither by the
+            kernel nor by the engine.
     """
 
     guests: tuple[Guest, ...] = ()
     measured: dict[str, int | None] = field(default_factory=dict)
     invalid_labels: dict[str, str] = field(default_factory=dict)
+    unmeasured: frozenset[str] = frozenset()
+    uncounted: frozenset[str] = frozenset()
 
 
 class GuestBuilder:
@@ -45,6 +53,7 @@ class GuestBuilder:
 
     Args:
         measures_all: measure all containers, also those that have a memory limit.
+        unlimited_memory_mb: charge of a container without a limit that was never measured.
     """
 
     def __init__(
@@ -53,6 +62,7 @@ class GuestBuilder:
         environment: DriverEnvironment,
         measures_all: bool,
         trusts_labels: bool,
+        unlimited_memory_mb: int,
         monotonic: Callable[[], float],
     ) -> None:
         self._client = client
@@ -63,7 +73,9 @@ class GuestBuilder:
         self._monotonic = monotonic
         self._trusts_labels = trusts_labels
         self._lock = threading.Lock()  # readings of one node may overlap
+        self._unlimited_mb = unlimited_memory_mb
         self._charges = WorkingSetCharges()
+        self._usage: dict[str, _Measurement] = {}
         self._meter = UsageMeter("containers")
         self._images: Pending[int] | None = None
         self._images_at: float | None = None
@@ -77,48 +89,87 @@ class GuestBuilder:
             if container.is_alive and (self._measures_all or container.memory_mb is None)
         ]
         fact = self._probes.run(self._key("use"), lambda: self._read_usage(measured_containers))
-        usage = fact.value or {}
         now = self._monotonic()
         uuids, label_errors = assign_uuids(containers, self._trusts_labels)
         names = {container.id: container.name for container in containers}
         with self._lock:
+            alive = [container.id for container in measured_containers]
+            new = {key: _Measurement(usage, now) for key, usage in (fact.value or {}).items()}
+            self._usage = {key: self._usage[key] for key in alive if key in self._usage} | new
+            charges = {
+                container.id: self._charges.charge(
+                    container.id, new[container.id].usage if container.id in new else None, now
+                )
+                for container in containers
+            }
+            self._charges.retain(alive)
             guests = tuple(
                 build_guest(
                     container,
                     uuids[container.id],
-                    self._charges.charge(container.id, usage.get(container.id), now),
+                    self._unlimited_mb if (known := charges[container.id]) is None else known,
                 )
                 for container in containers
             )
-            self._charges.retain([container.id for container in measured_containers])
-            measured = self._build_metrics(fact.value, now) if self._measures_all else {}
+            measured = {}
+            if self._measures_all:
+                measured = self._build_metrics(alive, fact.value, now)
+            uncounted = frozenset(
+                key for key, found in self._usage.items() if found.usage.working_set_bytes is None
+            )
         invalid = {names[key]: text for key, text in label_errors.items()}
-        return BuiltGuests(guests, measured, invalid)
+        unmeasured = frozenset(
+            container.id
+            for container in containers
+            if container.memory_mb is None
+            and container.holds_resources
+            and charges[container.id] is None
+        )
+        return BuiltGuests(guests, measured, invalid, unmeasured, uncounted)
 
     def _read_usage(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
-        """Measure containers: from cgroup files, else from the engine for half the timeout."""
+        """Measure containers: from cgroup files, else from the engine for half the timeout.
+
+        The engine is asked in turns, first for those that were not measured for longest.
+        """
         deadline = self._monotonic() + self._probes.timeout_seconds / 2
-        found = {}
+        found: dict[str, CgroupUsage] = {}
+        left = []
         for container in containers:
-            try:
+            with suppress(HostDataError):  # only this one cannot be measured
                 usage = read_cgroup_usage(container.pid, container.id, self._roots)
-                if usage is None and self._monotonic() < deadline:
-                    raw = self._client.get_statistics(container.id)
-                    usage = parse_statistics(raw, self._client.source)
-            except (NotFoundError, HostDataError):
-                continue  # the container has just ended, or only this one cannot be measured
-            if usage is not None:
-                found[container.id] = usage
+                if usage is not None:
+                    found[container.id] = usage
+                if usage is None or usage.working_set_bytes is None:
+                    left.append(container.id)
+        known = self._usage
+        for container_id in sorted(left, key=lambda key: known[key].at if key in known else -inf):
+            if self._monotonic() >= deadline:
+                break
+            with suppress(NotFoundError, HostDataError):  # it has just ended, or the like
+                raw = self._client.get_statistics(container_id)
+                found[container_id] = parse_statistics(raw, self._client.source)
         return found
 
     def _build_metrics(
-        self, usage: dict[str, CgroupUsage] | None, now: float
+        self, alive: Sequence[str], measured: Collection[str] | None, now: float
     ) -> dict[str, int | None]:
-        memory_bytes = cpu_ns = None
-        if usage is not None:
-            memory_bytes = sum(one.working_set_bytes for one in usage.values())
-            cpu_ns = {container_id: one.cpu_ns for container_id, one in usage.items()}
-        used = self._meter.observe(cpu_ns, memory_bytes, now)
+        """Return the metrics: sums of what is known of each container.
+
+        Args:
+            alive: ids of the containers that are to be measured.
+            measured: those of them that were measured now, None if that failed.
+        """
+        amounts = [found.usage.working_set_bytes for found in self._usage.values()]
+        counted = [amount for amount in amounts if amount is not None]
+        is_whole = measured is not None and len(amounts) == len(alive)
+        cpu_ns = None
+        if measured is not None:
+            cpu_ns = {key: self._usage[key].usage.cpu_ns for key in measured}
+        others = self._usage.keys() - (cpu_ns or {}).keys()
+        used = self._meter.observe(cpu_ns, sum(counted) if is_whole else None, now, others)
+        if len(counted) < len(amounts):
+            del used["containers_memory_used_mb"]
         return used | {"images_disk_used_mb": self._update_image_usage(now)}
 
     def _update_image_usage(self, now: float) -> int | None:
@@ -146,16 +197,15 @@ class WorkingSetCharges:
     def __init__(self) -> None:
         self._charges: dict[str, _Charge] = {}
 
-    def charge(self, container_id: str, usage: CgroupUsage | None, now: float) -> int:
-        """Return the charge of a container in MiB.
+    def charge(self, container_id: str, usage: CgroupUsage | None, now: float) -> int | None:
+        """Return the charge of a container in MiB, None before its first measurement.
 
         Args:
-            usage: None if it could not be measured: the charge is unchanged,
-                and the first one is `STEP_MB`.
+            usage: None if it could not be measured: the charge is unchanged.
         """
         known = self._charges.get(container_id)
-        if usage is None:
-            return STEP_MB if known is None else known.charged_mb
+        if usage is None or usage.working_set_bytes is None:
+            return None if known is None else known.charged_mb
         measured_mb = max(1, -(-usage_mib_from_bytes(usage.working_set_bytes) // STEP_MB)) * STEP_MB
         if known is None:
             known = self._charges[container_id] = _Charge(measured_mb, measured_mb, None)
@@ -165,6 +215,14 @@ class WorkingSetCharges:
     def retain(self, container_ids: Collection[str]) -> None:
         for container_id in self._charges.keys() - set(container_ids):
             del self._charges[container_id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Measurement:
+    """The use of one container, and when it was measured by the monotonic clock."""
+
+    usage: CgroupUsage
+    at: float
 
 
 @dataclass(slots=True)
@@ -187,13 +245,16 @@ class _Charge:
 
 
 def parse_statistics(raw: object, source: str) -> CgroupUsage:
-    """Parse the answer to ``/containers/ID/stats``."""
+    """Parse the answer to ``/containers/ID/stats``.
+
+    Without the kernel's memory controller it has no memory, or 0 (Podman 4.3).
+    """
     try:
         cpu_ns = raw["cpu_stats"]["cpu_usage"]["total_usage"]  # type: ignore[index]
         memory = raw["memory_stats"]  # type: ignore[index]
-        usage = memory["usage"]
+        usage = int(memory.get("usage") or 0)
         detail = memory.get("stats") or {}
-        inactive = detail.get("total_inactive_file", detail.get("inactive_file", 0))
-        return CgroupUsage(int(cpu_ns), max(0, int(usage) - int(inactive)))
+        inactive = int(detail.get("total_inactive_file", detail.get("inactive_file", 0)))
+        return CgroupUsage(int(cpu_ns), max(0, usage - inactive) if usage > 0 else None)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise HostDataError(source, "container statistics have no counters") from error

@@ -53,6 +53,13 @@ OPTIONS = (
         "the metrics. Containers without a memory limit are always measured, as their memory "
         "usage is the measured one.",
     ),
+    cfg.IntOpt(
+        "unlimited_memory_mb",
+        default=64,
+        min=1,
+        help="MiB that a container without a memory limit is charged until its memory usage is "
+        "measured: always, on a host without the kernel's memory controller.",
+    ),
     cfg.BoolOpt(
         "trust_labels",
         default=True,
@@ -94,6 +101,7 @@ def _build(environment: DriverEnvironment, values: Values) -> Driver:
         reserve_disk_for_image=values["reserve_disk_for_image"],
         measures_containers=values["measure_containers"],
         trusts_labels=values["trust_labels"],
+        unlimited_memory_mb=values["unlimited_memory_mb"],
     )
 
 

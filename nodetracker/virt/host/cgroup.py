@@ -21,11 +21,12 @@ class CgroupUsage:
     Attributes:
         cpu_ns: CPU time since the group was created, in nanoseconds.
         working_set_bytes: memory that cannot be reclaimed immediately: usage
-            minus the inactive page cache.
+            minus the inactive page cache. None where the kernel does not count it, as
+            the memory controller is missing, disabled or not delegated.
     """
 
     cpu_ns: int
-    working_set_bytes: int
+    working_set_bytes: int | None
 
 
 def parse_cgroup_paths(text: str) -> dict[str, str]:
@@ -98,12 +99,14 @@ def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
         if (cut := cut_path(path, owner)) is not None
     }
     base = roots.sysfs / "fs/cgroup"
-    if "memory" in paths and "cpuacct" in paths:
-        memory = base / "memory" / paths["memory"].lstrip("/")
+    if "cpuacct" in paths:
         cpu = base / "cpuacct" / paths["cpuacct"].lstrip("/")
         cpu_ns = read_optional_integer(cpu / "cpuacct.usage")
-        usage = read_optional_integer(memory / "memory.usage_in_bytes")
-        inactive = _read_field(memory / "memory.stat", "total_inactive_file")
+        usage = inactive = None
+        if "memory" in paths:
+            memory = base / "memory" / paths["memory"].lstrip("/")
+            usage = read_optional_integer(memory / "memory.usage_in_bytes")
+            inactive = _read_field(memory / "memory.stat", "total_inactive_file")
     elif "" in paths:
         group = base / paths[""].lstrip("/")
         cpu_us = _read_field(group / "cpu.stat", "usage_usec")
@@ -112,9 +115,10 @@ def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
         inactive = _read_field(group / "memory.stat", "inactive_file")
     else:
         return None
-    if cpu_ns is None or usage is None or inactive is None:
+    if cpu_ns is None:
         return None
-    return CgroupUsage(cpu_ns, max(0, usage - inactive))
+    is_counted = usage is not None and inactive is not None
+    return CgroupUsage(cpu_ns, max(0, usage - inactive) if is_counted else None)
 
 
 def _read_field(path: Path, name: str) -> int | None:

@@ -166,6 +166,19 @@ def test_a_node_admits_claims_beside_a_guest_that_counts_as_stored_or_is_dead(ki
         assert refusals(view, kind) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [(None, 512), (0, 512), (64, 512), (4096, 4096)],
+    ids=["new", "was off", "was assumed", "was measured"],
+)
+def test_of_unknown_memory_the_last_one_counts_and_at_least_what_is_assumed(before, expected):
+    record = None if before is None else stored(make_guest(1, memory_mb=before))
+    reading = partial(1, "", vcpu_milli=0, disk_mb=0, assumed_memory_mb=512)
+    view = account(snapshot(reading), record, Policy(), NOW)
+    assert view.guests[make_guest(1).uuid].memory_mb == expected
+    assert view.values.facts["guests"].state is FactState.FRESH
+
+
 def test_an_unreadable_guest_is_not_missing():
     guest = make_guest(1)
     claim = claim_of(guest, state=ClaimState.CONFIRMED)

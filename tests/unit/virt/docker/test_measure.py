@@ -5,8 +5,12 @@ import math
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.docker.measure import WorkingSetCharges, parse_statistics
-from nodetracker.virt.host.cgroup import CgroupUsage
+from nodetracker.virt.docker.containers import Container
+from nodetracker.virt.docker.measure import GuestBuilder, WorkingSetCharges, parse_statistics
+from nodetracker.virt.host.cgroup import CgroupUsage, read_cgroup_usage
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
 
 MIB = 1 << 20
 
@@ -51,7 +55,7 @@ def test_a_charge_that_is_reached_again_lasts_another_ten_minutes():
 
 
 def test_a_failed_reading_keeps_the_charge_and_is_never_zero():
-    assert charges((0, None)) == [64]
+    assert charges((0, None)) == [None]
     assert charges((0, 300), (60, None), (700, None)) == [320, 320, 320]
 
 
@@ -59,7 +63,7 @@ def test_the_charge_of_a_removed_container_is_dropped():
     sets = WorkingSetCharges()
     sets.charge("a", CgroupUsage(0, 300 * MIB), 0)
     sets.retain(["b"])
-    assert sets.charge("a", CgroupUsage(0, 1), 1) == 64
+    assert sets.charge("a", None, 1) is None
 
 
 def test_statistics_of_both_cgroup_versions_are_parsed():
@@ -69,6 +73,91 @@ def test_statistics_of_both_cgroup_versions_are_parsed():
     bare = {"usage": 1000}
     read = [parse_statistics({"cpu_stats": cpu, "memory_stats": m}, "s") for m in (one, two, bare)]
     assert read == [CgroupUsage(7, 600), CgroupUsage(7, 700), CgroupUsage(7, 1000)]
+    for memory in ({}, {"usage": 0}, {"usage": None, "stats": None}):  # no memory controller
+        read = parse_statistics({"cpu_stats": cpu, "memory_stats": memory}, "s")
+        assert read == CgroupUsage(7, None)
+
+
+class Engine:
+    """An engine whose statistics take 2 s each; `clock` is its time."""
+
+    source = "unix:///engine.sock"
+
+    def __init__(self):
+        self.clock = 0.0
+        self.asked = []
+        self.usage = 1024 * MIB
+
+    def get_statistics(self, container_id):
+        self.clock += 2
+        self.asked.append(container_id)
+        cpu_ns = int(self.clock * 10**9)
+        return {
+            "cpu_stats": {"cpu_usage": {"total_usage": cpu_ns}},
+            "memory_stats": {"usage": self.usage} if self.usage else {},
+        }
+
+    def get_disk_usage(self):
+        return {"LayersSize": 1}
+
+
+def make_builder(engine, tmp_path, unlimited_mb=64):
+    environment = DriverEnvironment("host-1", "", Roots(tmp_path, tmp_path), ProbeRunner(8))
+    return GuestBuilder(engine, environment, True, True, unlimited_mb, lambda: engine.clock)
+
+
+CONTAINERS = [
+    Container(id=f"{number:064x}", name=f"c{number}", created="", state="running")
+    for number in range(5)
+]
+
+
+def test_slow_statistics_are_measured_in_turns_until_all_have_been(tmp_path):
+    engine = Engine()
+    builder = make_builder(engine, tmp_path)
+    seen = []
+    for _ in range(4):
+        built = builder.build(CONTAINERS)
+        seen.append((len(built.unmeasured), built.measured["containers_memory_used_mb"]))
+    assert seen == [(3, None), (1, None), (0, 5120), (0, 5120)]
+    assert [int(key, 16) for key in engine.asked] == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert {guest.memory_mb for guest in built.guests} == {1024}
+    used = built.measured["containers_cpu_used_milli"]  # of the three that were measured twice
+    assert 2500 < used < 3500
+
+
+def test_without_memory_controller_the_use_is_unknown_and_the_cpu_time_is_measured(tmp_path):
+    engine = Engine()
+    builder = make_builder(engine, tmp_path, unlimited_mb=512)
+    engine.usage = 0
+    for _ in range(2):
+        built = builder.build(CONTAINERS[:2])
+        assert built.uncounted == built.unmeasured == {item.id for item in CONTAINERS[:2]}
+        assert [guest.memory_mb for guest in built.guests] == [512, 512]
+        assert "containers_memory_used_mb" not in built.measured
+    assert built.measured["containers_cpu_used_milli"] == 2000
+
+
+def test_the_last_measurement_counts_when_there_is_none_any_more(tmp_path):
+    engine = Engine()
+    builder = make_builder(engine, tmp_path)
+    builder.build(CONTAINERS[:2])
+    engine.usage = 0
+    built = builder.build(CONTAINERS[:2])
+    assert [guest.memory_mb for guest in built.guests] == [1024, 1024]
+    assert not built.unmeasured
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_cpu_time_is_read_where_memory_is_not_counted(tmp_path, version):
+    group = "fs/cgroup" + ("/cpuacct/box-1" if version == 1 else "/box-1")
+    (tmp_path / group).mkdir(parents=True)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text("3:cpuacct:/box-1\n" if version == 1 else "0::/box-1\n")
+    (tmp_path / group / "cpuacct.usage").write_text("5000\n")
+    (tmp_path / group / "cpu.stat").write_text("usage_usec 5\n")
+    usage = read_cgroup_usage(7, "box-1", Roots(tmp_path, tmp_path))
+    assert usage == CgroupUsage(5000, None)
 
 
 INFINITE = {"cpu_stats": {"cpu_usage": {"total_usage": math.inf}}, "memory_stats": {"usage": 1}}
