@@ -113,6 +113,7 @@ class StorageInfo:
         overcommitted_mb: MiB by which guests' disks there may still grow.
         reserved_mb: MiB of `instances` that the driver uses for other purposes
             than guests, e.g. images; they count as used.
+        further: another filesystem that guests write to, None if there is none.
         problems: files that could not be used.
     """
 
@@ -120,7 +121,14 @@ class StorageInfo:
     disks: tuple[Disk, ...] = ()
     overcommitted_mb: int = 0
     reserved_mb: int = 0
+    further: Filesystem | None = None
     problems: tuple[HostProblem, ...] = ()
+
+    @property
+    def available_mb(self) -> int:
+        """MiB that are left for guests, on the filesystem that has less."""
+        left = self.instances.available_mb - self.overcommitted_mb
+        return left if self.further is None else min(left, self.further.available_mb)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +247,10 @@ class ContainerEngine:
         runtimes: names of the available container runtimes, ascending.
         default_runtime: the runtime used by default.
         storage_driver: e.g. ``overlay2``.
-        root_dir: directory of its images and containers.
+        root_dir: directory of its volumes, and of images and containers unless they are in
+            `image_store_dir`.
+        image_store_dir: directory of images and containers in a store of containerd, ""
+            without one.
         cgroup_version: ``1`` or ``2``, "" when unknown.
         cgroup_driver: ``cgroupfs`` or ``systemd``, "" when unknown.
         has_disk_quotas: whether a container's disk usage can currently be limited.
@@ -253,6 +264,7 @@ class ContainerEngine:
     default_runtime: str = ""
     storage_driver: str = ""
     root_dir: str = ""
+    image_store_dir: str = ""
     cgroup_version: str = ""
     cgroup_driver: str = ""
     has_disk_quotas: bool = False

@@ -51,8 +51,9 @@ class MachineProbes:
             proc / "sys/kernel", "system", partial(read_system_info, roots, caches)
         )
 
-    def start_storage(self, path: Path) -> Pending[StorageInfo]:
-        return self._start(path, "storage", partial(read_storage, path, self._roots))
+    def start_storage(self, path: Path, further_path: Path | None = None) -> Pending[StorageInfo]:
+        read = partial(read_storage, path, self._roots, further_path)
+        return self._start(path, "storage", read)
 
     def snapshot(self) -> HostSnapshot:
         """Start the probes that depend on other facts, and wait for all probes.

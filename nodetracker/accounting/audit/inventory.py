@@ -195,9 +195,7 @@ def storage_columns(storage: StorageInfo) -> dict[str, Any]:
     """Build the columns of the storage fact."""
     return {
         "local_gb": capacity_gib_from_mib(storage.instances.total_mb),
-        "disk_available_least": capacity_gib_from_mib(
-            storage.instances.available_mb - storage.overcommitted_mb
-        ),
+        "disk_available_least": capacity_gib_from_mib(storage.available_mb),
         "disks": [
             pick(
                 disk, "name", "size_mb", "model", "serial", "rotational=is_rotational", "numa_node"

@@ -46,6 +46,7 @@ class DockerDriver(MachineDriver):
         reserve_disk_for_image: share of the engine's disk that is reserved for images.
         measures_containers: measure all containers, also those whose usage follows from limits.
         unlimited_memory_mb: charge of a container without a limit that was never measured.
+        image_store_path: where images and containers are, "" = as the engine reports.
     """
 
     features = frozenset(
@@ -60,6 +61,7 @@ class DockerDriver(MachineDriver):
         measures_containers: bool = True,
         trusts_labels: bool = True,
         unlimited_memory_mb: int = STEP_MB,
+        image_store_path: str = "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(environment)
@@ -77,6 +79,8 @@ class DockerDriver(MachineDriver):
         self._unlimited_mb = unlimited_memory_mb
         self._report_reader = ReportReader(client, monotonic)
         self._root_dir = ""
+        self._image_store_path = image_store_path
+        self._store_dir = image_store_path
         self._host_topology = HostTopology()
         self._default_runtime = ""
         self._hooks = GpuHooks()
@@ -142,6 +146,7 @@ class DockerDriver(MachineDriver):
                 *self._evaluate_report(nodename, report.value),
                 *self._evaluate_labels(nodename, built),
                 *self._evaluate_memory(nodename, built),
+                *self._evaluate_storage(nodename, storage.value),
             ),
         )
 
@@ -193,12 +198,18 @@ class DockerDriver(MachineDriver):
     # Facts derived from the probes.
 
     def _read_storage(self, probes: MachineProbes, report: Fact[EngineReport]) -> Fact[StorageInfo]:
-        """Measure the filesystem of the engine's root directory, even while the engine is down."""
+        """Measure the filesystem of images and containers, even while the engine is down."""
         if report.value is not None:
-            self._root_dir = report.value.engine.root_dir or self._root_dir
+            engine = report.value.engine
+            self._root_dir = engine.root_dir or self._root_dir
+            self._store_dir = self._image_store_path or engine.image_store_dir
         if not self._root_dir:
             return failed(self._source, report.error or "does not report its root directory")
-        return probes.start_storage(self._below_root(self._root_dir)).fact().map(self._reserve)
+        root = self._below_root(self._root_dir)
+        if not self._store_dir:
+            return probes.start_storage(root).fact().map(self._reserve)
+        store = self._below_root(self._store_dir)
+        return probes.start_storage(store, root).fact().map(self._reserve)
 
     def _reserve(self, storage: StorageInfo) -> StorageInfo:
         if not self._image_share:
@@ -266,6 +277,16 @@ class DockerDriver(MachineDriver):
             f"{self._unlimited_mb} MiB ([docker] unlimited_memory_mb)"
         )
         return [HostWarning(WarningKind.ENGINE_DATA, nodename, "memory controller", text)]
+
+    def _evaluate_storage(self, nodename: str, storage: StorageInfo | None) -> list[HostWarning]:
+        if storage is None or storage.further is None:
+            return []
+        text = (
+            f"{self._source}: images and containers are on the filesystem of "
+            f"{storage.instances.path}, volumes and other files on that of {storage.further.path}; "
+            "the node's disk is the first, disk_available_least the smaller"
+        )
+        return [HostWarning(WarningKind.ENGINE_DATA, nodename, "image store", text)]
 
     def _evaluate_report(self, nodename: str, report: EngineReport | None) -> list[HostWarning]:
         if report is None:

@@ -46,6 +46,13 @@ OPTIONS = (
         max=1.0,
         help="Share of the filesystem of the engine's root directory that is reserved for images.",
     ),
+    cfg.ListOpt(
+        "image_store_path",
+        default=[],
+        help="Directories of the engines' images and containers, each PATH or, where base_url has "
+        "several, URL=PATH. Unset: the engine's root directory, or with the image store of "
+        "containerd the directory of the containerd that the engine reports.",
+    ),
     cfg.BoolOpt(
         "measure_containers",
         default=True,
@@ -74,6 +81,10 @@ def _split(values: Values) -> Sequence[tuple[str, Values]]:
     urls = list(dict.fromkeys(values["base_url"]))
     if not urls:
         raise ConfigError("[docker] base_url: must not be empty")
+    for item in values["image_store_path"]:
+        url, separator, _ = item.rpartition("=")
+        if separator and url not in urls:
+            raise ConfigError(f"[docker] image_store_path: {url} is not in base_url")
     names = [PLUGIN.group] if len(urls) == 1 else urls
     return [(name, {**values, "base_url": [url]}) for name, url in zip(names, urls, strict=True)]
 
@@ -102,7 +113,21 @@ def _build(environment: DriverEnvironment, values: Values) -> Driver:
         measures_containers=values["measure_containers"],
         trusts_labels=values["trust_labels"],
         unlimited_memory_mb=values["unlimited_memory_mb"],
+        image_store_path=_find_image_store(values["image_store_path"], url),
     )
+
+
+def _find_image_store(items: Sequence[str], url: str) -> str:
+    """Return the path that is configured for an engine, else for all of them, else ""."""
+    paths: dict[str, str] = {}
+    for item in items:
+        name, _, path = item.rpartition("=")
+        if not path.startswith("/"):
+            raise ConfigError(f"[docker] image_store_path: {item}: expected an absolute path")
+        if name in paths:
+            raise ConfigError(f"[docker] image_store_path: {item}: the engine has another path")
+        paths[name] = path
+    return paths.get(url, paths.get("", ""))
 
 
 def _check_url(url: str) -> None:

@@ -25,6 +25,8 @@ _PROJECT_QUOTA_FILESYSTEMS = frozenset({"ext4", "xfs"})
 _PROJECT_QUOTA_OPTIONS = frozenset({"pquota", "prjquota"})
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686"}
 _PODMAN = "Podman Engine"
+_CONTAINERD_STORE = ("driver-type", "io.containerd.snapshotter.v1")
+_SYSTEM_CONTAINERD = "/run/containerd/containerd.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def parse_report(info: Any, version: Any, source: str) -> EngineReport:
             default_runtime=_text(info.get("DefaultRuntime")),
             storage_driver=_text(info.get("Driver")),
             root_dir=_text(info.get("DockerRootDir")),
+            image_store_dir=find_image_store(info),
             cgroup_version=_text(info.get("CgroupVersion")),
             cgroup_driver=_text(info.get("CgroupDriver")),
         ),
@@ -128,6 +131,24 @@ def parse_report(info: Any, version: Any, source: str) -> EngineReport:
         daemon_name=_text(info.get("Name")),
         problems=problems,
     )
+
+
+def find_image_store(info: Mapping[str, Any]) -> str:
+    """Return the directory of images and containers that are in a store of containerd, else "".
+
+    dockerd uses the containerd of the system, or runs one with its files below its own root.
+
+    >>> find_image_store({"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]})
+    '/var/lib/containerd'
+    """
+    status = info.get("DriverStatus")
+    if not isinstance(status, list) or list(_CONTAINERD_STORE) not in status:
+        return ""
+    containerd = info.get("Containerd")
+    address = _text(containerd.get("Address")) if isinstance(containerd, Mapping) else ""
+    if not address or address.removeprefix("/var") == _SYSTEM_CONTAINERD:
+        return "/var/lib/containerd"
+    return f"{_text(info.get('DockerRootDir')).rstrip('/')}/containerd/daemon"
 
 
 def parse_labels(value: Any) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -217,14 +238,25 @@ def parse_image_bytes(value: Any, source: str) -> int:
     """Return the disk usage of images from the answer to ``/system/df``.
 
     Shared layers count once. Podman does not report the size of all layers, so
-    each image counts in full there.
+    each image counts in full there. Since API 1.52 the sum is the ``TotalSize`` of
+    ``ImageUsage``.
+
+    Raises:
+        HostDataError: the answer has none of these.
     """
     if not isinstance(value, Mapping):
         raise HostDataError(source, "invalid answer to /system/df: expected an object")
     total = value.get("LayersSize")
     if isinstance(total, int) and total > 0:
         return total
-    images = value.get("Images") or []
+    for name in ("ImageUsage", "ImagesUsage"):
+        usage = value.get(name)
+        size = usage.get("TotalSize") if isinstance(usage, Mapping) else None
+        if isinstance(size, int):
+            return size
+    if "Images" not in value:
+        raise HostDataError(source, "invalid answer to /system/df: it has no images")
+    images = value["Images"] or []
     try:
         return sum(int(image["Size"]) for image in images)
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -117,8 +117,9 @@ def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
         return None
     if cpu_ns is None:
         return None
-    is_counted = usage is not None and inactive is not None
-    return CgroupUsage(cpu_ns, max(0, usage - inactive) if is_counted else None)
+    if usage is None or inactive is None:
+        return CgroupUsage(cpu_ns, None)
+    return CgroupUsage(cpu_ns, max(0, usage - inactive))
 
 
 def _read_field(path: Path, name: str) -> int | None:

@@ -95,11 +95,18 @@ class Mount:
     options: tuple[str, ...] = ()
 
 
-def read_storage(path: Path, roots: Roots) -> StorageInfo:
-    """Return the filesystem for guests' disks and the block devices of the host."""
+def read_storage(path: Path, roots: Roots, further_path: Path | None = None) -> StorageInfo:
+    """Return the filesystem for guests' disks and the block devices of the host.
+
+    Args:
+        further_path: another directory of guests' files; it counts if it is on another filesystem.
+    """
     filesystem, disks = read_filesystem(path, roots), read_disks(roots)
     problems = (*filesystem.problems, *disks.problems)
-    return StorageInfo(filesystem.value, disks.value, problems=problems)
+    further = None if further_path is None else read_filesystem(further_path, roots).value
+    if further is not None and further.device_id == filesystem.value.device_id:
+        further = None
+    return StorageInfo(filesystem.value, disks.value, further=further, problems=problems)
 
 
 def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:

@@ -3,15 +3,23 @@
 psutil is imported by the first reading, as importing a plugin must be cheap.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from nodetracker.model.cpuset import parse_cpu_set
+from nodetracker.model.errors import HostDataError
 from nodetracker.ports import Monitor
-from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.host.roots import (
+    Roots,
+    read_optional_integer,
+    read_optional_text,
+    read_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ def cpu_percents(before: CpuTimes, after: CpuTimes) -> dict[str, int]:
     return shares | {"cpu_percent": round(100 * (spent.total - spent.idle) / spent.total)}
 
 
+_MHZ = re.compile(r"^cpu MHz\s*:\s*([0-9]+(?:\.[0-9]+)?)\s*$", re.MULTILINE)
 _PROCFS_LOCK = threading.Lock()
 
 
@@ -99,11 +108,11 @@ class CpuMonitor:
 
     def __init__(
         self,
-        procfs: Path,
+        roots: Roots,
         monotonic: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._procfs = procfs
+        self._roots = roots
         self._monotonic = monotonic
         self._pause = pause
         self._lock = threading.Lock()  # readings of one node may overlap
@@ -119,16 +128,16 @@ class CpuMonitor:
         """
         with self._lock:
             if self._times is None:
-                with _use_procfs(self._procfs):
+                with _use_procfs(self._roots.procfs):
                     self._times, self._read_at = _read_times(), self._monotonic()
                 self._pause(MIN_WINDOW_SECONDS)
-            with _use_procfs(self._procfs):
-                times, frequency = _read_times(), _read_frequency()
+            with _use_procfs(self._roots.procfs):
+                times = _read_times()
             now = self._monotonic()
             if now - self._read_at >= MIN_WINDOW_SECONDS:
                 self._percents = cpu_percents(self._times, times)
                 self._times, self._read_at = times, now
-            return cpu_seconds(times) | self._percents | frequency
+            return cpu_seconds(times) | self._percents | read_frequency(self._roots)
 
 
 @contextmanager
@@ -157,16 +166,27 @@ def _read_times() -> CpuTimes:
     )
 
 
-def _read_frequency() -> dict[str, int]:
-    """Return the mean frequency of the CPUs, nothing where the kernel does not report one."""
-    import psutil
+def read_frequency(roots: Roots) -> dict[str, int]:
+    """Return the mean frequency of the online CPUs, nothing where the kernel does not report one.
 
-    try:
-        frequency = psutil.cpu_freq()
-    except (NotImplementedError, OSError):  # psutil 7.2: files that only some kernels have
-        return {}
-    return {FREQUENCY: round(frequency.current)} if frequency and frequency.current else {}
+    A CPU whose frequency cannot be read does not count: drivers show ``<unknown>``.
+
+    Source: Linux Documentation/admin-guide/pm/cpufreq.rst, ``scaling_cur_freq`` in kHz; else
+    ``cpu MHz`` in ``/proc/cpuinfo``.
+    """
+    directory = roots.sysfs / "devices/system/cpu"
+    found: list[float] = []
+    with suppress(HostDataError, ValueError):
+        for cpu in parse_cpu_set(read_text(directory / "online")):
+            with suppress(HostDataError):
+                khz = read_optional_integer(directory / f"cpu{cpu}/cpufreq/scaling_cur_freq")
+                found += [khz / 1000] if khz else []
+    if not found:
+        with suppress(HostDataError):
+            text = read_optional_text(roots.procfs / "cpuinfo", errors="replace") or ""
+            found = [mhz for line in _MHZ.findall(text) if (mhz := float(line)) > 0]
+    return {FREQUENCY: round(sum(found) / len(found))} if found else {}
 
 
-PLUGIN = MonitorPlugin(METRICS, lambda roots: CpuMonitor(roots.procfs))
+PLUGIN = MonitorPlugin(METRICS, CpuMonitor)
 """The monitor ``cpu.virt_driver``, named as in Nova."""

@@ -1,11 +1,15 @@
 """The engine's report about itself: parsing and tolerance of invalid items."""
 
 import math
+from pathlib import Path
 
 import pytest
 
-from nodetracker.model.errors import HostDataError
+from nodetracker.accounting.audit.inventory import storage_columns
+from nodetracker.model.errors import ConfigError, HostDataError
+from nodetracker.virt.docker.plugin import PLUGIN, _find_image_store
 from nodetracker.virt.docker.report import (
+    find_image_store,
     has_disk_quotas,
     is_same_host,
     parse_image_bytes,
@@ -13,6 +17,9 @@ from nodetracker.virt.docker.report import (
     parse_report,
     parse_version_number,
 )
+from nodetracker.virt.host.disk import read_storage
+from nodetracker.virt.host.roots import Roots
+from tests.contract.drivers.docker import default_values
 from tests.engine_stub import INFO, VERSION
 
 
@@ -145,11 +152,84 @@ def test_images_are_measured_by_layers_or_else_by_image():
     assert parse_image_bytes({"LayersSize": 5, "Images": [{"Size": 9}]}, "s") == 5
     assert parse_image_bytes({"LayersSize": 0, "Images": [{"Size": 9}, {"Size": 1}]}, "s") == 10
     assert parse_image_bytes({"Images": None}, "s") == 0
+    usage = {"TotalCount": 5, "TotalSize": 16, "Reclaimable": 1}
+    assert parse_image_bytes({"ImageUsage": usage}, "s") == 16
+    assert parse_image_bytes({"ImagesUsage": usage, "BuildCacheUsage": {}}, "s") == 16
+    assert parse_image_bytes({"LayersSize": 0, "ImageUsage": {"TotalSize": 0}}, "s") == 0
     for odd in (
         [],
+        {},
+        {"ImageUsage": {"TotalSize": None}},
+        {"Containers": []},
         {"Images": [{}]},
         {"Images": [{"Size": None}]},
         {"Images": [{"Size": math.inf}]},
     ):
         with pytest.raises(HostDataError):
             parse_image_bytes(odd, "s")
+
+
+SNAPSHOTTER = [["driver-type", "io.containerd.snapshotter.v1"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "address", "expected"),
+    [
+        (SNAPSHOTTER, "/run/containerd/containerd.sock", "/var/lib/containerd"),
+        (SNAPSHOTTER, "/var/run/containerd/containerd.sock", "/var/lib/containerd"),
+        (SNAPSHOTTER, None, "/var/lib/containerd"),
+        (
+            SNAPSHOTTER,
+            "/var/run/docker/containerd/containerd.sock",
+            "/srv/docker/containerd/daemon",
+        ),
+        ([["Backing Filesystem", "extfs"]], "/run/containerd/containerd.sock", ""),
+        (None, None, ""),
+    ],
+)
+def test_the_image_store_is_where_the_engine_s_containerd_has_its_files(status, address, expected):
+    containerd = {} if address is None else {"Containerd": {"Address": address}}
+    info = {"DockerRootDir": "/srv/docker", "DriverStatus": status} | containerd
+    assert find_image_store(info) == expected
+
+
+URLS = ["unix:///a.sock", "unix:///b.sock"]
+
+
+def paths_of(*items, urls=URLS):
+    values = default_values(base_url=urls, image_store_path=list(items))
+    parts = PLUGIN.split(values)
+    return [
+        (name, _find_image_store(its["image_store_path"], *its["base_url"])) for name, its in parts
+    ]
+
+
+def test_each_engine_has_its_own_image_store():
+    a, b = URLS
+    assert paths_of() == [(a, ""), (b, "")]
+    assert paths_of("/srv/x") == [(a, "/srv/x"), (b, "/srv/x")]
+    assert paths_of(f"{b}=/srv/b", "/srv/x") == [(a, "/srv/x"), (b, "/srv/b")]
+    assert paths_of("/srv/x", urls=[a, a]) == [("docker", "/srv/x")]
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        (["unix:///c.sock=/srv"], "unix:///c.sock is not in base_url"),
+        (["srv"], "expected an absolute path"),
+        (["/srv", "/var"], "has another path"),
+    ],
+)
+def test_an_invalid_image_store_is_a_configuration_error(items, text):
+    with pytest.raises(ConfigError, match=text):
+        paths_of(*items)
+
+
+def test_the_smaller_of_two_filesystems_is_what_is_available(tmp_path):
+    store = read_storage(tmp_path, Roots(), Path("/dev/shm"))
+    assert store.further is not None
+    left = min(store.instances.available_mb, store.further.available_mb)
+    assert store.available_mb == left
+    assert storage_columns(store)["local_gb"] == store.instances.total_mb // 1024
+    assert storage_columns(store)["disk_available_least"] == left // 1024
+    assert read_storage(tmp_path, Roots(), tmp_path.parent).further is None

@@ -23,7 +23,7 @@ class Machine:
         self.procfs = directory
         self.now = 100.0
         self.spent_meanwhile = {}
-        self.monitor = CpuMonitor(directory, lambda: self.now, self.pause)
+        self.monitor = CpuMonitor(Roots(directory, directory / "sys"), lambda: self.now, self.pause)
 
     def pause(self, seconds):
         self.now += seconds
@@ -37,9 +37,17 @@ class Machine:
         (self.procfs / "stat").write_text(f"cpu  {line}\ncpu0 {line}\nbtime 1\n")
 
     def read(self):
-        values = dict(self.monitor.read())
-        values.pop("cpu_frequency_mhz", None)  # that of the machine on which the tests run
-        return values
+        return dict(self.monitor.read())
+
+    def set_frequencies(self, *khz, online=None):
+        """Write the frequency of each CPU, None for one without."""
+        for number, value in enumerate(khz):
+            path = self.procfs / f"sys/devices/system/cpu/cpu{number}/cpufreq/scaling_cur_freq"
+            path.parent.mkdir(parents=True)
+            if value is not None:
+                path.write_text(f"{value}\n")
+        online = online or f"0-{len(khz) - 1}"
+        (self.procfs / "sys/devices/system/cpu/online").write_text(f"{online}\n")
 
 
 @pytest.fixture
@@ -98,11 +106,29 @@ def test_a_counter_that_goes_back_has_not_risen():
     assert cpu_percents(before, before) == {}
 
 
-def test_the_frequency_is_there_if_the_machine_reports_one(machine, monkeypatch):
-    monkeypatch.setattr(psutil, "cpu_freq", lambda: psutil._ntuples.scpufreq(2399.6, 800, 3000))
+@pytest.mark.parametrize(
+    ("khz", "online", "expected"),
+    [
+        ((2000000, 3000000), None, 2500),
+        ((2000000, 2000000, 400000, None), "0-1", 2000),
+        ((2000000, None), None, 2000),
+        ((2000000, "<unknown>"), None, 2000),
+        ((0, 1999600), None, 2000),
+        ((None, "<unknown>"), None, None),
+    ],
+    ids=["mean", "offline", "absent", "unknown", "zero", "none"],
+)
+def test_the_frequency_is_the_mean_of_the_online_cpus_that_report_one(
+    machine, khz, online, expected
+):
+    machine.set_frequencies(*khz, online=online)
+    assert machine.monitor.read().get("cpu_frequency_mhz") == expected
+
+
+def test_without_files_the_frequency_is_that_of_cpuinfo(machine):
+    text = "processor : 0\ncpu MHz\t\t: 2399.600\n\nprocessor : 1\ncpu MHz\t\t: 2400.4\n"
+    (machine.procfs / "cpuinfo").write_text(text)
     assert machine.monitor.read()["cpu_frequency_mhz"] == 2400
-    monkeypatch.setattr(psutil, "cpu_freq", lambda: None)
-    assert "cpu_frequency_mhz" not in machine.monitor.read()
 
 
 def test_only_its_own_readings_use_the_other_proc(machine):
