@@ -280,6 +280,17 @@ class TestNuma:
             "guest cell 0 on host cell 1",
         ]
 
+    def test_so_does_a_refusal(self, store: Store) -> None:
+        make_node(store)
+        with pytest.raises(ClaimRefusedError) as caught:
+            claim(store, ask(VCPU=1, MEMORY_MB=64, numa={"page_size": 1048576}))
+        (reason,) = caught.value.reasons
+        assert reason == (
+            "Requested instance NUMA topology cannot fit the given host NUMA topology: "
+            "guest cell 0 on host cell 0: no pages of 1048576 KiB; "
+            "guest cell 0 on host cell 1: no pages of 1048576 KiB"
+        )
+
     def test_a_cell_is_limited_as_its_node(self, store: Store) -> None:
         make_node(store)
         for _ in range(2):

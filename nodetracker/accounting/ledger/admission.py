@@ -215,7 +215,7 @@ class Admission:
         verdicts: one for each resource.
         refusals: every reason to refuse the claim; empty = it fits.
         numa: host cells of its cells, None when it requests none or none fits.
-        numa_reasons: details: what each host cell lacks.
+        numa_reasons: what each host cell lacks, as the refusal has it.
         devices: addresses of the PCI devices it would get.
         pci: the result of each PCI request, None without any.
     """

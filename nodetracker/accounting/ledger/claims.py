@@ -95,7 +95,8 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
     )
     fit = _fit_numa(request, node, pci, policy.is_packing)
     if isinstance(fit, NumaRefusal):
-        refusals.append(Refusal(AdmissionCheck.NUMA, fit.summary))
+        reason = f"{fit.summary}: {'; '.join(fit.reasons)}"
+        refusals.append(Refusal(AdmissionCheck.NUMA, reason))
         admission = replace(admission, numa_reasons=fit.reasons)
     else:
         admission = replace(admission, numa=fit)

@@ -44,12 +44,12 @@ const VERDICTS = [
   column("fits", "Verdict", (fits) => mark(fits ? "fits" : "too little", fits ? "good" : "warning")),
 ];
 
-function dryRun({ host, nodename, fits, explanations, resources, numa_reasons: cells, pci }) {
+function dryRun({ host, nodename, fits, explanations, resources, pci }) {
   const devices = pci.map(({ alias, count, usable }) => `${alias}: ${count} requested, ${usable} usable`);
   return html`<h3>${place({ host, nodename })}</h3>
     ${fits ? html`<p>${mark("It would take it.", "good")}</p>` : texts(explanations)}
     ${fixed("Amounts", VERDICTS, resources.filter(({ requested }) => requested > 0))}
-    ${list([...devices, ...cells].map(sentence))}`;
+    ${list(devices.map(sentence))}`;
 }
 
 const whyNot = (name, nodes) => section(html`Why not on <bdi>${name}</bdi>?`, nodes.length > 0 ? nodes.map(dryRun)

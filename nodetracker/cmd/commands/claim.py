@@ -288,7 +288,7 @@ def show_admission(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(row) | {
         "reasons": Lines(row["reasons"], map(explain_reason, row["reasons"])),
         "numa": Lines(row["numa"], map(_render_line, cells)),
-        "numa_reasons": Lines(row["numa_reasons"]),
+        "numa_reasons": Lines(row["numa_reasons"], ()),  # reasons has them
         "resources": Lines(row["resources"], _draw_verdicts(row["resources"])),
         "pci": Lines(row["pci"], map(_render_line, row["pci"])),
     }
