@@ -12,8 +12,12 @@ from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, GuestListing
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import MILLI, whole_units
-from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
+from nodetracker.model.warning import NO_ITEM, REPORT_LIFETIME, HostWarning, WarningKind
+
+NAMED_CLAIMS = 3
+"""Expired claims that a warning names, the last ones."""
 
 _UNITS = {MEMORY: " MiB", DISK: " GiB"}
 
@@ -137,20 +141,28 @@ def _find_missing_devices(
 def _find_expired_claims(
     nodename: str, guests: Mapping[str, Guest], claims: Iterable[Claim], now: datetime
 ) -> Iterable[HostWarning]:
-    """Return claims that expired within the last hour and whose guest has not appeared."""
+    """Return one warning of the claims that expired in the last hour without their guests."""
+    expired = []
     for claim in claims:
         is_recent = now - claim.updated_at < REPORT_LIFETIME
         is_expired = not claim.is_active and claim.reason == ReleaseReason.EXPIRED.value
         guest = guests.get(claim.workload.uuid)
         has_guest = guest is not None and claim.workload.may_be(guest)
         if is_expired and is_recent and not has_guest:
-            yield HostWarning(
-                WarningKind.CLAIM_EXPIRED,
-                nodename,
-                claim.uuid,
-                f"claim {claim.uuid} of workload {claim.workload.uuid} expired because its guest "
-                "did not appear",
-            )
+            expired.append(claim)
+    if not expired:
+        return
+    expired.sort(key=lambda claim: (claim.updated_at, claim.uuid), reverse=True)
+    named = [f"{claim.uuid} of workload {claim.workload.uuid}" for claim in expired[:NAMED_CLAIMS]]
+    if len(expired) > NAMED_CLAIMS:
+        named.append(f"{len(expired) - NAMED_CLAIMS} more")
+    yield HostWarning(
+        WarningKind.CLAIM_EXPIRED,
+        nodename,
+        NO_ITEM,
+        f"{count_noun(len(expired), 'claim')} expired in the last hour because no guest appeared: "
+        f"{', '.join(named)}",
+    )
 
 
 def find_unused_claims(

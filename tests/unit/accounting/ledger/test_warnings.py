@@ -112,13 +112,38 @@ def test_what_has_the_address_of_a_missing_device_now_is_named():
 def test_an_expired_claim_is_reported_for_an_hour(seconds, guests, is_reported):
     claim = make_claim(state=ClaimState.RELEASED, reason="expired")
     found = kinds([claim], guests, now=later(seconds))
-    assert found == ([(WarningKind.CLAIM_EXPIRED, "c-1")] if is_reported else [])
+    assert found == ([(WarningKind.CLAIM_EXPIRED, "")] if is_reported else [])
+
+
+def test_claims_that_expired_together_are_one_warning_with_their_number():
+    claims = [
+        make_claim(
+            number,
+            state=ClaimState.RELEASED,
+            reason="expired",
+            workload=Workload(f"w-{number}"),
+            updated_at=later(number),
+        )
+        for number in range(1, 34)
+    ]
+    (warning,) = find(claims, now=later(60))
+    assert warning.message == (
+        "33 claims expired in the last hour because no guest appeared: "
+        "c-33 of workload w-33, c-32 of workload w-32, c-31 of workload w-31, 30 more"
+    )
+    (warning,) = find(claims, now=later(3601))
+    assert warning.message.startswith("32 claims expired")
+    (warning,) = find(claims, now=later(3632))
+    assert warning.message == (
+        "1 claim expired in the last hour because no guest appeared: c-33 of workload w-33"
+    )
+    assert find(claims, now=later(3633)) == []
 
 
 def test_so_is_one_with_whose_uuid_a_guest_of_another_kind_is_listed():
     claim = make_claim(state=ClaimState.RELEASED, reason="expired")
     stranger = dataclasses.replace(GUEST, kind=WorkloadKind.CONTAINER)
-    assert kinds([claim], [stranger]) == [(WarningKind.CLAIM_EXPIRED, "c-1")]
+    assert kinds([claim], [stranger]) == [(WarningKind.CLAIM_EXPIRED, "")]
 
 
 @pytest.mark.parametrize(
