@@ -222,3 +222,31 @@ def test_a_claim_that_is_not_there_is_said_so(programs: Programs) -> None:
     for command in ("show", "abort", "confirm", "renew"):
         done = programs.manage("claim", command, "ghost")
         assert (done.returncode, done.stderr.strip()) == (1, "no such claim: ghost")
+
+
+def test_several_claims_are_released_one_by_one(programs: Programs) -> None:
+    def create() -> str:
+        return str(programs.ask("claim", "create", ask(programs, resources={"VCPU": 1}))["uuid"])
+
+    with programs.start() as agent:
+        agent.wait_for("is ready")
+        first, second, third, fourth = (create() for _ in range(4))
+        missing = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
+        done = programs.manage("claim", "abort", first, missing, second, first)
+        shown = [line.split(None, 2) for line in done.stdout.splitlines()]
+        assert done.returncode == 1
+        assert ["released", "2"] in shown
+        assert ["refused", "1"] in shown
+        assert f"{first}  released (aborted)" in done.stdout
+        assert f"{missing}  no such claim: {missing}" in done.stdout
+        assert {claim["uuid"] for claim in programs.ask("claim", "list")} == {third, fourth}
+        listed = programs.directory / "uuids"
+        listed.write_text(programs.manage("claim", "list", "-f", "value", "-c", "uuid").stdout)
+        found = programs.ask("claim", "abort", "--file", str(listed))
+        assert (found["released"], found["refused"]) == (2, 0)
+        assert [claim["reason"] for claim in found["claims"]] == ["aborted", "aborted"]
+        listed.write_text("")
+        assert programs.ask("claim", "abort", "--file", str(listed))["released"] == 0
+        done = programs.manage("claim", "abort")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "one of the arguments UUID and --file is required" in done.stderr

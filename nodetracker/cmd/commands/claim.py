@@ -40,6 +40,7 @@ from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
     NotFoundError,
+    RefusedError,
     RequestError,
 )
 from nodetracker.model.listing import ClaimQuery
@@ -57,7 +58,7 @@ from nodetracker.views.claims import (
 from nodetracker.views.values import render_resource
 
 _MAX_CHARACTERS = 1024 * 1024
-"""Limit of a request's file."""
+"""Limit of a file."""
 
 
 def request_arguments(default_host: str, **of_file: Any) -> tuple[Argument, ...]:
@@ -223,13 +224,40 @@ class ConfirmClaim(ShowCommand):
 
 
 class AbortClaim(ShowCommand):
-    """Release a claim; a claim that is released already is not changed."""
+    """Release claims; one that is released already is not changed.
+
+    Of several, or those of a file, each has its own answer: one that is refused keeps no
+    other back.
+    """
 
     example = "claim abort 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
-    arguments = (UUID,)
+    arguments = (
+        argument("uuids", metavar="UUID", type=uuid_argument, nargs="*"),
+        argument(
+            "--file", help="Also the claims whose UUIDs this file lists, one a line; - reads stdin."
+        ),
+    )
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        return render_claim(self.store.abort_claim(args.uuid))
+        if not args.uuids and args.file is None:
+            self.parser.error("one of the arguments UUID and --file is required")
+        if args.file is None and len(args.uuids) == 1:
+            return render_claim(self.store.abort_claim(*args.uuids))
+        listed = [] if args.file is None else read_text(args.file).split()
+        rows, lines = [], []
+        for uuid in dict.fromkeys([*args.uuids, *map(uuid_argument, listed)]):
+            try:
+                row = render_claim(self.store.abort_claim(uuid))
+                line = "{state} ({reason})".format(**row)
+            except (NotFoundError, RefusedError) as error:
+                row, line = {"uuid": uuid, "error": str(error)}, str(error)
+            rows.append(row)
+            lines.append(f"{safe_text(uuid)}  {line}")
+        refused = sum("error" in row for row in rows)
+        self.exit_code = EXIT_FAILED if refused else EXIT_DONE
+        return {
+            "released": len(rows) - refused, "refused": refused, "claims": Lines(rows, lines)
+        }  # fmt: skip
 
 
 class RenewClaim(ShowCommand):
@@ -264,6 +292,15 @@ def read_json(name: str) -> object:
     Raises:
         RequestError: it cannot be read, is too long or not valid JSON.
     """
+    return parse_json(read_text(name), name)
+
+
+def read_text(name: str) -> str:
+    """Read a file, or standard input for ``-``.
+
+    Raises:
+        RequestError: it cannot be read or is too long.
+    """
     try:
         if name == "-":
             text = sys.stdin.read(_MAX_CHARACTERS + 1)
@@ -274,7 +311,7 @@ def read_json(name: str) -> object:
         raise RequestError(name, f"cannot be read: {render_file_error(error)}") from error
     if len(text) > _MAX_CHARACTERS:
         raise RequestError(name, f"has more than {_MAX_CHARACTERS} characters")
-    return parse_json(text, name)
+    return text
 
 
 def show_admission(row: Mapping[str, Any]) -> dict[str, Any]:
