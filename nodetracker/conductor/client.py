@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.errors import (
+    ForbiddenError,
     RpcEndingError,
     RpcError,
     RpcUnavailableError,
@@ -97,6 +98,13 @@ class ConductorStore:
 
     def close(self) -> None:
         """Do nothing: the connections belong to the process."""
+
+    def rehearse(self, work: Callable[[Any], Any]) -> Any:
+        """Refuse: it needs a transaction over many calls, which conductors do not have."""
+        raise ForbiddenError(
+            "dry runs of lists are not served to agents: run this where [database] connection is "
+            "set, or use the REST API"
+        )
 
     def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         method = CONDUCTOR.methods[name]

@@ -11,6 +11,6 @@ CONDUCTOR = Interface(
     Store,
     topic="conductor",
     version="4.6",
-    local=frozenset({"close"}),
+    local=frozenset({"close", "rehearse"}),
     since={WarningKind.GUEST_UNRESOLVED: "4.6", WarningKind.PLACEMENT_LOST: "4.6"},
 )

@@ -43,7 +43,7 @@ from nodetracker.model.credential import Credential
 from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AuditState, HostNews
-from nodetracker.ports import AdmissionPolicy, AgentKey, StoreObserver
+from nodetracker.ports import AdmissionPolicy, AgentKey, SchedulerStore, StoreObserver
 from nodetracker.process.clock import utc_clock
 from nodetracker.process.outage import Watch, watch_nothing
 
@@ -209,6 +209,9 @@ class SqlStore(SqlReader):
     renew_credential = writing(credentials.renew_credential)
     revoke_credential = writing(credentials.revoke_credential)
     list_credentials = reading(credentials.list_credentials)
+
+    def rehearse(self, work: Callable[[SchedulerStore], T]) -> T:
+        return self._database.rehearse(lambda database: work(SqlStore(database, self._clock)))
 
     def _notify(self, event: StoreEvent) -> None:
         for observer in self._observers:

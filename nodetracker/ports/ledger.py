@@ -1,7 +1,7 @@
 """The part of the store that is the ledger, and what schedulers read of all nodes."""
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.exclusions import Exclusions
@@ -18,6 +18,8 @@ from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.fleet import FleetStore
 from nodetracker.ports.methods import repeatable
+
+T = TypeVar("T")
 
 
 class LedgerStore(Protocol):
@@ -211,6 +213,17 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
 
         Args:
             placed: with a uuid each of their own.
+        """
+
+    def rehearse(self, work: "Callable[[SchedulerStore], T]") -> T:
+        """Return what a function returns with a store that keeps nothing of what it writes there.
+
+        All its calls are one transaction, which is rolled back: each sees what those before
+        it have written, and the nodes that they wrote stay locked until the end. Observers
+        learn nothing. It may be called again, as any transaction.
+
+        Raises:
+            ForbiddenError: this process has no database.
         """
 
     @repeatable

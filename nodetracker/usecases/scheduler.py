@@ -275,6 +275,15 @@ class Scheduler:
             )
         return [answers[request.uuid] for request in requests]
 
+    def try_claims(self, requests: Sequence[ClaimRequest]) -> list[Claim | NodetrackerError]:
+        """Return what `create_claims` would; each request counts those before it; keep nothing.
+
+        Raises: as `create_claims`.
+        """
+        return self._store.rehearse(
+            lambda store: Scheduler(store, self._policy, self._settings).create_claims(requests)
+        )
+
     def _find_granted(
         self, requests: Sequence[ClaimRequest]
     ) -> dict[str, Claim | NodetrackerError]:

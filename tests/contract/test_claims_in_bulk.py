@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
+from oslo_db.exception import DBDuplicateEntry
 
 from nodetracker.db.connection.dialect import can_skip_locked
 from nodetracker.db.schema import tables
@@ -23,7 +24,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.ports import Store
+from nodetracker.ports import SchedulerStore, Store
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
     ADMISSION_POLICY,
@@ -366,3 +367,53 @@ class TestScheduler:
         requests = [ask(MEMORY_MB=1, claim=str(uuid.uuid4())) for _ in range(120)]
         assert all(isinstance(found, Claim) for found in scheduler.create_claims(requests))
         check_usage(store, "alpha")
+
+    def test_a_dry_run_counts_those_before_and_keeps_nothing(self, store: SqlStore) -> None:
+        seen: list[StoreEvent] = []
+
+        class Observer:
+            def committed(self, event: StoreEvent) -> None:
+                seen.append(event)
+
+        hosts = ("alpha", "beta")
+        for host in hosts:
+            make_node(store, host=host)
+        scheduler = Scheduler(store, ADMISSION_POLICY)
+        known = claim(store, ask(VCPU=1, MEMORY_MB=64))
+        store._observers = (Observer(),)
+        before = [node(store, host) for host in hosts]
+        requests = [ask(VCPU=3, MEMORY_MB=64) for _ in range(6)]  # 6 and 7 CPUs are free
+        for _ in range(2):
+            tried = scheduler.try_claims(requests)
+            assert [type(found).__name__ for found in tried] == [
+                *["Claim"] * 4,
+                *["ClaimRefusedError"] * 2,
+            ]
+        assert seen == []
+        assert store.list_claims() == [known]
+        assert [node(store, host) for host in hosts] == before
+        created = scheduler.create_claims(requests)
+
+        def describe(found: Claim | Exception) -> str:
+            return f"{found.uuid} {found.host}" if isinstance(found, Claim) else str(found)
+
+        assert list(map(describe, tried)) == list(map(describe, created))
+        assert not any(isinstance(found, Claim) and found.is_repeated for found in tried)
+        again = scheduler.try_claims(requests[:1])
+        assert [isinstance(found, Claim) and found.is_repeated for found in again] == [True]
+
+    def test_a_dry_run_that_loses_a_race_runs_again(self, store: SqlStore) -> None:
+        make_node(store)
+        request = ask(VCPU=1, MEMORY_MB=64)
+        lost: list[Exception] = []
+
+        def work(inner: SchedulerStore) -> list[Claim | None]:
+            if not lost:
+                lost.append(DBDuplicateEntry())
+                inner.create_claims([place(request)], ADMISSION_POLICY)
+                raise lost[0]
+            return inner.create_claims([place(request)], ADMISSION_POLICY)
+
+        (found,) = store.rehearse(work)
+        assert (found and found.is_repeated) is False
+        assert store.list_claims() == []

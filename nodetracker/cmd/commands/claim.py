@@ -108,7 +108,8 @@ class CreateClaim(RequestCommand):
         ),
         flag(
             "--dry-run",
-            "Write nothing; show the amounts of each resource and whether the claim fits.",
+            "Write nothing; show the amounts of each resource and whether the claim fits, or of a "
+            "list what each request would get after those before it.",
         ),
     )
 
@@ -130,10 +131,11 @@ class CreateClaim(RequestCommand):
         return show_admission(render_admission(host, nodename, answer))
 
     def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
-        if args.dry_run or args.host or args.node:
-            self.parser.error("argument FILE: a list allows none of --dry-run, --host and --node")
+        if args.host or args.node:
+            self.parser.error("argument FILE: a list allows neither --host nor --node")
         requests = parse_claim_requests({"claims": body})
-        outcomes = self.scheduler.create_claims(requests)
+        create = self.scheduler.try_claims if args.dry_run else self.scheduler.create_claims
+        outcomes = create(requests)
         pairs = list(zip(requests, outcomes, strict=True))
         rows = [
             render_claim(outcome)

@@ -187,9 +187,41 @@ class Database:
             )
             connection.invalidate()
 
+    def rehearse(self, work: Callable[["Database"], T]) -> T:
+        """Run a function with a database whose transactions are parts of one, and undo that.
+
+        After a deadlock, or when another process has inserted the same key, it runs again.
+        """
+
+        def run(connection: sa.Connection) -> T:
+            answer = work(_Rehearsal(self, connection))
+            connection.rollback()
+            return answer
+
+        return self.write(run, retry_on_duplicate=True)
+
     def close(self) -> None:
         """Close the pooled connections; a later transaction opens new ones."""
         self._manager.dispose_pool()
+
+
+class _Rehearsal(Database):
+    """A database whose transactions are parts of one; they decide before they write."""
+
+    def __init__(self, database: Database, connection: sa.Connection) -> None:
+        self._watch = watch_nothing
+        self._manager = database._manager
+        self.url = database.url
+        self._connection = connection
+
+    def _run(
+        self,
+        work: Callable[[sa.Connection], T],
+        may_retry: Callable[[Exception], bool],
+        writes: bool,
+    ) -> T:
+        """Run it once: a deadlock has undone all before it as well."""
+        return work(self._connection)
 
 
 class _Store(Protocol):

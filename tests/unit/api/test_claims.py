@@ -186,9 +186,19 @@ class TestMany:
     def test_their_number_is_limited(self, api, count):
         assert claim(api, {"claims": [make_body()] * count}).status_code == 400
 
-    def test_no_further_key_and_no_dry_run_is_accepted(self, api):
+    def test_no_further_key_is_accepted(self, api):
         assert claim(api, {"claims": [make_body()], "host": HOST}).status_code == 400
-        assert claim(api, {"claims": [make_body()]}, "?dry_run=true").status_code == 400
+
+    def test_a_dry_run_has_the_answers_and_grants_nothing(self, api, store, backend):
+        bodies = [make_body(5, uuid=str(uuid.uuid4())) for _ in range(2)]
+        tried = claim(api, {"claims": bodies}, "?dry_run=true")
+        assert tried.status_code == 200
+        assert [outcome["status"] for outcome in tried.json["claims"]] == [201, 409]
+        assert tried.json["claims"][0]["claim"]["host"] == HOST
+        assert "nearest" in tried.json["claims"][1]["error"]["detail"]
+        assert store.list_claims() == []
+        counts = backend.counters.claims.read()
+        assert (counts.granted, counts.refused) == (0, 0)
 
     def test_each_is_authorized_by_its_project(self, backend, store):
         class OfOneProject:

@@ -7,6 +7,7 @@ import pytest
 
 from nodetracker.conductor.client import CONDUCTOR, ConductorStore, open_conductor_store
 from nodetracker.model.errors import (
+    ForbiddenError,
     NotFoundError,
     RpcEndingError,
     RpcError,
@@ -116,3 +117,10 @@ def test_a_fault_of_a_conductor_is_an_error_of_the_store_and_not_an_outage():
 def test_the_stores_own_errors_are_raised_as_they_are():
     with pytest.raises(NotFoundError, match="no such claim"):
         open_store(RecordingCaller(NotFoundError("no such claim"))).confirm_claim("u")
+
+
+def test_a_dry_run_of_a_list_calls_nobody():
+    caller = RecordingCaller()
+    with pytest.raises(ForbiddenError, match="dry runs of lists are not served to agents"):
+        open_store(caller).rehearse(lambda store: store.create_claims([], None))
+    assert caller.calls == []

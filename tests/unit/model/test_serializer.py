@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import (
@@ -157,7 +158,7 @@ def list_dataclasses(hint: Any, found: set[type]) -> set[type]:
 
 @pytest.mark.parametrize("protocol", [Store, HostAgent])
 def test_everything_that_a_port_takes_and_gives_can_travel(protocol: type) -> None:
-    methods = Interface(protocol, "test", "1.0").methods
+    methods = Interface(protocol, "test", "1.0", CONDUCTOR.local).methods
     for name in methods:
         for hint in typing.get_type_hints(getattr(protocol, name)).values():
             for item in list_dataclasses(hint, set()):
@@ -166,7 +167,7 @@ def test_everything_that_a_port_takes_and_gives_can_travel(protocol: type) -> No
 
 
 def test_arguments_travel_by_name_whatever_way_they_are_given() -> None:
-    method = Interface(Store, "test", "1.0").methods["list_claims"]
+    method = CONDUCTOR.methods["list_claims"]
     plain = method.encode_arguments("alpha", state=ClaimState.HELD)
     assert plain == {"host": "alpha", "state": "held"}
     assert method.read_arguments(plain) == {"host": "alpha", "state": ClaimState.HELD}
@@ -182,7 +183,7 @@ def test_arguments_travel_by_name_whatever_way_they_are_given() -> None:
     ids=str,
 )
 def test_arguments_that_do_not_fit_are_refused(plain: dict[str, Any], said: str) -> None:
-    method = Interface(Store, "test", "1.0").methods["confirm_claim"]
+    method = CONDUCTOR.methods["confirm_claim"]
     with pytest.raises(RequestError) as caught:
         method.read_arguments(plain)
     assert str(caught.value) == said

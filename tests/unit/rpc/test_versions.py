@@ -24,7 +24,7 @@ CONDUCTOR = Interface(
     Store,
     "conductor",
     "3.16",
-    frozenset({"close"}),
+    frozenset({"close", "rehearse"}),
     {WarningKind.CLAIM_UNUSED: "3.15", WarningKind.CLAIM_MISMATCH: "3.15"},
 )
 OLD = Interface(Store, CONDUCTOR.topic, "1.0", CONDUCTOR.local)
@@ -93,7 +93,7 @@ def test_a_caller_gets_lists_without_what_its_version_does_not_know(
 ) -> None:
     for kind in (WarningKind.DRIFT, WarningKind.CLAIM_UNUSED):
         store.raise_warning("host-1", HostWarning(kind, "node-1", "item", "a message"))
-    other = Interface(Store, CONDUCTOR.topic, version)
+    other = Interface(Store, CONDUCTOR.topic, version, CONDUCTOR.local)
     method = other.methods["list_warnings"]
     found = caller(other).call("c-1", method, {}, 5.0)
     assert [record.warning.kind for record in found] == ["drift", *since]
@@ -103,7 +103,7 @@ def test_a_caller_gets_lists_without_what_its_version_does_not_know(
 def test_a_server_names_both_versions_to_a_client_of_another(
     server: RpcServer, caller: Callers, version: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = Interface(Store, CONDUCTOR.topic, version)
+    other = Interface(Store, CONDUCTOR.topic, version, CONDUCTOR.local)
     with pytest.raises(RpcVersionError) as raised:
         caller(other).call("c-1", other.methods["list_nodes"], {}, 5.0)
     assert str(raised.value) == (

@@ -100,7 +100,7 @@ OUTCOME = answer(
 
 CLAIM_OR_ADMISSION: Schema = {
     "description": "the claim that the same request was granted before, a dry run's result, or "
-    "the outcome of each of many requests",
+    "the outcome of each of many requests, in a dry run what it would be",
     "oneOf": [CLAIM, ADMISSION, answer(claims=[OUTCOME])],
 }
 
@@ -195,15 +195,19 @@ def _check_allowed(call: Call, rule: str, request: ClaimRequest) -> None:
 
 
 def _create_claims(call: Call) -> Answer:
-    """Answer each request as `create_claim` does; one that is invalid or forbidden ends all."""
+    """Answer each request as `create_claim` does; one that is invalid or forbidden ends all.
+
+    A dry run has the answers that the requests would get.
+    """
     requests = build_claim_requests(call.body)
     for request in requests:
         _check_allowed(call, f"{_RULE}:create", request)
     if call.query.get("dry_run"):
-        raise RequestError("dry_run", "cannot be combined with claims")
-    outcomes = call.backend.scheduler.create_claims(requests)
-    for outcome in outcomes:
-        call.backend.counters.claims.note(outcome)
+        outcomes = call.backend.scheduler.try_claims(requests)
+    else:
+        outcomes = call.backend.scheduler.create_claims(requests)
+        for outcome in outcomes:
+            call.backend.counters.claims.note(outcome)
     shown = [
         _render_outcome(call, request, outcome)
         for request, outcome in zip(requests, outcomes, strict=True)
