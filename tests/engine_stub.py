@@ -143,6 +143,7 @@ class EngineStub:
                     "Id": key,
                     "Names": self.names.get(key) or [item.get("Name")],
                     "State": _state(item),
+                    "Status": f"Up 2 minutes ({_health(item)})",
                 }
                 for key, item in self.containers.items()
             ]
@@ -156,6 +157,12 @@ class EngineStub:
 def _state(description: dict[str, Any]) -> Any:
     state = description.get("State")
     return state.get("Status") if isinstance(state, dict) else None
+
+
+def _health(description: dict[str, Any]) -> str:
+    state = description.get("State")
+    health = state.get("Health") if isinstance(state, dict) else None
+    return str(health["Status"]) if health else ""
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):

@@ -470,6 +470,31 @@ def test_an_out_of_memory_kill_is_an_event(dockerd: Dockerd, tmp_path: Path) -> 
         client.start(container)
         assert client.wait(container)["StatusCode"] == 128 + signal.SIGKILL  # the kernel's
         agent.wait(is_in("greedy", PowerState.SHUTDOWN, vcpu_milli=0, memory_mb=0))
+        agent.wait(lambda node: "exit_code" in guest_of(node, "greedy").details)
+        details = guest_of(agent.node(), "greedy").details
+        assert (details["exit_code"], details["oom_killed"]) == (137, True)
+    finally:
+        client.remove_container(container, force=True)
+        client.close()
+        agent.stop()
+
+
+def test_a_health_check_that_fails_is_in_the_history(dockerd: Dockerd, tmp_path: Path) -> None:
+    agent = RunningAgent(tmp_path / "agent", dockerd.url)
+    client = dockerd.client()
+    check = {"test": ["CMD", "/bin/busybox", "false"], "interval": 10**9, "retries": 3}
+    config = client.create_host_config(network_mode="none", mem_limit="8m")
+    container = client.create_container(
+        IMAGE, SLEEP, name="sick", host_config=config, healthcheck=check
+    )["Id"]
+    try:
+        client.start(container)
+        agent.wait(lambda node: (guest := guest_of(node, "sick")) and guest.details.get("health"))
+        agent.wait(lambda node: guest_of(node, "sick").details["health"] == "unhealthy")
+        shown = agent.programs.manage("events", "--host", HOST).stdout
+        assert "guest sick: details.health starting → unhealthy" in shown
+        place = agent.programs.ask("workload", "show", "sick")["places"][0]
+        assert place["details"]["health"] == "unhealthy"
     finally:
         client.remove_container(container, force=True)
         client.close()

@@ -334,6 +334,24 @@ class TestRequests:
         stub.containers[f"{1:064x}"]["State"]["Status"] = "paused"
         assert self.count(stub, driver) == [f"/containers/{1:064x}/json", "/containers/json"]
 
+    def test_a_health_that_the_list_names_is_inspected_without_an_event(
+        self, driver_on_stub, stub, monkeypatch
+    ):
+        stub.add(describe_container(1))
+        state = stub.containers[f"{1:064x}"]["State"]
+        state["Health"] = {"Status": "healthy"}
+        driver = driver_on_stub.driver()
+        listen(driver)
+        driver_on_stub.now += 1
+        assert (
+            guests_of(driver.get_available_resource(HOST))["web-1"].details["health"] == "healthy"
+        )
+        assert self.count(stub, driver) == ["/containers/json"]
+        state["Health"] = {"Status": "unhealthy"}
+        assert self.count(stub, driver) == [f"/containers/{1:064x}/json", "/containers/json"]
+        found = guests_of(driver.get_available_resource(HOST))["web-1"]
+        assert found.details["health"] == "unhealthy"
+
     def test_a_refresh_causes_everything_to_be_requested_again(self, driver_on_stub, stub):
         stub.add(describe_container(1))
         driver = driver_on_stub.driver()

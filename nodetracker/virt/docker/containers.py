@@ -45,6 +45,7 @@ _STATES = {
 _POWER_STATES = {name: state for state, names in _STATES.items() for name in names}
 _DEAD = frozenset({"dead", "removing"})
 _ALIVE = frozenset({"running", "stopping", "paused"})
+_OVER = frozenset({"exited", "stopped", "dead", "restarting"})
 _ENDED = frozenset({"exited", "stopped"})  # the latter is Podman's, until it has cleaned up
 
 
@@ -70,6 +71,9 @@ class Container:
         annotations: of the OCI specification.
         devices: paths of the host devices that are passed through, or CDI names.
         cpus, cells: allowed CPUs and memory cells of the host; empty = any.
+        health: by its health check: ``starting``, ``healthy`` or ``unhealthy``; "" without one.
+        exit_code: with which it ended last, None while it runs.
+        is_oom_killed: whether the kernel ended it for want of memory, by its last end.
     """
 
     id: str
@@ -90,6 +94,9 @@ class Container:
     devices: tuple[str, ...] = ()
     cpus: CpuSet = frozenset()
     cells: CpuSet = frozenset()
+    health: str = ""
+    exit_code: int | None = None
+    is_oom_killed: bool = False
 
     @property
     def gpus(self) -> int:
@@ -159,11 +166,13 @@ def parse_container(raw: Any) -> Container:
         raise ContainerError("Id is not a string")
     policy = host_config.get("RestartPolicy")
     memory = _number(host_config, "Memory")
+    status, health = str(state.get("Status") or ""), state.get("Health")
+    exit_code = state.get("ExitCode")
     return Container(
         id=container_id,
         name=str(description.get("Name") or container_id[:12]).removeprefix("/"),
         created=str(description.get("Created") or ""),
-        state=str(state.get("Status") or ""),
+        state=status,
         pid=_number(state, "Pid"),
         vcpu_milli=parse_vcpu_milli(host_config),
         memory_mb=usage_mib_from_bytes(memory) if 0 < memory < _NO_LIMIT_BYTES else None,
@@ -180,7 +189,19 @@ def parse_container(raw: Any) -> Container:
         devices=parse_devices(host_config.get("Devices"), host_config.get("DeviceRequests")),
         cpus=_parse_set(host_config, "CpusetCpus"),
         cells=_parse_set(host_config, "CpusetMems"),
+        health=parse_health(str(health.get("Status") or "") if isinstance(health, Mapping) else ""),
+        exit_code=exit_code if status in _OVER and isinstance(exit_code, int) else None,
+        is_oom_killed=state.get("OOMKilled") is True,
     )
+
+
+def parse_health(text: str) -> str:
+    """Return the health that a description or a line of the list has, "" without any.
+
+    >>> parse_health("Up 2 minutes (health: starting)"), parse_health("none")
+    ('starting', '')
+    """
+    return next((word for word in ("unhealthy", "healthy", "starting") if word in text), "")
 
 
 def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:

@@ -68,9 +68,12 @@ def _details(container: Container) -> Mapping[str, Any]:
         "restart_policy": "" if container.restart_policy == "no" else container.restart_policy,
         "devices": list(container.devices),
         **describe_gpus(container),
+        "health": container.health,
+        "oom_killed": container.is_oom_killed,
         **parse_orchestrator(container.labels, container.name),
     }
-    return {name: value for name, value in details.items() if value}
+    ended = {} if container.exit_code is None else {"exit_code": container.exit_code}
+    return {name: value for name, value in details.items() if value} | ended
 
 
 def describe_gpus(container: Container) -> dict[str, Any]:

@@ -7,7 +7,12 @@ from typing import Any
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
 from nodetracker.virt.docker.client import EngineClient
-from nodetracker.virt.docker.containers import Container, ContainerError, parse_container
+from nodetracker.virt.docker.containers import (
+    Container,
+    ContainerError,
+    parse_container,
+    parse_health,
+)
 
 REFRESH_SECONDS = 600.0
 """Interval after which every container is inspected again, changed or not."""
@@ -53,7 +58,7 @@ class ContainerReader:
     """Lists containers with one request, and one more for each that may have changed.
 
     While events arrive, the last description of a container is used until an
-    event names the container, its state in the list differs, or
+    event names the container, its state or health in the list differs, or
     `REFRESH_SECONDS` have passed.
 
     An engine may hang in the description of one container while it answers
@@ -133,6 +138,8 @@ class ContainerReader:
             known is not None
             and known.event_count >= changed_at
             and known.container.state == item.get("State")
+            # No event that is listened to reports it, and not every engine lists it.
+            and parse_health(str(item.get("Status") or "")) in ("", known.container.health)
         ):
             return known.container
         container = parse_container(self._inspect(container_id))

@@ -303,6 +303,29 @@ def test_details_omit_missing_values():
     }
 
 
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        ({"Status": "running", "ExitCode": 0, "OOMKilled": False}, {}),
+        ({"Status": "running", "Health": {"Status": "none"}}, {}),
+        ({"Status": "running", "Health": {"Status": "starting"}}, {"health": "starting"}),
+        ({"Status": "running", "Health": {"Status": "unhealthy"}}, {"health": "unhealthy"}),
+        ({"Status": "exited", "ExitCode": 0, "OOMKilled": False}, {"exit_code": 0}),
+        (
+            {"Status": "exited", "ExitCode": 137, "OOMKilled": True},
+            {"exit_code": 137, "oom_killed": True},
+        ),
+        ({"Status": "restarting", "ExitCode": 1}, {"exit_code": 1}),
+        ({"Status": "created", "ExitCode": 0}, {}),
+    ],
+)
+def test_a_guest_shows_its_health_and_how_its_container_ended(state, shown):
+    description = describe_container() | {"State": state}
+    details = build_guest(parse_container(description), "", 0).details
+    keys = ("health", "exit_code", "oom_killed")
+    assert {key: details[key] for key in keys if key in details} == shown
+
+
 @pytest.mark.parametrize(("count", "shown"), [(-1, "all"), (0, None), (1, 1), (2, 2)])
 def test_a_guest_shows_how_many_gpus_its_container_requested(count, shown):
     guest = guest_of(DeviceRequests=[{"Driver": "nvidia", "Count": count}])
