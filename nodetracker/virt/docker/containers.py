@@ -13,6 +13,7 @@ from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
 from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
+from nodetracker.virt.host.cgroup import NO_LIMIT_BYTES
 from nodetracker.virt.use import ALL
 
 _CDI_NAME = re.compile(r"[^/=]+/[^/=]+=.+")
@@ -27,12 +28,17 @@ _RUNTIME = re.compile(r"(?:.*/)?(nvidia|amd)(?:-[a-z-]+)?")
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_HOST_GROUPS = frozenset(
+    {
+        "", "machine.slice", "system.slice", "user.slice", "docker", "libpod_parent", "kubepods",
+        "burstable", "besteffort", "kubepods.slice", "kubepods-burstable.slice",
+        "kubepods-besteffort.slice",
+    }
+)  # fmt: skip
 _SHARES_PER_CPU = 1024
 _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
 _MAX_NUMBER = 2**63 - 1
-_NO_LIMIT_BYTES = 2**63 - 2**16
-"""Limits of at least this value mean no limit: the kernel shows its maximum number of pages."""
 
 _STATES = {
     PowerState.RUNNING: ("running", "stopping"),
@@ -61,7 +67,9 @@ class Container:
         state: the engine's state, e.g. ``running``.
         pid: pid of its first process on the engine's machine, 0 without one.
         vcpu_milli: CPU limit or share in thousandths, 0 if not set.
+        has_cpu_limit: whether it cannot use more; a share is none.
         memory_mb: memory limit, None if not set.
+        group: control group that it is in with others, as of a pod; "" = the engine's own.
         disk_mb: disk limit, 0 if not set.
         restart_policy: e.g. ``always``, "" for none.
         gpu_names: GPUs requested from the engine: numbers, uuids, `ALL`, or CDI names.
@@ -82,7 +90,9 @@ class Container:
     state: str
     pid: int = 0
     vcpu_milli: int = 0
+    has_cpu_limit: bool = False
     memory_mb: int | None = None
+    group: str = ""
     disk_mb: int = 0
     restart_policy: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +185,10 @@ def parse_container(raw: Any) -> Container:
         state=status,
         pid=_number(state, "Pid"),
         vcpu_milli=parse_vcpu_milli(host_config),
-        memory_mb=usage_mib_from_bytes(memory) if 0 < memory < _NO_LIMIT_BYTES else None,
+        has_cpu_limit=any(_number(host_config, key) > 0 for key in ("NanoCpus", "CpuQuota"))
+        or bool(_parse_set(host_config, "CpusetCpus")),
+        group=parse_group(host_config.get("CgroupParent")),
+        memory_mb=usage_mib_from_bytes(memory) if 0 < memory < NO_LIMIT_BYTES else None,
         disk_mb=parse_disk_mb(host_config.get("StorageOpt")),
         restart_policy=str(policy.get("Name") or "") if isinstance(policy, Mapping) else "",
         labels={str(key): str(value) for key, value in labels.items()}
@@ -224,6 +237,18 @@ def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
     if cpus:
         return len(cpus) * MILLI
     return -(-max(0, _number(host_config, "CpuShares")) * MILLI // _SHARES_PER_CPU)
+
+
+def parse_group(parent: Any) -> str:
+    """Return a container's parent group, "" for one that all containers of the host are in.
+
+    Those have the host's own limits.
+
+    >>> parse_group("machine.slice/machine-libpod_pod_9.slice"), parse_group("machine.slice")
+    ('machine.slice/machine-libpod_pod_9.slice', '')
+    """
+    text = parent.rstrip("/") if isinstance(parent, str) else ""
+    return "" if text.rpartition("/")[2] in _HOST_GROUPS else text
 
 
 def parse_disk_mb(storage_options: Any) -> int:

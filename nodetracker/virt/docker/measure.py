@@ -1,9 +1,10 @@
 """Measure the usage of containers and images, and build guests from containers."""
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from nodetracker.model.errors import HostDataError, NotFoundError
@@ -13,7 +14,12 @@ from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container
 from nodetracker.virt.docker.guests import assign_uuids, build_guest
 from nodetracker.virt.docker.report import parse_image_bytes
-from nodetracker.virt.host.cgroup import CgroupUsage, read_cgroup_usage
+from nodetracker.virt.host.cgroup import (
+    CgroupUsage,
+    GroupLimits,
+    read_cgroup_usage,
+    read_group_limits,
+)
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 from nodetracker.virt.usage import UsageMeter
@@ -76,6 +82,7 @@ class GuestBuilder:
         self._unlimited_mb = unlimited_memory_mb
         self._charges = WorkingSetCharges()
         self._usage: dict[str, _Measurement] = {}
+        self._groups: dict[str, GroupLimits] = {}
         self._meter = UsageMeter("containers")
         self._images: Pending[int] | None = None
         self._images_at: float | None = None
@@ -89,6 +96,7 @@ class GuestBuilder:
             if container.is_alive and (self._measures_all or container.memory_mb is None)
         ]
         fact = self._probes.run(self._key("use"), lambda: self._read_usage(measured_containers))
+        containers = self._share_limits(containers)
         now = self._monotonic()
         uuids, label_errors = assign_uuids(containers, self._trusts_labels)
         names = {container.id: container.name for container in containers}
@@ -126,6 +134,36 @@ class GuestBuilder:
             and charges[container.id] is None
         )
         return BuiltGuests(guests, measured, invalid, unmeasured, uncounted)
+
+    def _share_limits(self, containers: Sequence[Container]) -> Sequence[Container]:
+        """Return the containers with the limits of their groups divided among them."""
+        members: dict[str, list[Container]] = defaultdict(list)
+        for container in containers:
+            if container.group and container.holds_resources:
+                members[container.group].append(container)
+        if not members:
+            return containers
+        fact = self._probes.run(self._key("groups"), lambda: self._read_groups(members))
+        known = self._groups if fact.value is None else fact.value
+        self._groups = {group: known[group] for group in members if group in known}
+        shared = {
+            container.id: container
+            for group, limits in self._groups.items()
+            for container in share_limits(members[group], limits)
+        }
+        return [shared.get(container.id, container) for container in containers]
+
+    def _read_groups(self, members: Mapping[str, Sequence[Container]]) -> dict[str, GroupLimits]:
+        """Read the limits of groups; one that cannot be read has its last ones."""
+        found = {}
+        for group, containers in members.items():
+            pids = [container.pid for container in containers if container.pid]
+            try:
+                found[group] = read_group_limits(pids, group, self._roots)
+            except HostDataError:
+                if group in self._groups:
+                    found[group] = self._groups[group]
+        return found
 
     def _read_usage(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
         """Measure containers: from cgroup files, else from the engine for half the timeout.
@@ -189,6 +227,39 @@ class GuestBuilder:
 
     def _key(self, name: str) -> ProbeKey:
         return ProbeKey(self._client.source, self._nodename, name)
+
+
+def share_limits(members: Sequence[Container], limits: GroupLimits) -> list[Container]:
+    """Divide the limits of a group among its containers if one of them has none of its own.
+
+    The charges are then the group's limit in total: the others have their own limits, and the
+    first without one has the rest.
+    """
+    found = {container.id: container for container in members}
+    if limits.vcpu_milli is not None:
+        own = {c.id: c.vcpu_milli if c.has_cpu_limit else None for c in members}
+        for key, amount in _divide(own, limits.vcpu_milli).items():
+            found[key] = replace(found[key], vcpu_milli=amount)
+    if limits.memory_bytes is not None:
+        own = {container.id: container.memory_mb for container in members}
+        for key, amount in _divide(own, usage_mib_from_bytes(limits.memory_bytes)).items():
+            found[key] = replace(found[key], memory_mb=amount)
+    return list(found.values())
+
+
+def _divide(own: Mapping[str, int | None], limit: int) -> dict[str, int]:
+    """Return what each container is charged of a limit; nothing if each has its own.
+
+    >>> _divide({"a": 100, "b": None, "c": None}, 250)
+    {'a': 100, 'b': 150, 'c': 0}
+    """
+    if None not in own.values():
+        return {}
+    divided, left = {}, limit
+    for key, amount in sorted(own.items(), key=lambda item: item[1] is None):
+        divided[key] = left if amount is None else min(amount, left)
+        left -= divided[key]
+    return divided
 
 
 class WorkingSetCharges:

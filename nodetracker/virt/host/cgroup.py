@@ -1,9 +1,12 @@
 """Read the CPU time and memory that a container's control group actually uses."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from nodetracker.model.errors import HostDataError
+from nodetracker.model.units import MILLI
 from nodetracker.virt.host.roots import (
     Roots,
     parse_integer,
@@ -12,6 +15,9 @@ from nodetracker.virt.host.roots import (
 )
 
 _NS_PER_US = 1000
+_CPU_MAX_WORDS = 2  # quota and period
+NO_LIMIT_BYTES = 2**63 - 2**16
+"""Limits of at least this value mean no limit: the kernel shows its maximum number of pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,76 @@ def read_cgroup_usage(pid: int, owner: str, roots: Roots) -> CgroupUsage | None:
     if usage is None or inactive is None:
         return CgroupUsage(cpu_ns, None)
     return CgroupUsage(cpu_ns, max(0, usage - inactive))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What the containers of one control group may use together; None = no limit."""
+
+    vcpu_milli: int | None = None
+    memory_bytes: int | None = None
+
+
+def read_group_limits(pids: Iterable[int], parent: str, roots: Roots) -> GroupLimits:
+    """Return the limits of the control group in which containers are, not of those above it.
+
+    Args:
+        pids: processes of the containers, on the machine of `roots`.
+        parent: path or systemd slice of the group, as the containers' ``CgroupParent``.
+
+    Raises:
+        HostDataError: a file exists and is unreadable or malformed.
+
+    Source: Linux Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
+    """
+    name = parent.rstrip("/").rpartition("/")[2]
+    paths: dict[str, str] = {}
+    for pid in pids:
+        text = read_optional_text(roots.procfs / str(pid) / "cgroup") or ""
+        found = {
+            controller: cut
+            for controller, path in parse_cgroup_paths(text).items()
+            if (cut := _cut_at(path, name)) is not None
+        }
+        paths = found | paths
+    base = roots.sysfs / "fs/cgroup"
+    if "memory" in paths or "cpu" in paths:
+        quota = period = memory = None
+        if "cpu" in paths:
+            cpu = base / "cpu" / paths["cpu"].lstrip("/")
+            quota = read_optional_integer(cpu / "cpu.cfs_quota_us")
+            period = read_optional_integer(cpu / "cpu.cfs_period_us")
+        if "memory" in paths:
+            group = base / "memory" / paths["memory"].lstrip("/")
+            memory = _read_limit(group / "memory.limit_in_bytes")
+    else:
+        group = base / paths.get("", parent).lstrip("/")
+        words = (read_optional_text(group / "cpu.max") or "max").split()
+        quota, period = (
+            map(partial(parse_integer, source=str(group / "cpu.max")), words)
+            if len(words) == _CPU_MAX_WORDS and words[0] != "max"
+            else (None, None)
+        )
+        memory = _read_limit(group / "memory.max")
+    return GroupLimits(
+        -(-quota * MILLI // period) if quota and period and quota > 0 else None,
+        memory,
+    )
+
+
+def _read_limit(path: Path) -> int | None:
+    """Return a limit of memory in bytes, None for no limit."""
+    text = (read_optional_text(path) or "max").strip()
+    if text == "max" or (text.isdecimal() and int(text) >= NO_LIMIT_BYTES):
+        return None
+    return parse_integer(text, str(path))
+
+
+def _cut_at(path: str, name: str) -> str | None:
+    parts = path.split("/")
+    if ".." in parts or name not in parts:
+        return None
+    return "/".join(parts[: parts.index(name) + 1])
 
 
 def _read_field(path: Path, name: str) -> int | None:

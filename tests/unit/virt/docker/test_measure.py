@@ -5,9 +5,19 @@ import math
 import pytest
 
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.docker.containers import Container
-from nodetracker.virt.docker.measure import GuestBuilder, WorkingSetCharges, parse_statistics
-from nodetracker.virt.host.cgroup import CgroupUsage, read_cgroup_usage
+from nodetracker.virt.docker.containers import Container, parse_group
+from nodetracker.virt.docker.measure import (
+    GuestBuilder,
+    WorkingSetCharges,
+    parse_statistics,
+    share_limits,
+)
+from nodetracker.virt.host.cgroup import (
+    CgroupUsage,
+    GroupLimits,
+    read_cgroup_usage,
+    read_group_limits,
+)
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
@@ -169,3 +179,95 @@ INFINITE = {"cpu_stats": {"cpu_usage": {"total_usage": math.inf}}, "memory_stats
 def test_statistics_without_counters_are_an_error(raw):
     with pytest.raises(HostDataError):
         parse_statistics(raw, "s")
+
+
+GIB = 1 << 30
+POD = "machine.slice/machine-libpod_pod_9.slice"
+
+
+def member(number, **limits):
+    return Container(
+        id=f"{number:064x}", name=f"c{number}", created="", state="running", pid=300 + number,
+        group=POD, **limits,
+    )  # fmt: skip
+
+
+LIMITED = {"vcpu_milli": 1000, "has_cpu_limit": True, "memory_mb": 1024}
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([{}, {}], [(4000, 6144), (0, 0)]),
+        ([LIMITED, {}], [(1000, 1024), (3000, 5120)]),
+        ([{}, LIMITED, {}], [(3000, 5120), (1000, 1024), (0, 0)]),
+        ([LIMITED, LIMITED], [(1000, 1024), (1000, 1024)]),
+        ([{"vcpu_milli": 2}, LIMITED], [(3000, 5120), (1000, 1024)]),
+        ([LIMITED | {"vcpu_milli": 9000, "memory_mb": 9000}, {}], [(4000, 6144), (0, 0)]),
+    ],
+    ids=["none", "one", "order", "all", "shares are no limit", "more than the group's"],
+)
+def test_a_group_counts_its_limit_once_if_a_member_has_none(members, expected):
+    found = share_limits(
+        [member(number, **limits) for number, limits in enumerate(members)],
+        GroupLimits(4000, 6 * GIB),
+    )
+    assert [(container.vcpu_milli, container.memory_mb) for container in found] == expected
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("group", "path"),
+    [
+        (POD, POD),
+        ("machine-libpod_pod_9.slice", POD),
+        ("/kubepods/burstable/pod9", "kubepods/burstable/pod9"),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_limits_are_those_of_the_own_group_and_never_of_those_above(
+    tmp_path, version, group, path
+):
+    cgroup = tmp_path / "fs/cgroup"
+    lines = f"0::/{path}/c\n" if version == 2 else f"4:memory:/{path}/c\n2:cpu,cpuacct:/{path}/c\n"
+    write(tmp_path / "7/cgroup", lines)
+    above = path.rpartition("/")[0]
+    roots = Roots(tmp_path, tmp_path)
+    for place in (above, path):
+        if version == 2:
+            write(cgroup / place / "memory.max", "9663676416\n" if place == above else "max\n")
+            write(cgroup / place / "cpu.max", "max 100000\n")
+        else:
+            write(cgroup / "memory" / place / "memory.limit_in_bytes", f"{2**63 - 4096}\n")
+            write(cgroup / "cpu" / place / "cpu.cfs_quota_us", "-1\n")
+            write(cgroup / "cpu" / place / "cpu.cfs_period_us", "100000\n")
+    assert read_group_limits([7], group, roots) == GroupLimits()
+    if version == 2:
+        write(cgroup / path / "memory.max", f"{6 * GIB}\n")
+        write(cgroup / path / "cpu.max", "400000 100000\n")
+    else:
+        write(cgroup / "memory" / path / "memory.limit_in_bytes", f"{6 * GIB}\n")
+        write(cgroup / "cpu" / path / "cpu.cfs_quota_us", "400000\n")
+    assert read_group_limits([7], group, roots) == GroupLimits(4000, 6 * GIB)
+
+
+def test_a_group_that_cannot_be_read_keeps_its_last_limits(tmp_path):
+    builder = make_builder(Engine(), tmp_path)
+    path = tmp_path / "fs/cgroup" / POD / "memory.max"
+    write(path, f"{6 * GIB}\n")
+    for text in (f"{6 * GIB}\n", "odd\n"):
+        write(path, text)
+        built = builder.build([member(0), member(1)])
+        assert [guest.memory_mb for guest in built.guests] == [6144, 0]
+        assert not built.unmeasured
+
+
+@pytest.mark.parametrize(
+    "parent", ["machine.slice", "/machine.slice/", "kubepods.slice", "/docker"]
+)
+def test_a_group_of_all_containers_of_the_host_is_no_group(parent):
+    assert parse_group(parent) == ""
