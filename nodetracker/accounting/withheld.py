@@ -195,7 +195,9 @@ def _name_set(kind: ResourceKind, within: str, count: int) -> str:
 def _count_withheld(use: UnresolvedUse, gpus: Gpus, devices: Mapping[str, TrackedDevice]) -> int:
     if use.kind is ResourceKind.GPU:
         return sum(_may_be_gpu(use, gpu) for gpu in gpus)
-    return sum(device.is_managed and _may_be(use, device, gpus) for device in devices.values())
+    found = {gpu["address"] for gpu in gpus if _may_be_gpu(use, gpu)}
+    managed = (device for device in devices.values() if device.is_managed)
+    return len(found | {device.address for device in managed if _may_be(use, device, gpus)})
 
 
 def _may_be_gpu(use: UnresolvedUse, gpu: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from nodetracker.virt.host.roots import (
     Roots,
     list_directory,
     read_link_name,
+    read_link_parent,
     read_optional_text,
 )
 
@@ -29,7 +30,7 @@ ALL = "all"
 
 _NVIDIA_NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _DRI = "/dev/dri"
-_DRI_NODE = re.compile(r"/dev/dri/((?:card|renderD|controlD)[0-9]{1,4})")
+_DRI_NODE = re.compile(r"/dev/dri/((?:card|controlD|render[A-Z])[0-9]{1,7})")
 _DRI_PATH = re.compile(rf"/dev/dri/by-path/pci-({ADDRESS_PATTERN.pattern})-(?:card|render)")
 _KFD = "/dev/kfd"
 _VFIO_GROUP = re.compile(r"/dev/vfio/([0-9]{1,9})")
@@ -75,6 +76,7 @@ class DeviceNodes:
             GPUs in another order than their addresses.
         drm: name of a node in ``/dev/dri`` -> address, None for one that is no PCI function.
         vfio: name in ``/dev/vfio/devices`` -> address.
+        mdevs: uuid of a mediated device -> address of its parent.
         cdi: qualified CDI name -> paths of its device nodes.
         problems: directory -> why it could not be read.
     """
@@ -82,6 +84,7 @@ class DeviceNodes:
     nvidia: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     drm: Mapping[str, str | None] = field(default_factory=dict)
     vfio: Mapping[str, str | None] = field(default_factory=dict)
+    mdevs: Mapping[str, str] = field(default_factory=dict)
     cdi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
 
@@ -108,6 +111,17 @@ def read_device_nodes(roots: Roots) -> DeviceNodes:
         cdi=attempt("cdi", lambda: _read_cdi(roots)),
         problems=problems,
     )
+
+
+def read_mdevs(roots: Roots) -> DeviceNodes:
+    """Return the mediated devices alone.
+
+    Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev.
+    """
+    try:
+        return DeviceNodes(mdevs=_read_parents(roots.sysfs / "bus/mdev/devices"))
+    except HostDataError as error:
+        return DeviceNodes(problems={"mdev": str(error)})
 
 
 def _read_nvidia(roots: Roots) -> dict[int, tuple[str, str]]:
@@ -137,6 +151,16 @@ def _read_links(base: Path) -> dict[str, str | None]:
         device = read_link_name(base / name / "device")
         if device is not None:
             found[name] = device if ADDRESS_PATTERN.fullmatch(device) else None
+    return found
+
+
+def _read_parents(base: Path) -> dict[str, str]:
+    """Return the devices of a bus with the PCI functions right above them."""
+    found = {}
+    for name in list_directory(base) or ():
+        parent = read_link_parent(base / name)
+        if parent is not None and ADDRESS_PATTERN.fullmatch(parent):
+            found[name] = parent
     return found
 
 
@@ -240,6 +264,23 @@ class UseResolver:
                 else Resolved(frozenset({address}))
             )
         return ABSENT
+
+    def resolve_mdev(self, uuid: str, capable: Iterable[str]) -> list[Use]:
+        """Resolve a mediated device to its parent.
+
+        Args:
+            capable: addresses of the functions that have mediated devices; without the parent
+                it may be of any of these.
+        """
+        parent = self.nodes.mdevs.get(uuid)
+        if parent is not None:
+            return [Resolved(frozenset({parent}))]
+        reason = self._explain("mdev", "it is not in /sys/bus/mdev/devices of this host")
+        name = f"mdev {uuid}"
+        return [
+            UnresolvedUse(ResourceKind.PCI, name, reason, address)
+            for address in sorted(capable) or [""]
+        ]
 
     def resolve_gpu(self, name: str) -> Use:
         """Resolve a GPU, or a part of one, as containers request it.

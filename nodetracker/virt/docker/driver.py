@@ -84,6 +84,7 @@ class DockerDriver(MachineDriver):
         self._host_topology = HostTopology()
         self._default_runtime = ""
         self._hooks = GpuHooks()
+        self._has_hooks = False
 
     def close(self) -> None:
         if self._listener is not None:
@@ -119,6 +120,7 @@ class DockerDriver(MachineDriver):
         machine = machine_probes.snapshot()
         if report.value is not None:
             self._default_runtime = report.value.engine.default_runtime
+            self._has_hooks = report.value.engine.name == "podman"
         nodes = self._host_topology.nodes
         if any(
             found.devices or found.gpu_names or found.visible_gpus
@@ -256,7 +258,8 @@ class DockerDriver(MachineDriver):
         """Return a container with the GPUs of its environment, if something obeys that."""
         if not container.visible_gpus or container.gpu_names:
             return container
-        return container.obey(self._default_runtime, self._hooks.apply_to(container))
+        has_hook = self._has_hooks and self._hooks.apply_to(container)
+        return container.obey(self._default_runtime, has_hook)
 
     def _read_devices(self) -> tuple[DeviceNodes, GpuHooks]:
         return read_device_nodes(self._roots), read_gpu_hooks(self._roots)

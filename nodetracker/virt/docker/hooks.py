@@ -30,7 +30,7 @@ class GpuHooks:
 
 
 def read_gpu_hooks(roots: Roots) -> GpuHooks:
-    """Return the hooks of the host; one that cannot be read may run for every container.
+    """Return the hooks of the host; what cannot be read may run for every container.
 
     Source: oci-hooks(5) of Podman.
     """
@@ -39,7 +39,7 @@ def read_gpu_hooks(roots: Roots) -> GpuHooks:
         try:
             names = list_directory(roots.rootfs / directory) or ()
         except HostDataError:
-            continue
+            return GpuHooks(({"always": True},))
         for name in names:
             if name.endswith(".json"):
                 condition = _read_hook(roots, f"{directory}/{name}")

@@ -196,6 +196,20 @@ def read_link_name(path: Path) -> str | None:
         raise HostDataError(str(path), describe_os_error(error)) from error
 
 
+def read_link_parent(path: Path) -> str | None:
+    """Return the part before the last one of a symbolic link's target, None without the link.
+
+    Raises:
+        HostDataError: the path exists and is not a readable link.
+    """
+    if read_link_name(path) is None:
+        return None
+    try:
+        return path.readlink().parent.name
+    except OSError as error:
+        raise HostDataError(str(path), describe_os_error(error)) from error
+
+
 def parse_integer(text: str, source: str) -> int:
     r"""Parse one decimal number, e.g. ``"12\n"``.
 

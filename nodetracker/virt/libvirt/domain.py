@@ -98,6 +98,7 @@ class Domain:
             (bound to exactly one CPU).
         memory: parts of its memory with their allowed host cells.
         devices: addresses of its host PCI devices.
+        mdevs: uuids of its mediated devices.
     """
 
     uuid: str
@@ -114,6 +115,7 @@ class Domain:
     modules: tuple[MemoryModule, ...] = ()
     devices: tuple[str, ...] = ()
     other_devices: tuple[str, ...] = ()
+    mdevs: tuple[str, ...] = ()
     project_id: str = ""
 
 
@@ -159,6 +161,10 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         modules=tuple(_parse_modules(root, source)),
         devices=tuple(sorted(_parse_devices(root, source))),
         other_devices=tuple(sorted(_list_other_devices(root))),
+        mdevs=tuple(
+            address.get("uuid", "").lower()
+            for address in root.iterfind("devices/hostdev[@type='mdev']/source/address")
+        ),
         project_id=_find_project(root),
     )
 

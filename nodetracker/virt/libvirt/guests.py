@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.libvirt.domain import Domain, MemoryPart, parse_domain
 from nodetracker.virt.libvirt.types import DomainStatistics
+from nodetracker.virt.use import UseResolver, bind
 
 REREAD_SECONDS = 600.0
 """Age at which a document is read again even if nothing indicates a change."""
@@ -217,6 +218,26 @@ def build_guest(
     problem = listed.error or problem
     is_partial = disk_bytes is None or bool(problem)
     return PartialGuest(**known, problem=problem) if is_partial else Guest(**known)
+
+
+def bind_mdevs(
+    guest: Guest | PartialGuest,
+    listed: ListedDomain,
+    resolver: UseResolver,
+    capable: Collection[str],
+) -> Guest | PartialGuest:
+    """Return a guest that is bound to the parents of its mediated devices.
+
+    Those of a guest that is off may not exist.
+    """
+    mdevs = [] if listed.domain is None else listed.domain.mdevs
+    uses = [use for uuid in mdevs for use in resolver.resolve_mdev(uuid, capable)]
+    if not uses or guest.pins is None:
+        return guest
+    pins = bind(guest.pins, uses)
+    if guest.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
+        pins = replace(pins, unresolved=())
+    return replace(guest, pins=pins)
 
 
 def _power_state(values: Mapping[str, object]) -> PowerState:

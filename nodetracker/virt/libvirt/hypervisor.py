@@ -47,6 +47,7 @@ from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
 from nodetracker.virt.libvirt.usage import DomainMeter
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
+from nodetracker.virt.use import DeviceNodes, UseResolver, read_mdevs
 
 if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
@@ -62,6 +63,7 @@ class _PciReading:
     netdevs: Mapping[str, str] = field(default_factory=dict)
     mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=dict)
     problems: tuple[HostProblem, ...] = ()
+    nodes: DeviceNodes = field(default_factory=DeviceNodes)
 
 
 class HypervisorReader:
@@ -89,6 +91,7 @@ class HypervisorReader:
         is_local = connection.endpoint.is_local
         self._local = LocalFacts(environment, settings) if is_local else None
         self._scope = StorageScope(settings.images_type)
+        self._last_pci = _PciReading()
         self._bulk = BulkReader(self._source, session.bulk_clients, environment.probes)
         self._domains = DomainReader(session.client.get_domain_xml)
         self._sizes = DiskSizeReader(
@@ -142,6 +145,7 @@ class HypervisorReader:
         memory = pending_memory.fact()
         functions = pending_functions.fact()
         found = functions.value or _PciReading()
+        self._last_pci = functions.value or self._last_pci
         pci = functions.map(lambda value: value.devices)
         own_memory = None if self._settings.file_backed_memory else host.value
         identity = self.session.identity
@@ -168,7 +172,15 @@ class HypervisorReader:
             system=pending_system.fact()
             if pending_system
             else fresh(self._source, SystemInfo(identity.hostname, "", "", "")),
-            guests=build_listing(domains, sizes, bulk, self._scope, self._topology),
+            guests=build_listing(
+                domains,
+                sizes,
+                bulk,
+                self._scope,
+                self._topology,
+                UseResolver(self._last_pci.devices, (), self._last_pci.nodes),
+                self._last_pci.mdev_types,
+            ),
             measured=self._meter.observe(domains.value, bulk.value),
             netdevs=found.netdevs,
             mdev_types=found.mdev_types,
@@ -216,6 +228,7 @@ class HypervisorReader:
             netdevs.value,
             self._devices.mdev_types(),
             (*devices.problems, *netdevs.problems),
+            DeviceNodes() if self._local is None else read_mdevs(self._environment.roots),
         )
 
     def _read_domains(

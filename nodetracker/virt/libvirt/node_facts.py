@@ -1,6 +1,7 @@
 """Derive a node's facts from what its hypervisor reports."""
 
 import uuid as uuid_module
+from collections.abc import Collection
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
@@ -10,7 +11,7 @@ from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.virt.libvirt import capabilities
-from nodetracker.virt.libvirt.guests import ListedDomain, build_guest
+from nodetracker.virt.libvirt.guests import ListedDomain, bind_mdevs, build_guest
 from nodetracker.virt.libvirt.sizes import SizeReading
 from nodetracker.virt.libvirt.storage import (
     NodeStorage,
@@ -20,6 +21,7 @@ from nodetracker.virt.libvirt.storage import (
     sum_capacities,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics, Identity
+from nodetracker.virt.use import UseResolver
 
 _NAMESPACE = uuid_module.UUID("0d7e5fb4-6c2f-5f34-9f0a-3c8c5f2f7d61")
 _MISMATCH_FRACTION = 10
@@ -75,20 +77,32 @@ def build_listing(
     bulk: Fact[list[DomainStatistics]],
     scope: StorageScope,
     topology: NumaTopology,
+    resolver: UseResolver,
+    capable: Collection[str],
 ) -> Fact[GuestListing]:
-    """Return all domains as guests; read in part if bulk statistics could not be read."""
+    """Return all domains as guests; read in part if bulk statistics could not be read.
+
+    Args:
+        resolver: as last read.
+        capable: addresses of the functions that have mediated devices.
+    """
     if domains.value is None:
         return failed(domains.source, domains.error or "")
     capacities = sum_capacities(sizes.disks, scope)
     elsewhere, shared = list_disks_elsewhere(sizes.disks, scope), list_shared(sizes.disks)
     guests = [
-        build_guest(
+        bind_mdevs(
+            build_guest(
+                listed,
+                capacities.get(listed.state.uuid, 0),
+                sizes.silent.get(listed.state.uuid, ""),
+                elsewhere.get(listed.state.uuid, ()),
+                shared.get(listed.state.uuid, {}),
+                topology,
+            ),
             listed,
-            capacities.get(listed.state.uuid, 0),
-            sizes.silent.get(listed.state.uuid, ""),
-            elsewhere.get(listed.state.uuid, ()),
-            shared.get(listed.state.uuid, {}),
-            topology,
+            resolver,
+            capable,
         )
         for listed in sorted(domains.value, key=lambda listed: listed.state.uuid)
     ]

@@ -113,6 +113,7 @@ def evaluate(found, workload=9, *, alias=None, **resources):
         ([user(1, MIG), user(2, devices=(AMD.address,))], (3, 3)),
         ([user(1, VENDOR_PORT)], (3, 0)),
         ([user(1, dataclasses.replace(MIG, within=FIRST))], (3, 1)),
+        ([user(1, UnresolvedUse(ResourceKind.PCI, "mdev 1", "lost", FIRST))], (3, 1)),
     ],
     ids=[
         "nobody",
@@ -123,6 +124,7 @@ def evaluate(found, workload=9, *, alias=None, **resources):
         "one of a vendor, and another guest's",
         "another device",
         "a part of one GPU",
+        "a mediated device of one GPU",
     ],
 )
 def test_the_gpus_that_a_guest_may_use_are_reserved(guests, expected):

@@ -15,6 +15,7 @@ from nodetracker.virt.use import (
     bind,
     parse_cdi,
     read_device_nodes,
+    read_mdevs,
 )
 
 PASSED, FIRST, SECOND = (
@@ -192,3 +193,19 @@ def test_what_is_no_specification_is_an_error(text):
     for name in ("a.json", "a.yaml"):
         with pytest.raises(HostDataError, match="no CDI specification"):
             parse_cdi(text, name)
+
+
+def test_a_mediated_device_is_its_parent_or_may_be_of_any_that_has_some(tmp_path):
+    roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
+    uuid = "4b20d080-1b54-4048-85b3-a6a62d165c01"
+    device = roots.sysfs / "devices/pci0000:80/0000:5e:00.0" / uuid
+    device.mkdir(parents=True)
+    bus = roots.sysfs / "bus/mdev/devices"
+    bus.mkdir(parents=True)
+    (bus / uuid).symlink_to(device)
+    host = UseResolver(HOST.functions, GPUS, read_mdevs(roots))
+    assert host.resolve_mdev(uuid, ()) == [at(FIRST)]
+    uses = host.resolve_mdev("other", {FIRST.address, SECOND.address})
+    assert [use.within for use in uses] == [FIRST.address, SECOND.address]
+    (use,) = host.resolve_mdev("other", ())
+    assert (use.kind, use.within) == (ResourceKind.PCI, "")

@@ -9,9 +9,11 @@ from nodetracker.virt.libvirt.guests import (
     DOM0_UUID,
     REREAD_SECONDS,
     DomainReader,
+    bind_mdevs,
     build_guest,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics
+from nodetracker.virt.use import DeviceNodes, UseResolver
 
 
 def uuid_of(name):
@@ -219,3 +221,27 @@ def test_details_have_the_maximum_of_vcpus_and_other_host_devices():
     assert guests["a"].details == {"vcpus_max": 8, "host_devices": ["usb 0x1 0x2"]}
     assert guests["a"].vcpu_milli == 1000
     assert guests["b"].details == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "devices", "unresolved"),
+    [
+        ((1, 1), {"a-b": "0000:82:00.0"}, ("0000:82:00.0",), []),
+        ((5, 1), {"a-b": "0000:82:00.0"}, ("0000:82:00.0",), []),
+        ((1, 1), {}, (), ["0000:82:00.0", "0000:83:00.0"]),
+        ((5, 1), {}, (), []),
+    ],
+    ids=["known", "known and off", "unknown", "unknown and off"],
+)
+def test_a_mediated_device_is_a_use_of_its_parent(state, nodes, devices, unresolved):
+    hypervisor = Hypervisor("a")
+    hypervisor.devices["a"] = (
+        "<hostdev mode='subsystem' type='mdev'><source><address uuid='A-B'/></source></hostdev>"
+    )
+    hypervisor.states["a"] = state
+    listed, *_ = hypervisor.reader.read(hypervisor.listed(), hypervisor.resources(), set())
+    guest = build_guest(listed, 0, "", (), {}, NumaTopology())
+    resolver = UseResolver((), (), DeviceNodes(mdevs=nodes))
+    bound = bind_mdevs(guest, listed, resolver, {"0000:83:00.0", "0000:82:00.0"})
+    assert bound.pins.devices == devices
+    assert [use.within for use in bound.pins.unresolved] == unresolved
