@@ -48,6 +48,22 @@ class CandidateCursor:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceLeft:
+    """What is free, before the claim, of something that was requested of a node's parts.
+
+    Attributes:
+        resource: a resource class such as PCPU, a PCI alias, or ``cell N``.
+        free: amount of the class, usable devices, or the cell's CPUs of the requested kind;
+            None = unlimited.
+        memory_mb: of a cell, MiB of the requested page size; None = unlimited.
+    """
+
+    resource: str
+    free: float | None
+    memory_mb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateNode:
     """A node that may accept the claim.
 
@@ -56,6 +72,7 @@ class CandidateNode:
             claim; may be negative.
         has_guest: the node has a guest of the workload: the claim's amounts
             were not compared, as the guest is charged already.
+        left: what else was requested, once the node was evaluated by it.
     """
 
     id: int
@@ -64,6 +81,7 @@ class CandidateNode:
     weight: float
     free: Amounts
     has_guest: bool = False
+    left: tuple[ResourceLeft, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.candidates import hash_nodes
 from nodetracker.accounting.ledger.claims import (
     evaluate_claim,
+    list_left,
     repeat_grant,
     require_active,
     require_amounts,
@@ -25,7 +26,7 @@ from nodetracker.accounting.ledger.migrations import (
     move_of,
     require_open,
 )
-from nodetracker.accounting.ledger.transaction import assume_locked
+from nodetracker.accounting.ledger.transaction import LockedNode, assume_locked
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
@@ -511,21 +512,31 @@ class Scheduler:
             for first in range(0, len(part), size):
                 nodes = part[first : first + size]
                 unsure = [node.id for node in nodes if not is_plain(request, node)]
-                evaluated = self.evaluate(request, unsure)
-                accepting = {node_id for node_id, found in evaluated.items() if not found.refusals}
-                refusing = set(unsure) - accepting
-                yield [node for node in nodes if node.id not in refusing]
+                left = {
+                    locked.id: list_left(request, locked, found)
+                    for locked, found in self._evaluate(request, unsure)
+                    if not found.refusals
+                }
+                refusing = set(unsure) - left.keys()
+                yield [
+                    replace(node, left=left[node.id]) if left.get(node.id) else node
+                    for node in nodes
+                    if node.id not in refusing
+                ]
 
     def evaluate(self, request: ClaimRequest, node_ids: Sequence[int]) -> dict[int, Admission]:
         """Evaluate a claim on nodes as the ledger would, by at most four statements for all.
 
         Deleted nodes are left out.
         """
-        nodes = self._store.load_ledger_nodes(node_ids, request) if node_ids else ()
-        uuid, policy = request.workload.uuid, self._policy
-        return {
-            node.id: evaluate_claim(request, assume_locked(node, uuid), policy) for node in nodes
-        }
+        return {node.id: found for node, found in self._evaluate(request, node_ids)}
+
+    def _evaluate(
+        self, request: ClaimRequest, node_ids: Sequence[int]
+    ) -> Iterator[tuple[LockedNode, Admission]]:
+        for node in self._store.load_ledger_nodes(node_ids, request) if node_ids else ():
+            locked = assume_locked(node, request.workload.uuid)
+            yield locked, evaluate_claim(request, locked, self._policy)
 
     def _complete(self, request: ClaimRequest) -> tuple[ClaimRequest, Claim | None]:
         """Return a request as the ledger will evaluate it, and the claim that a move leaves.

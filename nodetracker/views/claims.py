@@ -8,11 +8,11 @@ from typing import Any
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
-from nodetracker.model.candidate import CandidateNode
+from nodetracker.model.candidate import CandidateNode, ResourceLeft
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import count_noun
-from nodetracker.views.values import render_resource
+from nodetracker.views.values import render_mib, render_plain, render_resource
 
 _WEIGHT_DECIMALS = 6
 _LACKS = {
@@ -163,7 +163,17 @@ def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
         **pick(
             candidate.free, "free_vcpus=vcpus", "free_memory_mb=memory_mb", "free_disk_gb=disk_gb"
         ),
+        "left": [encode(left) | {"text": _describe_left(left)} for left in candidate.left],
     }
+
+
+def _describe_left(left: ResourceLeft) -> str:
+    """Return e.g. ``2 PCPU`` or ``cell 0: 4 CPUs, 12 GiB``."""
+    amount = "unlimited" if left.free is None else render_plain(left.free)
+    if not left.resource.startswith("cell "):
+        return f"{amount} {left.resource}"
+    memory = "unlimited memory" if left.memory_mb is None else render_mib(left.memory_mb)
+    return f"{left.resource}: {amount} CPUs, {memory}"
 
 
 NEAREST = ("host", "nodename", "checks", "missing", "reasons")

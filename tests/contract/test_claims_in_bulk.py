@@ -247,6 +247,34 @@ class TestScheduler:
         assert not isinstance(outcome, ClaimRefusedError | ClaimConflictError)
         assert "use another uuid" in str(outcome)
 
+    def test_candidates_say_what_is_left_of_all_that_is_requested(self, store: SqlStore) -> None:
+        """Of pinned CPUs, devices and each cell, before the claim."""
+        devices = (make_device("0000:81:00.1"), make_device("0000:81:00.2"))
+        make_node(store, devices=devices)
+        aliases = {"nic": Alias("nic", (AliasSpec("8086", "154c"),))}
+        scheduler = Scheduler(store, dataclasses.replace(ADMISSION_POLICY, aliases=aliases))
+        pinned = {"nodes": 1, "cpu_policy": "dedicated"}
+        request = ask(PCPU=1, MEMORY_MB=64, numa=pinned, pci_requests=[{"alias": "nic"}])
+        (found,) = scheduler.select(request)
+        before = {left.resource: left for left in found.left}
+        assert before.keys() == {"PCPU", "nic", "cell 0", "cell 1"}
+        assert (before["PCPU"].free, before["nic"].free) == (2, 2)
+        claim = scheduler.create_claim(request)
+        # Both devices are near cell 1, whose only dedicated CPU is pinned now.
+        (found,) = scheduler.select(ask(PCPU=1, MEMORY_MB=64, numa=pinned))
+        after = {left.resource: left for left in found.left}
+        assert after["PCPU"].free == 1
+        (found,) = scheduler.select(ask(VCPU=1, pci_requests=[{"alias": "nic"}]))
+        assert [(left.resource, left.free) for left in found.left] == [("nic", 1)]
+        assert claim.numa is not None
+        for cell in (0, 1):
+            is_own = cell == claim.numa.cells[0].host_cell
+            old, new = before[f"cell {cell}"], after[f"cell {cell}"]
+            assert (old.free or 0) - (new.free or 0) == is_own
+            assert (old.memory_mb or 0) - (new.memory_mb or 0) == 64 * is_own
+        (found,) = scheduler.select(ask(VCPU=1, MEMORY_MB=64))
+        assert found.left == ()
+
     def test_a_full_fleet_is_searched_once(self, store: SqlStore) -> None:
         make_node(store)
         scheduler = Scheduler(store, ADMISSION_POLICY)

@@ -22,6 +22,7 @@ from nodetracker.accounting.ledger.transaction import (
 )
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
+from nodetracker.accounting.numa.cell_fit import measure_left
 from nodetracker.accounting.numa.cells import cell_limits, decode_host_cells, sum_usage
 from nodetracker.accounting.pci.admission import PciAdmission
 from nodetracker.accounting.pci.columns import (
@@ -31,7 +32,8 @@ from nodetracker.accounting.pci.columns import (
     pci_columns,
 )
 from nodetracker.accounting.usage import charge_of_claim
-from nodetracker.model.amounts import Amounts
+from nodetracker.model.amounts import DISK, MEMORY, VCPU, Amounts
+from nodetracker.model.candidate import ResourceLeft
 from nodetracker.model.claim import (
     Claim,
     ClaimKind,
@@ -46,7 +48,7 @@ from nodetracker.model.errors import (
     RefusedError,
     RequestError,
 )
-from nodetracker.model.numa import NumaAssignment
+from nodetracker.model.numa import NumaAssignment, NumaLimits
 from nodetracker.model.settings import AdmissionPolicy
 
 
@@ -222,28 +224,63 @@ def _fit_numa(
     cells = decode_host_cells(node.values.numa_topology)
     guest_uuid = None if node.guest is None else node.guest.uuid
     source = None if request.migration is None else request.migration.source_claim
-    others = [
-        *node.claim_assignments.values(),
-        *(numa for uuid, numa in node.guest_assignments.items() if uuid != guest_uuid),
-    ]
     own = [
         *(numa for uuid, numa in node.claim_assignments.items() if uuid == source),
         *(numa for uuid, numa in node.guest_assignments.items() if uuid == guest_uuid),
     ]
-    limits = cell_limits(node.values) if request.numa_limits is None else request.numa_limits
     stats = node.values.pci_stats
     if request.pci_requests:  # those of the workload's guest are free for its claim
         stats = pci_columns(pci.devices.values())["pci_stats"]
     return fit_numa(
         request.numa,
         cells,
-        sum_usage(cells, others),
+        sum_usage(cells, _list_others(node)),
         free_devices=count_by_cell(stats),
-        limits=limits,
+        limits=_limits_of(request, node),
         held=sum_usage(cells, own),
         is_packing=is_packing,
         accepts=pci.accepts if request.pci_requests else None,
     )
+
+
+def _list_others(node: LockedNode) -> list[NumaAssignment]:
+    """Return what counts on the node's cells beside the workload's guest."""
+    guest_uuid = None if node.guest is None else node.guest.uuid
+    return [
+        *node.claim_assignments.values(),
+        *(numa for uuid, numa in node.guest_assignments.items() if uuid != guest_uuid),
+    ]
+
+
+def _limits_of(request: ClaimRequest, node: LockedNode) -> NumaLimits:
+    return cell_limits(node.values) if request.numa_limits is None else request.numa_limits
+
+
+def list_left(
+    request: ClaimRequest, node: LockedNode, admission: Admission
+) -> tuple[ResourceLeft, ...]:
+    """Return what a node has left of what is requested beside shared CPUs, memory and disk.
+
+    Args:
+        admission: of the request on the node.
+    """
+    found = [
+        ResourceLeft(verdict.resource, verdict.free)
+        for verdict in admission.verdicts
+        if verdict.requested and verdict.resource not in (VCPU, MEMORY, DISK)
+    ]
+    findings = () if admission.pci is None else admission.pci.findings
+    found += [ResourceLeft(finding.request.alias, finding.usable) for finding in findings]
+    if request.numa is not None:
+        cells = decode_host_cells(node.values.numa_topology)
+        usage, limits = sum_usage(cells, _list_others(node)), _limits_of(request, node)
+        found += [
+            ResourceLeft(
+                f"cell {cell.id}", *measure_left(request.numa, cell, usage[cell.id], limits)
+            )
+            for cell in cells
+        ]
+    return tuple(found)
 
 
 def _host_cells(assignment: NumaAssignment | None) -> Collection[int]:

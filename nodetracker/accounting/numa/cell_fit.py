@@ -229,10 +229,37 @@ def _pool_reason(memory_mb: int, pool: PagePool, cell: HostCell, usage: CellUsag
     count, rest = divmod(memory_mb * KIB_PER_MIB, pool.size_kb)
     if rest:
         return f"memory {memory_mb} MiB is not a multiple of {pool.size_kb} KiB pages"
-    free = pool.total - pool.reserved - usage.used_pages(cell, pool)
+    free = _free_pages(pool, cell, usage)
     if count > free:
         return f"free pages of {pool.size_kb} KiB {free} (of {pool.total}) < requested {count}"
     return None
+
+
+def _free_pages(pool: PagePool, cell: HostCell, usage: CellUsage) -> int:
+    return pool.total - pool.reserved - usage.used_pages(cell, pool)
+
+
+def measure_left(
+    request: NumaRequest, cell: HostCell, usage: CellUsage, limits: NumaLimits
+) -> tuple[int | None, int | None]:
+    """Return how many CPUs, and MiB of the requested page size, a host cell has left.
+
+    Pinned CPUs are counted if the request has any, else shared ones; None = unlimited.
+    """
+    cpus: int | None = None
+    if request.pcpus:
+        policy = request.cpu_thread_policy
+        cpus = count_pinnable(usable_cores(cell, usage.pinned_cpus, policy), policy)
+    elif limits.cpu_allocation_ratio is not None:
+        cpus = _times(len(cell.shared), limits.cpu_allocation_ratio) - usage.shared_vcpus
+    if request.page_size is not None:
+        pools = _allowed_pools(request.page_size, cell)
+        free_kb = sum(_free_pages(pool, cell, usage) * pool.size_kb for pool in pools)
+        return cpus, free_kb // KIB_PER_MIB
+    ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1.0
+    if ratio is None:
+        return cpus, None
+    return cpus, _times(cell.ordinary_memory_mb, ratio) - usage.ordinary_memory_mb(cell)
 
 
 def _times(amount: int, ratio: float) -> int:

@@ -1,4 +1,4 @@
-// Where would it fit: nodes for a workload with what they have left, what excludes the others, and why one does not take it.
+// Where would it fit, and why not?
 import { amount, answer, column, field, fixed, HOST, html, list, mark, NODE, nodeLink, numeric, plural, QueryForm, quiet, section, sentence, Table, useAbout, useList, useLocation } from "./page.js";
 import { amountColumn, RESOURCE } from "./workloads.js";
 
@@ -25,6 +25,7 @@ function columnsFor(wanted) {
     left("free_vcpus", "CPUs left", "VCPU"),
     left("free_memory_mb", "Memory left", "MEMORY_MB"),
     left("free_disk_gb", "Disk left", "DISK_GB"),
+    column("left", "Also left", (all) => all.map(({ text }) => text).join("; ")),
   ];
 }
 

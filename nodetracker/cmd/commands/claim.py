@@ -408,7 +408,9 @@ class ListCandidates(DrawnCommand, ListCommand):
 
     example = "candidate list --resource VCPU=8 --resource MEMORY_MB=32GiB --pci gpu"
 
-    columns = ("host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb")
+    columns = (
+        "host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb", "left",
+    )  # fmt: skip
     arguments = (
         _repeated(
             "--resource",

@@ -138,6 +138,10 @@ def draw_candidates(rows: Sequence[Mapping[str, Any]], terminal: Terminal) -> li
             drawn = _draw_left(row[name], largest, bar, terminal)
             text = Piece(f" {texts[name][number - 1]:>{width - bar - 1}}")
             lines[number] = (*lines[number], Piece(" " * _GAP), *drawn, text)
+    for number, row in reversed(list(enumerate(rows, start=1))):
+        if row["left"]:
+            names = "; ".join(left["text"] for left in row["left"])
+            lines.insert(number + 1, (Piece(f"  left: {names}", Style.DIM),))
     if not terminal.has_width:
         return lines
     return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]

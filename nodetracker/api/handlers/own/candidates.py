@@ -23,13 +23,14 @@ from nodetracker.api.fields import (
     PAGE,
     SHORT_TEXT,
     answer,
+    answer_of,
     answer_with,
     nullable,
     parameters,
 )
 from nodetracker.api.handlers.own.claims import ADMISSION, read_claim_request
 from nodetracker.api.lookup import next_links
-from nodetracker.model.candidate import CandidatePosition
+from nodetracker.model.candidate import CandidatePosition, ResourceLeft
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import RequestError
 from nodetracker.model.numa import MAX_GUEST_CELLS
@@ -95,6 +96,10 @@ CANDIDATES = answer(
             free_vcpus=float,
             free_memory_mb=int,
             free_disk_gb=float,
+            left=(
+                [answer_of(ResourceLeft, text=str)],
+                "what else was requested: classes, PCI aliases, and each NUMA cell",
+            ),
         )
     ],
     excluded=nullable(_EXCLUDED, "null if limit cuts the list, or with explain=false"),

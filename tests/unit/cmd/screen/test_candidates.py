@@ -8,10 +8,11 @@ from nodetracker.cmd.screen.terminal import Terminal
 from tests.unit.cmd.screen.golden import check
 
 
-def row(host, weight, cpus, memory_mb, disk_gb):
+def row(host, weight, cpus, memory_mb, disk_gb, *left):
     return {
         "host": host, "nodename": f"{host}.example.org", "weight": weight, "free_vcpus": cpus,
         "free_memory_mb": memory_mb, "free_disk_gb": disk_gb,
+        "left": [{"text": text} for text in left],
     }  # fmt: skip
 
 
@@ -27,6 +28,13 @@ def test_candidates_are_drawn_as_their_file_says(width):
     lines = draw_candidates(ROWS, Terminal(width))
     check(f"candidates-{width}", lines)
     assert max(map(line_width, lines)) <= width
+
+
+def test_what_else_was_requested_is_a_line_below_each():
+    rows = [row("compute-1", 3.0, 0.75, 1024, 0, "6 PCPU", "2 gpu", "cell 0: 4 CPUs, 12 GiB")]
+    text = plain_text(draw_candidates(rows, Terminal(80)))
+    assert text.splitlines()[2] == "  left: 6 PCPU; 2 gpu; cell 0: 4 CPUs, 12 GiB"
+    assert " 0.75 " in text.splitlines()[1]
 
 
 def test_a_long_name_is_cut_in_its_middle_and_hides_no_amount():
