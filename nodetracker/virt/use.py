@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def read_device_nodes(roots: Roots) -> DeviceNodes:
         nvidia=attempt("nvidia", lambda: _read_nvidia(roots)),
         drm=attempt("drm", lambda: _read_links(roots.sysfs / "class/drm")),
         vfio=attempt("vfio", lambda: _read_links(roots.sysfs / "class/vfio-dev")),
-        cdi=attempt("cdi", lambda: _read_cdi(roots)),
+        cdi=_read_cdi(roots, attempt),
         problems=problems,
     )
 
@@ -164,14 +165,22 @@ def _read_parents(base: Path) -> dict[str, str]:
     return found
 
 
-def _read_cdi(roots: Roots) -> dict[str, tuple[str, ...]]:
+def _read_cdi(
+    roots: Roots, attempt: Callable[[str, Callable[[], Any]], Any]
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of all specifications; one that cannot be used loses its own only."""
     found: dict[str, tuple[str, ...]] = {}
     for directory in _CDI_DIRECTORIES:
         base = roots.rootfs / directory
-        for name in list_directory(base) or ():
+        for name in attempt("cdi", partial(list_directory, base)) or ():
             if name.endswith((".json", ".yaml", ".yml")):
-                found |= parse_cdi(read_optional_text(base / name) or "", str(base / name))
+                found |= attempt("cdi", partial(_read_specification, base / name))
     return found
+
+
+def _read_specification(path: Path) -> dict[str, tuple[str, ...]]:
+    text = read_optional_text(path)
+    return {} if text is None else parse_cdi(text, str(path))
 
 
 def parse_cdi(text: str, source: str) -> dict[str, tuple[str, ...]]:

@@ -25,6 +25,7 @@ from nodetracker.model.pci import (
     PciStatus,
 )
 from nodetracker.model.settings import AdmissionPolicy, PciPolicy, Policy
+from nodetracker.views.hardware import list_pools, render_hardware
 from tests.builders import NOW, make_guest, make_record, make_service, make_snapshot
 from tests.unit.accounting.pci.test_gpus import make_claim
 
@@ -241,3 +242,20 @@ def test_the_row_says_what_is_withheld_and_by_whom():
     assert [gpu["withheld_by"] for gpu in found.values.gpus] == [
         [make_guest(1).uuid], [make_guest(1).uuid], [],
     ]  # fmt: skip
+
+
+def test_screens_say_what_is_withheld_and_for_whom():
+    for specs in ((), (GPU_SPEC,)):
+        found = view(user(1, MIG), specs=specs)
+        devices = {a: dataclasses.replace(d, withheld_by=()) for a, d in found.devices.items()}
+        record = make_record(found.values, guests=found.guests, devices=devices)
+        pool = next(pool for pool in list_pools(record) if pool.title == "NVIDIA A100")
+        assert (pool.total, pool.withheld) == (2, 2)
+        assert pool.withheld_by == ("guest g1, which uses GPU 'MIG-1'",)
+        described = render_hardware(record)
+        notes = {gpu["address"]: gpu["notes"] for gpu in described["gpus"]}
+        assert "withheld for guest g1, which uses GPU 'MIG-1'" in notes[FIRST]
+        assert "withheld" not in notes[AMD.address]
+        shown = [item for cell in described["devices"] for item in cell["devices"]]
+        assert all("withheld for guest g1" in item["notes"] for item in shown)
+        assert len(shown) == (2 if specs else 0)

@@ -173,8 +173,9 @@ def test_nodes_are_read_from_the_kernel_and_the_specifications(tmp_path):
             "    - {path: /dev/nvidia3}\n"
         ),
     }
+    texts["etc/cdi/broken.yaml"] = "kind: [\n"
     for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     function = roots.sysfs / "devices/pci0000:00/0000:c1:00.0"
     function.mkdir(parents=True)
@@ -185,7 +186,8 @@ def test_nodes_are_read_from_the_kernel_and_the_specifications(tmp_path):
     assert nodes.nvidia == {3: ("0000:5e:00.0", "GPU-1")}
     assert nodes.drm == {"renderD128": "0000:c1:00.0"}
     assert nodes.cdi == {"nvidia.com/gpu=0": ("/dev/nvidiactl", "/dev/nvidia3")}
-    assert nodes.problems == {}
+    assert nodes.problems.keys() == {"cdi"}
+    assert "broken.yaml" in nodes.problems["cdi"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"devices": []}'])
