@@ -23,7 +23,7 @@ _NO_GPU = frozenset({"", "none", "void"})
 _MOUNTED = "/var/run/nvidia-container-devices/"
 """Mounts below it request GPUs from NVIDIA's runtime, too."""
 
-_RUNTIME = re.compile(r"(?:.*/)?(nvidia|amd)(?:-[a-z-]+)?")
+_RUNTIME = re.compile(r"(?:.*/)?(nvidia|amd)(?:-[a-z.-]+)?")
 """Runtimes that obey the environment: NVIDIA's (also in modes) and AMD's."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)

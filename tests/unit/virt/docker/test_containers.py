@@ -174,6 +174,7 @@ def test_requested_gpus_are_named_and_counted(requests, names, count):
         ("nvidia", "runc", "all", None, ("all",)),
         ("nvidia-cdi", "runc", "all", None, ("all",)),
         ("/usr/bin/nvidia-container-runtime", "runc", "all", None, ("all",)),
+        ("/usr/bin/nvidia-container-runtime.cdi", "runc", "all", None, ("all",)),
         ("nvidia", "runc", "0, GPU-1", None, ("0", "GPU-1")),
         ("nvidia", "runc", "none", None, ()),
         ("nvidia", "runc", "void", None, ()),
