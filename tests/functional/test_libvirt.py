@@ -209,6 +209,27 @@ def test_the_stop_within_a_restart_is_not_seen(libvirtd: Libvirtd, agent: Runnin
     assert states == [["running", "paused"]]
 
 
+def test_a_saved_state_is_shown_until_the_domain_starts_from_it(
+    libvirtd: Libvirtd, agent: RunningAgent
+) -> None:
+    def is_saved() -> object:
+        guest = agent.guest()
+        return guest is not None and (guest.details or {}).get("saved")
+
+    libvirtd.define(domain_xml("web", FIRST))
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: agent.state() is PowerState.RUNNING, "start")
+    assert not is_saved()
+    libvirtd.virsh("managedsave", "web")
+    agent.follows(is_saved, "managedsave")
+    assert agent.state() is PowerState.SHUTDOWN
+    (place,) = agent.programs.ask("workload", "show", "web")["places"]
+    assert place["details"]["saved"] is True
+    assert "guest web: details.saved" in agent.programs.manage("events").stdout
+    libvirtd.virsh("start", "web")
+    agent.follows(lambda: not is_saved(), "start from it")
+
+
 def test_an_attached_disk_is_seen_by_its_event(libvirtd: Libvirtd, agent: RunningAgent) -> None:
     disk, more = libvirtd.create_disk("a.qcow2", "1G"), libvirtd.create_disk("b.qcow2", "3G")
     libvirtd.define(domain_xml("web", FIRST, disk=disk))

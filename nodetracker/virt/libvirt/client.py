@@ -112,6 +112,14 @@ class LibvirtClient(SerializedConnection):
             f"domain {uuid}", lambda: str(self._connection.lookupByUUIDString(uuid).XMLDesc(0))
         )
 
+    def has_saved_state(self, uuid: str) -> bool:
+        """Return whether a domain starts from a state that libvirt saved (``managedsave``)."""
+
+        def query() -> bool:
+            return bool(self._connection.lookupByUUIDString(uuid).hasManagedSaveImage(0))
+
+        return bool(self.call_if_available(query))
+
     def get_disk_sizes(self, uuid: str, targets: Sequence[str]) -> Mapping[str, DiskSizes]:
         """Return target -> sizes of a domain's disks.
 

@@ -99,6 +99,7 @@ class Domain:
         memory: parts of its memory with their allowed host cells.
         devices: addresses of its host PCI devices.
         mdevs: uuids of its mediated devices.
+        is_saved: it starts from a state that libvirt saved; not in the document.
     """
 
     uuid: str
@@ -117,6 +118,7 @@ class Domain:
     other_devices: tuple[str, ...] = ()
     mdevs: tuple[str, ...] = ()
     project_id: str = ""
+    is_saved: bool = False
 
 
 def parse_domain(text: str, source: str = "domain") -> Domain:

@@ -38,6 +38,7 @@ _POWER_STATES = {
 DOM0_UUID = "00000000-0000-0000-0000-000000000000"
 """Xen's control domain, which is the host itself: libvirt lists it among the domains."""
 
+_OFF = 5
 _STARTING_UP = (3, 11)
 """State and reason of a guest whose emulator waits for libvirt to start it: it is not paused."""
 
@@ -64,6 +65,7 @@ class _CachedDocument:
     error: str
     read_at: float
     fingerprint: tuple[object, ...] | None = None
+    is_off: bool = False
 
 
 class DomainReader:
@@ -72,14 +74,17 @@ class DomainReader:
     Args:
         read_xml: returns a domain's document, None when the domain does not exist any more;
             raises HostDataError when it cannot be read for this domain only.
+        has_saved_state: returns whether a domain that is off has a saved state.
     """
 
     def __init__(
         self,
         read_xml: Callable[[str], str | None],
         monotonic: Callable[[], float] = time.monotonic,
+        has_saved_state: Callable[[str], bool] = lambda uuid: False,
     ) -> None:
         self._read_xml = read_xml
+        self._has_saved_state = has_saved_state
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._documents: dict[str, _CachedDocument] = {}
@@ -129,12 +134,13 @@ class DomainReader:
         is_current = (
             entry is not None
             and not has_changed
+            and entry.is_off == _is_off(state)  # its event may be older than the document
             and self._monotonic() - entry.read_at < REREAD_SECONDS
             and (fingerprint is None or entry.fingerprint in {None, fingerprint})
         )
         if entry is not None and is_current:
             if entry.fingerprint is None and fingerprint is not None:
-                entry = _CachedDocument(entry.domain, entry.error, entry.read_at, fingerprint)
+                entry = replace(entry, fingerprint=fingerprint)
                 self._documents[state.uuid] = entry
             return entry
         found = self._read_document(state, None if entry is None else entry.domain, fingerprint)
@@ -159,9 +165,15 @@ class DomainReader:
         domain, error = None, ""
         try:
             domain = parse_domain(text, source)
+            if _is_off(state):
+                domain = replace(domain, is_saved=self._has_saved_state(state.uuid))
         except HostDataError as failure:
             error = str(failure)
-        return _CachedDocument(domain, error, self._monotonic(), fingerprint)
+        return _CachedDocument(domain, error, self._monotonic(), fingerprint, _is_off(state))
+
+
+def _is_off(state: DomainStatistics) -> bool:
+    return state.values.get("state.state") == _OFF
 
 
 def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
@@ -254,6 +266,8 @@ def _details(
     details: dict[str, Any] = {}
     if domain.vcpus_max != domain.vcpus:
         details["vcpus_max"] = domain.vcpus_max
+    if domain.is_saved:
+        details["saved"] = True
     if domain.persistent_bytes:
         details["persistent_memory_mb"] = usage_mib_from_bytes(domain.persistent_bytes)
     if domain.modules:

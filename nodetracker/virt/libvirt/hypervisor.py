@@ -93,7 +93,9 @@ class HypervisorReader:
         self._scope = StorageScope(settings.images_type)
         self._last_pci = _PciReading()
         self._bulk = BulkReader(self._source, session.bulk_clients, environment.probes)
-        self._domains = DomainReader(session.client.get_domain_xml)
+        self._domains = DomainReader(
+            session.client.get_domain_xml, has_saved_state=session.client.has_saved_state
+        )
         self._sizes = DiskSizeReader(
             self._source,
             is_local,

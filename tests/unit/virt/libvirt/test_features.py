@@ -59,7 +59,7 @@ class Client:
     def list_storage_pools(self):
         raise HostDataError("stub", "storage pools are not supported")
 
-    get_domain_xml = get_device_xml = get_volume_sizes = None
+    get_domain_xml = get_device_xml = get_volume_sizes = has_saved_state = None
 
 
 class Connection:

@@ -31,7 +31,10 @@ class Hypervisor:
         self.broken = set()
         self.locked = set()
         self.read_names = []
-        self.reader = DomainReader(self.read_xml, lambda: self.now)
+        self.saved = set()
+        self.reader = DomainReader(
+            self.read_xml, lambda: self.now, lambda uuid: uuid in map(uuid_of, self.saved)
+        )
 
     def read_xml(self, uuid):
         name = next((name for name in self.vcpus if uuid_of(name) == uuid), None)
@@ -120,6 +123,26 @@ def test_every_document_is_read_again_at_its_maximum_age():
     host.now = REREAD_SECONDS
     host.read()
     assert host.read_names == ["a"]
+
+
+def test_only_a_domain_that_is_off_has_a_saved_state():
+    host = Hypervisor("a", "b")
+    host.saved = {"a", "b"}
+    host.states["a"] = (5, 5)
+    assert [entry.domain.is_saved for entry in host.reader.read(host.listed(), None, ())] == [
+        True,
+        False,
+    ]
+
+
+def test_a_saved_state_is_seen_although_its_event_came_before_the_document_was_read():
+    host = Hypervisor("a")
+    host.saved = {"a"}
+    (entry,) = host.reader.read(host.listed(), None, [uuid_of("a")])
+    assert not entry.domain.is_saved
+    host.states["a"] = (5, 5)
+    (entry,) = host.reader.read(host.listed(), None, ())
+    assert entry.domain.is_saved
 
 
 def test_every_document_is_read_again_after_a_refresh():
