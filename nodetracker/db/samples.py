@@ -31,13 +31,14 @@ Row = dict[str, Any]
 def list_missing_rows(connection: sa.Connection) -> list[Row]:
     """Return the rows that are not stored yet: of this hour, and of days that are over.
 
-    A day's are the means of its hours, as far as these were sampled.
+    A day's are the means of its hours, as far as these were sampled. Nothing is dated
+    before the first node was created.
     """
     now = read_time(connection)
     hour = Step.HOUR.start_of(now)
     stored = list_stored(connection, _trends.at >= hour - Step.HOUR.kept)
     rows: list[Row] = []
-    if (Step.HOUR.seconds, hour) not in stored:
+    if (Step.HOUR.seconds, hour) not in stored and (stored or _is_older(connection, hour)):
         rows += _sample_hour(connection, hour)
     days = {Step.DAY.start_of(at) for seconds, at in stored if seconds == Step.HOUR.seconds}
     today = Step.DAY.start_of(now)
@@ -59,6 +60,12 @@ def purge_aged(connection: sa.Connection, limit: int) -> int:
     """Delete at most `limit` rows of each step that are past its time; return how many."""
     now = read_time(connection)
     return sum(delete_older(connection, found, now - found.kept, limit) for found in Step)
+
+
+def _is_older(connection: sa.Connection, hour: datetime) -> bool:
+    """Return whether the first of the nodes, if there are any, was created before an hour."""
+    first: datetime | None = connection.scalar(sa.select(sa.func.min(_nodes.created_at)))
+    return first is None or first <= hour
 
 
 def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nodetracker.db.schema import tables
 from nodetracker.db.trends import PART_NODES
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import MigrationStatus, PlacedRequest
@@ -486,7 +487,10 @@ def scene(stores: StoreMaker, opened: Rows) -> Scene:
             opened.number_nodes_from(PART_NODES - 2)
         built = build(store)
         built.call_id = create_calls(stores.url)
-        _scenes[stores.backend] = built, opened.save()
+        saved = opened.save()
+        for row in saved[tables.compute_nodes]:
+            row["created_at"] -= timedelta(hours=1)  # this hour is sampled
+        _scenes[stores.backend] = built, saved
     built, saved = _scenes[stores.backend]
     opened.restore(saved)
     return dataclasses.replace(built, store=store)

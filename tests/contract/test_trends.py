@@ -86,11 +86,13 @@ def test_an_hour_has_what_nodes_have_limit_allocate_and_measure(fleet: Fleet) ->
     metrics = {"memory_used_mb": 2000, "disk_used_mb": 300, "cpu_percent": 25}
     known, unknown = fleet.add("n1", metrics=metrics), fleet.add("n2")
     fleet.sample(0.5)
+    assert fleet.used() == {}, "the hour began before the first node was created"
+    fleet.sample(1.5)
     of_fleet, of_known, of_unknown = (
         fleet.store.read_trend(TrendQuery(step=Step.HOUR, node_id=node_id))
         for node_id in (None, known, unknown)
     )
-    assert [(found.at, found.nodes) for found in of_known] == [(MIDNIGHT, 1)]
+    assert [(found.at, found.nodes) for found in of_known] == [(MIDNIGHT + timedelta(hours=1), 1)]
     assert of_known[0].amounts == {
         VCPU: TrendAmounts(8000, 16000, 3500, 2500),
         MEMORY: TrendAmounts(8192, 512 + 11520, 1024, 2000),
