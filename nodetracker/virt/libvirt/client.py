@@ -225,7 +225,6 @@ class EventRegistration:
         self._client = client
         self._connection = connection
         self._handlers = handlers
-        self._migrated: set[str] = set()
 
     def register(self) -> None:
         """Register for the events that the hypervisor's driver supports."""
@@ -259,7 +258,7 @@ class EventRegistration:
         self, _connection: Any, domain: Any, event: int, detail: int, _opaque: Any
     ) -> None:
         uuid = domain.UUIDString()
-        self._handlers.on_guest_event(self._classify_lifecycle_event(uuid, event, detail), uuid)
+        self._handlers.on_guest_event(self._classify_lifecycle_event(event, detail), uuid)
 
     def _handle_change(self, _connection: Any, domain: Any, *_details: Any) -> None:
         self._handlers.on_guest_event(EventKind.CHANGED, domain.UUIDString())
@@ -286,26 +285,20 @@ class EventRegistration:
         if callback_id is not None:
             self._client.add_cleanup(lambda: deregister(callback_id))
 
-    def _classify_lifecycle_event(self, uuid: str, event: int, detail: int) -> EventKind:
+    @staticmethod
+    def _classify_lifecycle_event(event: int, detail: int) -> EventKind:
         """Return the kind of a lifecycle event.
 
-        The event does not say whether a domain that stopped is still defined;
-        the next listing shows it. A domain that migrated away is not GONE.
+        The event does not say whether a domain that stopped is still defined; the next listing
+        shows it. One that migrated away is gone, unless the ledger knows its move.
         """
         if event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
-            if detail == libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED:
-                self._migrated.add(uuid)
-                return EventKind.STOPPED
             is_saved = detail == libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED
             return EventKind.STOPPED if is_saved else EventKind.GONE
         if event == libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
-            if uuid in self._migrated:
-                self._migrated.discard(uuid)
-                return EventKind.STOPPED
             return EventKind.GONE
         if event == libvirt.VIR_DOMAIN_EVENT_SHUTDOWN:
             return EventKind.STOPPED
-        self._migrated.discard(uuid)
         return EventKind.CHANGED
 
 

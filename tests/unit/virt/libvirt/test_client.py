@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.virt.libvirt.storage import DiskSizes
 from nodetracker.virt.libvirt.types import EventHandlers, HypervisorEndpoint
@@ -142,3 +143,25 @@ def test_sizes_of_one_domain_are_left_out_if_it_is_gone_or_reports_none(make):
     client, _ = make(lookupByUUIDString=failing(68, "cannot acquire state change lock"))
     with pytest.raises(HostDataError, match="state change lock"):
         client.get_disk_sizes("uuid", ["vda"])
+
+
+@pytest.mark.parametrize(
+    ("event", "detail", "kind"),
+    [
+        ("STOPPED", "STOPPED_MIGRATED", EventKind.GONE),
+        ("STOPPED", "STOPPED_DESTROYED", EventKind.GONE),
+        ("STOPPED", "STOPPED_SAVED", EventKind.STOPPED),
+        ("UNDEFINED", "UNDEFINED_REMOVED", EventKind.GONE),
+        ("SHUTDOWN", "SHUTDOWN_FINISHED", EventKind.STOPPED),
+        ("STARTED", "STARTED_MIGRATED", EventKind.CHANGED),
+    ],
+)
+def test_a_domain_that_stopped_or_migrated_away_may_be_gone(event, detail, kind):
+    """A move that the ledger knows keeps its source's claim, whatever events say."""
+    require_binding()
+    import libvirt
+
+    from nodetracker.virt.libvirt.client import EventRegistration
+
+    event, detail = (getattr(libvirt, f"VIR_DOMAIN_EVENT_{name}") for name in (event, detail))
+    assert EventRegistration._classify_lifecycle_event(event, detail) is kind
