@@ -12,5 +12,9 @@ CONDUCTOR = Interface(
     topic="conductor",
     version="4.6",
     local=frozenset({"close", "rehearse"}),
-    since={WarningKind.GUEST_UNRESOLVED: "4.6", WarningKind.PLACEMENT_LOST: "4.6"},
+    since={
+        WarningKind.GUEST_UNRESOLVED: "4.6",
+        WarningKind.IOMMU_GROUP_SHARED: "4.6",
+        WarningKind.PLACEMENT_LOST: "4.6",
+    },
 )

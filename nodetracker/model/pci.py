@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
+BRIDGE_CLASS = "06"
+
+
 def address_key(address: str) -> tuple[int, str]:
     """Return the key that orders addresses; domains have four or more digits."""
     domain, _, rest = address.partition(":")
@@ -46,7 +49,8 @@ class PciStatus(enum.StrEnum):
     """Assigned to a claim whose guest exists."""
 
     UNAVAILABLE = "unavailable"
-    """A PF with a virtual function in use, or a function that is withheld."""
+    """A PF with a virtual function in use, a function that is withheld, or one that only VFIO
+    passes through, in an IOMMU group that is in use."""
 
     UNCLAIMABLE = "unclaimable"
     """A VF whose physical function is in use."""
@@ -84,6 +88,19 @@ class PciDevice:
     vf_total: int = 0
     vf_count: int = 0
     iommu_group: int | None = None
+
+    @property
+    def is_for_vfio(self) -> bool:
+        """Whether no driver of the host is known to have it, so that it can be used by VFIO only.
+
+        Source: the kernel's drivers/vfio/pci; variant drivers are named like ``mlx5_vfio_pci``.
+        """
+        return self.driver in {"", "pci-stub", UNKNOWN_DRIVER} or "vfio" in self.driver
+
+    @property
+    def shared_group(self) -> int | None:
+        """Number of the IOMMU group that it shares with others by VFIO; None of bridges."""
+        return None if self.class_id.startswith(BRIDGE_CLASS) else self.iommu_group
 
 
 @dataclass(frozen=True, slots=True)

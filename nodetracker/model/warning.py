@@ -36,6 +36,7 @@ class WarningKind(enum.StrEnum):
     NODE_OVERCOMMITTED = "node_overcommitted"
     DRIFT = "drift"
     PCI_DEVICE_MISSING = "pci_device_missing"
+    IOMMU_GROUP_SHARED = "iommu_group_shared"
     CLAIM_EXPIRED = "claim_expired"
     CLAIM_UNUSED = "claim_unused"
     CLAIMED_TWICE = "claimed_twice"

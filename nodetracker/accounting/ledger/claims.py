@@ -48,6 +48,7 @@ from nodetracker.model.errors import (
     RefusedError,
     RequestError,
 )
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.numa import NumaAssignment, NumaLimits
 from nodetracker.model.settings import AdmissionPolicy
 
@@ -94,6 +95,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
         request.pci_requests,
         policy.aliases,
         {cell["id"]: cell.get("socket") for cell in node.values.numa_topology.get("cells", ())},
+        request.workload.kind is WorkloadKind.CONTAINER,
     )
     fit = _fit_numa(request, node, pci, policy.is_packing)
     if isinstance(fit, NumaRefusal):

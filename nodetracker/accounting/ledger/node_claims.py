@@ -24,6 +24,7 @@ from nodetracker.accounting.pci.state import (
     allocate_devices,
     claim_devices,
     free_devices,
+    is_free_for_guest,
     withhold_devices,
 )
 from nodetracker.accounting.usage import (
@@ -218,7 +219,7 @@ def _keep_guest_devices(
     kept = dict(devices)
     guest = _listed_guest(node)
     for address in () if guest is None else guest.pins.devices:
-        if guest is not None and address in kept and kept[address].is_available:
+        if guest is not None and address in kept and is_free_for_guest(kept, address):
             kept = allocate_devices(kept, [address], guest.uuid)
     return kept
 

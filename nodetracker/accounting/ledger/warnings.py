@@ -6,10 +6,11 @@ from datetime import datetime
 
 from nodetracker.accounting.ledger.admission import FACTS, Capacity, list_capacities
 from nodetracker.accounting.ledger.migrations import list_moving
+from nodetracker.accounting.pci.state import list_group_users
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.fact import FactState
-from nodetracker.model.guest import Guest, GuestListing
+from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice
 from nodetracker.model.text import count_noun
@@ -105,6 +106,7 @@ def find_ledger_warnings(
     return [
         *find_capacity_warnings(nodename, values, guests.values()),
         *_find_missing_devices(nodename, devices.values(), guests, functions),
+        *_find_shared_groups(nodename, devices, claims),
         *_find_expired_claims(nodename, guests, claims.values(), now),
         *_find_drift(nodename, guests, claims.values()),
         *_find_claimed_twice(nodename, claims.values(), moves),
@@ -136,6 +138,36 @@ def _find_missing_devices(
             f"device {device.address} ({device.vendor_id}:{device.product_id}) is no longer on the "
             f"host but is still assigned to {kind} {device.claim_uuid}{place}",
         )
+
+
+def _find_shared_groups(
+    nodename: str, devices: Mapping[str, TrackedDevice], claims: Mapping[str, Claim]
+) -> Iterable[HostWarning]:
+    """Return the IOMMU groups that several workloads have functions of, one of them by VFIO."""
+    for group, users in sorted(list_group_users(devices).items()):
+        workloads = {claims[user].workload.uuid if user in claims else user for user in users}
+        members = [
+            device
+            for _, device in sorted(devices.items())
+            if device.is_assigned and device.shared_group == group
+        ]
+        if len(workloads) > 1 and any(_is_by_vfio(device, claims) for device in members):
+            held = ", ".join(f"{device.address} by {device.claim_uuid}" for device in members)
+            yield HostWarning(
+                WarningKind.IOMMU_GROUP_SHARED,
+                nodename,
+                str(group),
+                f"IOMMU group {group} is lent to one guest only, but several have its devices: "
+                f"{held}",
+            )
+
+
+def _is_by_vfio(device: TrackedDevice, claims: Mapping[str, Claim]) -> bool:
+    """Return whether an assigned device is used by VFIO, or will be when its guest starts."""
+    if device.is_for_vfio or device.status is not PciStatus.CLAIMED:
+        return device.is_for_vfio
+    claim = claims.get(device.claim_uuid or "")
+    return claim is not None and claim.workload.kind is WorkloadKind.INSTANCE
 
 
 def _find_expired_claims(

@@ -3,7 +3,8 @@
 Of the devices that fit, the order of preference is: nearest to the guest (for
 a guest without cells, devices without a cell); then those that make no other
 device unavailable (a VF of a card that is in use before a VF of an unused
-card); then those of the larger pool; then by address.
+card, a device alone in its IOMMU group before one that shares it); then
+those of the larger pool; then by address.
 
 Requests that can be met together always are. Taking the first device that fits is not
 sufficient for two reasons: requests compete for the same devices, and a PF and its VFs
@@ -19,7 +20,7 @@ from typing import Any
 
 from nodetracker.accounting.matching import KuhnMatching
 from nodetracker.accounting.pci.columns import PciPool, count_pools, pool_of
-from nodetracker.accounting.pci.state import WITHHELD, Devices
+from nodetracker.accounting.pci.state import WITHHELD, Devices, list_group_users
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.pci import (
     Alias,
@@ -31,6 +32,9 @@ from nodetracker.model.pci import (
 )
 from nodetracker.model.text import name_some
 
+GROUP_IN_USE = "in an IOMMU group of which another guest has a device"
+"""What messages have instead of the status of a device that its group keeps from a guest."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolFinding:
@@ -38,7 +42,7 @@ class PoolFinding:
 
     Attributes:
         usable: number of devices that the request may use.
-        statuses: status, or ``withheld`` -> number of the pool's devices.
+        statuses: status, ``withheld`` or `GROUP_IN_USE` -> number of the pool's devices.
     """
 
     pool: PciPool
@@ -276,12 +280,15 @@ class PciAdmission:
         aliases: name -> alias.
         sockets: host cell id -> its socket, None when unknown; needed only for
             the policy ``socket``.
+        is_container: its guest uses devices by the host's drivers where they have one,
+            and not by VFIO.
     """
 
     devices: Devices
     requests: tuple[PciRequest, ...]
     aliases: Mapping[str, Alias]
     sockets: Mapping[int, int | None] = field(default_factory=dict)
+    is_container: bool = False
     _results: dict[frozenset[int], bool] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -338,7 +345,10 @@ class PciAdmission:
             return Demand(max(1, request.count), {})
         policy = request.numa_policy or alias.numa_policy
         if alias.name not in self._preferred:
-            self._preferred[alias.name] = list_preferred(self.devices, alias)
+            kept = self._kept_by_groups
+            self._preferred[alias.name] = tuple(
+                address for address in list_preferred(self.devices, alias) if address not in kept
+            )
         ranks = {}
         for address in self._preferred[alias.name]:
             rank = rank_affinity(self.devices[address].numa_node, policy, cells, self.sockets)
@@ -346,10 +356,23 @@ class PciAdmission:
                 ranks[address] = rank
         return Demand(request.count, ranks)
 
+    @property
+    def _kept_by_groups(self) -> set[str]:
+        """Free devices that the guest would use by VFIO, in IOMMU groups that others use."""
+        groups = list_group_users(self.devices)
+        return {
+            address
+            for address, device in self.devices.items()
+            if device.shared_group in groups
+            and device.status in {PciStatus.AVAILABLE, PciStatus.UNAVAILABLE}
+            and (device.is_for_vfio or not self.is_container)
+        }
+
     def _find(self, request: PciRequest, demand: Demand, cells: frozenset[int]) -> RequestFinding:
         alias = self.aliases.get(request.alias)
         if alias is None:
             return RequestFinding(request, False, "", ())
+        kept = self._kept_by_groups
         statuses: dict[PciPool, Counter[str]] = {}
         usable: Counter[PciPool] = Counter()
         of_other_type = set()
@@ -360,6 +383,7 @@ class PciAdmission:
             if alias.matches(device):
                 pool = pool_of(device)
                 status = WITHHELD if device.is_withheld else device.status.value
+                status = GROUP_IN_USE if address in kept else status
                 statuses.setdefault(pool, Counter())[status] += 1
                 withheld_by |= dict.fromkeys(device.withheld_by if device.is_withheld else ())
                 usable[pool] += address in demand.ranks
@@ -437,4 +461,11 @@ def _count_displaced(devices: Devices) -> Counter[str]:
             continue
         displaced[parent.address] += device.is_available
         displaced[device.address] += parent.is_available
+    groups: Counter[int | None] = Counter(
+        device.shared_group
+        for device in devices.values()
+        if device.is_available and device.is_for_vfio and device.shared_group is not None
+    )
+    for device in devices.values():
+        displaced[device.address] += max(0, groups[device.shared_group] - 1)
     return displaced

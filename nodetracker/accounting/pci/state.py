@@ -8,8 +8,10 @@ restores the previous status.
 
 A PF in use makes its VFs unclaimable; a VF in use makes its PF unavailable. An
 assigned device that was removed from the host still counts as in use, and keeps its
-address from another one that is found there. Every function returns a new mapping of
-address -> device and does not modify its argument.
+address from another one that is found there. VFIO lends an IOMMU group as a whole: while
+one of its functions is assigned, the others are unavailable if only VFIO passes them
+through, and `PciAdmission` gives the rest to containers alone. Every function returns a
+new mapping of address -> device and does not modify its argument.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -130,7 +132,8 @@ def assign_to_guests(
     """Assign free devices to the guests that are bound to them.
 
     A device that is passed through to a guest is unavailable to others, with
-    or without a claim. A device that a guest is no longer bound to is freed.
+    or without a claim, see `is_free_for_guest` for those that no spec matches. A
+    device that a guest is no longer bound to is freed.
 
     Args:
         claims: uuids of all active claims; any other assignee is a guest.
@@ -142,11 +145,40 @@ def assign_to_guests(
         if any(guest_of.get(address) != assignee for address in own):
             result = free_devices(result, str(assignee))
     for address, uuid in sorted(guest_of.items()):
-        if address in result and _is_part_of_managed(result[address], result):
+        if address in result and is_free_for_guest(result, address):
             result = _assign(result, [address], uuid, PciStatus.ALLOCATED)
-        elif address in result and result[address].is_available:
-            result = allocate_devices(result, [address], uuid)
     return result
+
+
+def is_free_for_guest(devices: Devices, address: str) -> bool:
+    """Return whether a device that a guest is bound to can be assigned to the guest.
+
+    One that no spec names is assigned where others are unavailable because of it: its PF
+    and the rest of its IOMMU group.
+    """
+    device = devices[address]
+    if device.is_managed or device.is_assigned:
+        return _is_free(devices, address)
+    return any(
+        other.is_managed
+        and (
+            other.address == device.parent_addr
+            or (other.shared_group is not None and other.shared_group == device.shared_group)
+        )
+        for other in devices.values()
+    )
+
+
+def _is_free(devices: Devices, address: str) -> bool:
+    """Return whether a device can be assigned to who has it already.
+
+    Claims and guests that share an IOMMU group keep their devices: only new claims are refused.
+    """
+    device = devices[address]
+    is_in_group = device.is_for_vfio and device.shared_group is not None
+    if device.status is not PciStatus.UNAVAILABLE or device.withheld_by or not is_in_group:
+        return device.is_available
+    return all(other.parent_addr != address for other in devices.values() if other.is_assigned)
 
 
 def assign_to_claims(
@@ -172,10 +204,10 @@ def assign_to_claims(
         if claim.state is ClaimState.RELEASED:
             result = free_devices(result, claim.uuid)
         elif claim.state is ClaimState.CONFIRMED:
-            own = [a for a in claim.devices if a in result and _is_assignable(result[a], claim)]
+            own = [a for a in claim.devices if a in result and _is_assignable(result, a, claim)]
             result = allocate_devices(result, own, claim.uuid)
         else:
-            free = [a for a in claim.devices if a in result and result[a].is_available]
+            free = [a for a in claim.devices if a in result and _is_free(result, a)]
             result = claim_devices(result, free, claim.uuid)
     return result
 
@@ -209,24 +241,17 @@ def withhold_devices(devices: Devices, values: NodeValues) -> dict[str, TrackedD
     return derive_status(mark_withheld(devices, values))
 
 
-def _is_part_of_managed(device: TrackedDevice, devices: Devices) -> bool:
-    """Return whether a free function that no spec names is a part of a card that one names."""
-    parent = devices.get(device.parent_addr or "")
-    is_free = not device.is_managed and not device.is_assigned
-    return is_free and parent is not None and parent.is_managed
-
-
 def _lacks_device(devices: Devices, claim: Claim) -> bool:
     """Return whether a device of an active claim could be assigned to it but is not."""
     return claim.is_active and any(
-        device.is_available or device.claim_uuid == claim.workload.uuid
-        for device in map(devices.get, claim.devices)
-        if device is not None
+        _is_free(devices, address) or devices[address].claim_uuid == claim.workload.uuid
+        for address in claim.devices
+        if address in devices
     )
 
 
-def _is_assignable(device: TrackedDevice, claim: Claim) -> bool:
-    return device.is_available or device.claim_uuid == claim.uuid
+def _is_assignable(devices: Devices, address: str, claim: Claim) -> bool:
+    return _is_free(devices, address) or devices[address].claim_uuid == claim.uuid
 
 
 def list_assigned(devices: Devices, claim_uuid: str) -> tuple[str, ...]:
@@ -236,19 +261,34 @@ def list_assigned(devices: Devices, claim_uuid: str) -> tuple[str, ...]:
     )
 
 
+def list_group_users(devices: Devices) -> dict[int, set[str]]:
+    """Return number of each IOMMU group -> the claims and guests that have a function of it."""
+    users: dict[int, set[str]] = {}
+    for device in devices.values():
+        if device.shared_group is None or device.status is PciStatus.REMOVED:
+            continue
+        if device.claim_uuid is not None:
+            users.setdefault(device.shared_group, set()).add(device.claim_uuid)
+    return users
+
+
 def derive_status(devices: Devices) -> dict[str, TrackedDevice]:
     """Set the status of every device from assignments, specs and related functions."""
     assigned = {address for address, device in devices.items() if device.is_assigned}
     parents = {devices[address].parent_addr for address in assigned}
+    groups = list_group_users(devices)
     derived = {}
     for address, device in devices.items():
-        status = _status_of(device, assigned, parents)
+        status = _status_of(device, assigned, parents, groups)
         derived[address] = device if device.status is status else replace(device, status=status)
     return derived
 
 
 def _status_of(
-    device: TrackedDevice, assigned: Collection[str], parents: Collection[str | None]
+    device: TrackedDevice,
+    assigned: Collection[str],
+    parents: Collection[str | None],
+    groups: Collection[int],
 ) -> PciStatus:
     if device.is_assigned:
         return device.status if device.status in _ASSIGNED else PciStatus.ALLOCATED
@@ -260,6 +300,8 @@ def _status_of(
         return PciStatus.UNAVAILABLE
     if device.withheld_by:
         return PciStatus.UNAVAILABLE
+    if device.is_for_vfio and device.shared_group in groups:
+        return PciStatus.UNAVAILABLE
     return PciStatus.AVAILABLE
 
 
@@ -269,7 +311,7 @@ def _check_available(devices: Devices, addresses: Collection[str], claim_uuid: s
         if device is None:
             raise RefusedError(f"no such PCI device: {address}")
         is_own = device.is_assigned and device.claim_uuid == claim_uuid
-        if not device.is_available and not is_own:
+        if not _is_free(devices, address) and not is_own:
             status = WITHHELD if device.is_withheld else device.status
             raise RefusedError(f"PCI device {address} is {status}")
         if device.parent_addr in addresses:

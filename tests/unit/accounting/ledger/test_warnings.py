@@ -105,6 +105,37 @@ def test_what_has_the_address_of_a_missing_device_now_is_named():
 
 
 @pytest.mark.parametrize(
+    ("status", "driver", "kind", "holder", "is_reported"),
+    [
+        (PciStatus.ALLOCATED, "vfio-pci", WorkloadKind.INSTANCE, "c-2", True),
+        (PciStatus.ALLOCATED, "nvidia", WorkloadKind.CONTAINER, "c-2", False),
+        (PciStatus.ALLOCATED, "nvidia", WorkloadKind.INSTANCE, "c-2", False),
+        (PciStatus.CLAIMED, "nvidia", WorkloadKind.INSTANCE, "c-2", True),
+        (PciStatus.CLAIMED, "nvidia", WorkloadKind.CONTAINER, "c-2", False),
+        (PciStatus.ALLOCATED, "vfio-pci", WorkloadKind.INSTANCE, "c-1", False),
+    ],
+    ids=["by VFIO", "containers", "macvtap", "awaited", "awaited container", "one workload"],
+)
+def test_workloads_that_share_an_iommu_group_are_a_warning(
+    status, driver, kind, holder, is_reported
+):
+    first = PciDevice(ADDRESS, "10de", "102d", driver="nvidia", iommu_group=23)
+    second = dataclasses.replace(first, address="0000:82:00.0", driver=driver)
+    devices = [
+        track_device(first, PciStatus.ALLOCATED, "c-1", {}),
+        track_device(second, status, holder, {}),
+    ]
+    other = dataclasses.replace(make_claim(), uuid="c-2", workload=Workload("w-2", kind))
+    found = [
+        warning
+        for warning in find([make_claim(), other], [GUEST], devices)
+        if warning.kind is WarningKind.IOMMU_GROUP_SHARED
+    ]
+    assert [warning.item for warning in found] == (["23"] if is_reported else [])
+    assert all(f"{ADDRESS} by c-1, 0000:82:00.0 by c-2" in item.message for item in found)
+
+
+@pytest.mark.parametrize(
     ("seconds", "guests", "is_reported"),
     [(0, [], True), (3599, [], True), (3601, [], False), (0, [GUEST], False)],
     ids=["just now", "within the hour", "long ago", "its guest came"],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodetracker.accounting.pci.admission import PciAdmission, rank_affinity
+from nodetracker.accounting.pci.admission import GROUP_IN_USE, PciAdmission, rank_affinity
 from nodetracker.accounting.pci.state import claim_devices
 from nodetracker.model.pci import (
     Alias,
@@ -168,6 +168,51 @@ class TestSeveralRequests:
         requests = [PciRequest("nic", 2), PciRequest("card")]
         assert chosen(devices, *requests) == [["0000:81:10.0", "0000:81:10.1"], ["0000:80:00.0"]]
         assert not admit(devices, PciRequest("nic", 3), PciRequest("card")).accepts()
+
+
+class TestIommuGroups:
+    def admit(self, *drivers, is_container=False, groups=(23, 23)):
+        """Ask for a GPU where another guest has the first one."""
+        found = [
+            dataclasses.replace(make_gpu(number), driver=driver, iommu_group=group)
+            for number, (driver, group) in enumerate(zip(drivers, groups, strict=True))
+        ]
+        devices = claim_devices(make_devices(*found), ["0000:c0:00.0"], OTHER_CLAIM)
+        request = (PciRequest("gpu"),)
+        return PciAdmission(devices, request, ALIASES, is_container=is_container).evaluate()
+
+    @pytest.mark.parametrize("driver", ["vfio-pci", "nvidia", ""])
+    @pytest.mark.parametrize("own", ["vfio-pci", "nvidia"])
+    def test_keep_an_instance_from_devices_beside_those_of_another_guest(self, driver, own):
+        assert self.admit(driver, own).reasons == (
+            "PCI devices 'gpu': 0 usable < requested 1 (10de:2335 type-PCI without a cell: 0 usable "
+            f"of 0 available, 1 claimed, 1 {GROUP_IN_USE})",
+        )
+
+    def test_keep_a_container_from_what_it_could_use_by_vfio_only(self):
+        assert GROUP_IN_USE in self.admit("nvidia", "vfio-pci", is_container=True).reasons[0]
+
+    @pytest.mark.parametrize("driver", ["nvidia", "vfio-pci"])
+    def test_do_not_concern_a_container_that_uses_the_driver_of_the_host(self, driver):
+        verdict = self.admit(driver, "nvidia", is_container=True)
+        assert verdict.all_addresses == ("0000:c1:00.0",)
+
+    def test_are_as_before_without_groups(self):
+        assert self.admit("vfio-pci", "vfio-pci", groups=(None, None)).reasons == ()
+
+    def test_of_one_guest_are_shared_by_its_devices(self):
+        found = [dataclasses.replace(make_gpu(number), iommu_group=23) for number in (0, 1)]
+        assert chosen(make_devices(*found), PciRequest("gpu", 2)) == [
+            ["0000:c0:00.0", "0000:c1:00.0"]
+        ]
+
+    def test_that_are_shared_are_taken_last(self):
+        groups = [23, 23, 24]
+        found = [
+            dataclasses.replace(make_gpu(number), iommu_group=group)
+            for number, group in enumerate(groups)
+        ]
+        assert chosen(make_devices(*found), PciRequest("gpu")) == [["0000:c2:00.0"]]
 
 
 class TestReasons:

@@ -8,6 +8,7 @@ from nodetracker.accounting.pci.columns import count_pools, pci_columns
 from nodetracker.accounting.pci.state import (
     allocate_devices,
     assign_to_claims,
+    assign_to_guests,
     claim_devices,
     derive_status,
     free_devices,
@@ -19,7 +20,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.pci import AddressSpec, DeviceSpec, PciDeviceType, PciStatus
+from nodetracker.model.pci import AddressSpec, DeviceSpec, PciDevice, PciDeviceType, PciStatus
 from tests.builders import NOW, make_guest
 from tests.unit.accounting.pci.cases import (
     ALL,
@@ -172,6 +173,68 @@ class TestClaimsThatHaveDevices:
             VF1.address: "available",
         }
         assert held[VF0.address].product_id == VF0.product_id
+
+
+def make_pair(driver="vfio-pci", **second):
+    """Build two GPUs behind one switch, in one IOMMU group with its bridge."""
+    gpus = [
+        dataclasses.replace(make_gpu(number), driver=driver, iommu_group=23) for number in (0, 1)
+    ]
+    bridge = PciDevice("0000:bf:00.0", "10b5", "8747", class_id="060400", iommu_group=23)
+    return gpus[0], dataclasses.replace(gpus[1], **second), bridge
+
+
+class TestIommuGroups:
+    GUEST = make_guest(1, pins=GuestPins((), ("0000:c0:00.0",)))
+
+    @pytest.mark.parametrize("driver", ["vfio-pci", "", "pci-stub", "nvgrace_gpu_vfio_pci"])
+    def test_a_device_without_a_driver_of_the_host_is_unavailable_while_its_group_is_used(
+        self, driver
+    ):
+        first, second, bridge = make_pair(driver)
+        before = make_devices(first, second, bridge, specs=[DeviceSpec(vendor_id="10de")])
+        devices = claim_devices(before, [first.address], CLAIM)
+        assert devices[second.address].status is PciStatus.UNAVAILABLE
+        assert pci_columns(devices.values()) == {"pci_stats": []}
+        assert free_devices(devices, CLAIM) == before
+
+    @pytest.mark.parametrize(
+        "second",
+        [{"driver": "nvidia"}, {"iommu_group": 24}, {"iommu_group": None}],
+        ids=["a driver of the host", "another group", "no group"],
+    )
+    def test_any_other_device_remains_available(self, second):
+        first, other, bridge = make_pair(**second)
+        devices = claim_devices(make_devices(first, other, bridge), [first.address], CLAIM)
+        assert devices[other.address].is_available
+
+    def test_a_bridge_does_not_make_its_group_used(self):
+        first, second, bridge = make_pair()
+        devices = allocate_devices(make_devices(first, second, bridge), [bridge.address], CLAIM)
+        assert devices[first.address].is_available
+
+    def test_an_unmanaged_member_that_a_guest_has_makes_the_others_unavailable(self):
+        first, second, bridge = make_pair(vendor_id="1002")
+        before = make_devices(first, second, bridge, specs=[DeviceSpec(vendor_id="1002")])
+        devices = assign_to_guests(before, [self.GUEST], [])
+        assert statuses(devices) == {
+            first.address: "allocated",
+            second.address: "unavailable",
+            bridge.address: "unmanaged",
+        }
+        assert assign_to_guests(devices, [], []) == before
+
+    def test_claims_and_guests_that_share_a_group_keep_their_devices(self):
+        first, second, bridge = make_pair()
+        claim = make_claim(CLAIM, self.GUEST.uuid, (first.address,))
+        other = make_claim(OTHER_CLAIM, make_guest(2).uuid, (second.address,), ClaimState.HELD)
+        found = make_devices(first, second, bridge)
+        held = assign_to_claims(found, [claim, other], {})
+        assert list_assigned(held, CLAIM) == (first.address,)
+        assert list_assigned(held, OTHER_CLAIM) == (second.address,)
+        guest = make_guest(2, pins=GuestPins((), (second.address,)))
+        held = assign_to_guests(found, [self.GUEST, guest], [])
+        assert list_assigned(held, guest.uuid) == (second.address,)
 
 
 class TestSync:
