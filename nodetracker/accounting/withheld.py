@@ -25,7 +25,11 @@ _MAX_STORED = 64
 Gpus = Sequence[Mapping[str, Any]]
 """The column ``gpus``."""
 
-_NOUNS = {ResourceKind.GPU: "GPU", ResourceKind.PCI: "PCI device"}
+_NOUNS = {
+    ResourceKind.GPU: "GPU",
+    ResourceKind.PCI: "PCI device",
+    ResourceKind.FUNCTION: "PCI device",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,8 @@ def find_unresolved(
         counts = {
             use: count
             for use in guest.pins.unresolved
-            if (count := _count_withheld(use, gpus, devices))
+            if use.kind is not ResourceKind.FUNCTION
+            and (count := _count_withheld(use, gpus, devices))
         }
         if not counts or guest.missing_since is not None:
             continue
@@ -204,12 +209,15 @@ def _may_be_gpu(use: UnresolvedUse, gpu: Mapping[str, Any]) -> bool:
     """Return whether what is unresolved may be a GPU."""
     if use.kind is ResourceKind.GPU:
         return use.within in ("", gpu["vendor"], gpu["address"])
-    return use.within in ("", gpu["address"])
+    return use.within in ("", gpu["address"])  # of a shared function, too
 
 
 def _may_be(use: UnresolvedUse, device: TrackedDevice, gpus: Gpus) -> bool:
     """Return whether what is unresolved may be a PCI function, or makes it unavailable."""
     own = {device.address, device.parent_addr}
+    if use.kind is ResourceKind.FUNCTION:  # its virtual functions stay free
+        return use.within == device.address
     if use.kind is ResourceKind.GPU:
         return any(gpu["address"] in own and _may_be_gpu(use, gpu) for gpu in gpus)
-    return use.within in ("", f"{device.vendor_id}:{device.product_id}", *own)
+    kinds = (f"{device.vendor_id}:{device.product_id}", f"class:{device.class_id[:2]}")
+    return use.within in ("", *kinds, *own)

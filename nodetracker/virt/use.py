@@ -16,7 +16,13 @@ from typing import Any
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Gpu
-from nodetracker.model.pci import ADDRESS_PATTERN, UNKNOWN_DRIVER, PciDevice, address_key
+from nodetracker.model.pci import (
+    ADDRESS_PATTERN,
+    UNKNOWN_DRIVER,
+    PciDevice,
+    PciDeviceType,
+    address_key,
+)
 from nodetracker.virt.host.gpu import AMD, INTEL, NVIDIA, parse_nvml_address
 from nodetracker.virt.host.roots import (
     Roots,
@@ -36,6 +42,9 @@ _DRI_PATH = re.compile(rf"/dev/dri/by-path/pci-({ADDRESS_PATTERN.pattern})-(?:ca
 _KFD = "/dev/kfd"
 _VFIO_GROUP = re.compile(r"/dev/vfio/([0-9]{1,9})")
 _VFIO_DEVICE = re.compile(r"/dev/vfio/devices/(vfio[0-9]{1,9})")
+_VDPA_NODE = re.compile(r"/dev/(vhost-vdpa-[0-9]{1,9})")
+_NVME_NODE = re.compile(r"/dev/(nvme[0-9]{1,5})(?:n[0-9]+(?:p[0-9]+)?)?")
+_NETWORK = "class:02"
 _CDI_NAME = re.compile(r"([A-Za-z0-9._-]+)/([A-Za-z0-9._-]+)=(.+)")
 _CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi", "run/cdi")
 _GPU_CLASSES = frozenset({"gpu", "mig"})
@@ -61,7 +70,7 @@ class Absent:
     """It is known that a name means no PCI function of the host."""
 
 
-SOURCES = ("nvidia", "drm", "vfio", "cdi")
+SOURCES = ("nvidia", "drm", "vfio", "vdpa", "nvme", "cdi")
 """What `DeviceNodes` are read from."""
 
 Use = Resolved | Absent | UnresolvedUse
@@ -78,6 +87,9 @@ class DeviceNodes:
         drm: name of a node in ``/dev/dri`` -> address, None for one that is no PCI function.
         vfio: name in ``/dev/vfio/devices`` -> address.
         mdevs: uuid of a mediated device -> address of its parent.
+        vdpa: name of a vDPA device's node in ``/dev`` -> address of its parent.
+        nvme: name of an NVMe controller -> address.
+        netdevs: network interface -> addresses of the functions below it, none if it has none.
         cdi: qualified CDI name -> paths of its device nodes.
         problems: directory -> why it could not be read.
     """
@@ -86,6 +98,9 @@ class DeviceNodes:
     drm: Mapping[str, str | None] = field(default_factory=dict)
     vfio: Mapping[str, str | None] = field(default_factory=dict)
     mdevs: Mapping[str, str] = field(default_factory=dict)
+    vdpa: Mapping[str, str] = field(default_factory=dict)
+    nvme: Mapping[str, str | None] = field(default_factory=dict)
+    netdevs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     cdi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,20 +124,66 @@ def read_device_nodes(roots: Roots) -> DeviceNodes:
         nvidia=attempt("nvidia", lambda: _read_nvidia(roots)),
         drm=attempt("drm", lambda: _read_links(roots.sysfs / "class/drm")),
         vfio=attempt("vfio", lambda: _read_links(roots.sysfs / "class/vfio-dev")),
+        vdpa=attempt("vdpa", lambda: _read_vdpa(roots.sysfs / "bus/vdpa/devices")),
+        nvme=attempt("nvme", lambda: _read_links(roots.sysfs / "class/nvme")),
         cdi=_read_cdi(roots, attempt),
         problems=problems,
     )
 
 
-def read_mdevs(roots: Roots) -> DeviceNodes:
-    """Return the mediated devices alone.
+def read_guest_devices(roots: Roots) -> DeviceNodes:
+    """Return what the guests of a hypervisor use of the host, beside functions by address.
 
-    Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev.
+    Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev, sysfs-bus-vdpa, sysfs-class-net.
     """
-    try:
-        return DeviceNodes(mdevs=_read_parents(roots.sysfs / "bus/mdev/devices"))
-    except HostDataError as error:
-        return DeviceNodes(problems={"mdev": str(error)})
+    problems: dict[str, str] = {}
+
+    def attempt(source: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except HostDataError as error:
+            problems[source] = str(error)
+            return {}
+
+    sysfs = roots.sysfs
+    return DeviceNodes(
+        mdevs=attempt("mdev", lambda: _read_parents(sysfs / "bus/mdev/devices")),
+        vdpa=attempt("vdpa", lambda: _read_vdpa(sysfs / "bus/vdpa/devices")),
+        nvme=attempt("nvme", lambda: _read_links(sysfs / "class/nvme")),
+        netdevs=attempt("net", lambda: _read_interfaces(sysfs / "class/net")),
+        problems=problems,
+    )
+
+
+def _read_vdpa(base: Path) -> dict[str, str]:
+    """Return the nodes of vDPA devices with the PCI functions that they are made of."""
+    found: dict[str, str] = {}
+    for name in list_directory(base) or ():
+        above = (base / name).resolve().parents
+        parent = next(
+            (place.name for place in above if ADDRESS_PATTERN.fullmatch(place.name)), None
+        )
+        if parent is not None:
+            nodes = list_directory(base / name) or ()
+            found |= {node: parent for node in nodes if node.startswith("vhost-vdpa-")}
+    return found
+
+
+def _read_interfaces(base: Path) -> dict[str, frozenset[str]]:
+    """Return the network interfaces with the functions that they, or those below them, are."""
+    names = list_directory(base) or ()
+    own = _read_links(base)
+
+    def list_functions(name: str, seen: frozenset[str]) -> frozenset[str]:
+        if name in seen or name not in names:
+            return frozenset()
+        address = own.get(name)
+        if address is not None:
+            return frozenset({address})
+        lower = [entry[6:] for entry in list_directory(base / name) or () if entry[:6] == "lower_"]
+        return frozenset().union(*(list_functions(other, seen | {name}) for other in lower))
+
+    return {name: list_functions(name, frozenset()) for name in names}
 
 
 def _read_nvidia(roots: Roots) -> dict[int, tuple[str, str]]:
@@ -272,7 +333,45 @@ class UseResolver:
                 if address is None
                 else Resolved(frozenset({address}))
             )
+        if match := _VDPA_NODE.fullmatch(path):
+            return self._resolve_vdpa(path, match[1])
+        if match := _NVME_NODE.fullmatch(path):
+            return self._share(path, self.nodes.nvme.get(match[1]))
         return ABSENT
+
+    def resolve_interface(self, name: str) -> list[Use]:
+        """Resolve a network interface over which a guest has one of its own (macvtap).
+
+        A virtual function is the guest's alone. Others are shared: they are not given away
+        whole, and their virtual functions stay free.
+        """
+        addresses = self.nodes.netdevs.get(name)
+        if addresses is None:
+            reason = self._explain("net", "the host has no such network interface")
+            return [UnresolvedUse(ResourceKind.PCI, name, reason, _NETWORK)]
+        return [
+            Resolved(frozenset({address})) if self._is_vf(address) else self._share(name, address)
+            for address in sorted(addresses)
+        ]
+
+    def _is_vf(self, address: str) -> bool:
+        return any(
+            device.address == address and device.dev_type is PciDeviceType.VF
+            for device in self.functions
+        )
+
+    def _share(self, name: str, address: str | None) -> Use:
+        if address is None:
+            return ABSENT
+        reason = "the guest uses it by the driver of the host"
+        return UnresolvedUse(ResourceKind.FUNCTION, name, reason, address)
+
+    def _resolve_vdpa(self, path: str, name: str) -> Use:
+        address = self.nodes.vdpa.get(name)
+        if address is not None:
+            return Resolved(frozenset({address}))
+        reason = self._explain("vdpa", f"{name} is not in /sys/bus/vdpa/devices")
+        return UnresolvedUse(ResourceKind.PCI, path, reason, _NETWORK)
 
     def resolve_mdev(self, uuid: str, capable: Iterable[str]) -> list[Use]:
         """Resolve a mediated device to its parent.

@@ -282,9 +282,10 @@ def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
 
 
 def _without_unresolved(guest: Guest) -> Guest:
-    if not guest.pins.unresolved:
+    known = tuple(use for use in guest.pins.unresolved if use.kind is ResourceKind.FUNCTION)
+    if known == guest.pins.unresolved:
         return guest
-    return replace(guest, pins=replace(guest.pins, unresolved=()))
+    return replace(guest, pins=replace(guest.pins, unresolved=known))
 
 
 def _list_unread(snapshot: HostSnapshot) -> frozenset[str]:

@@ -99,6 +99,8 @@ class Domain:
         memory: parts of its memory with their allowed host cells.
         devices: addresses of its host PCI devices.
         mdevs: uuids of its mediated devices.
+        interfaces: network interfaces of the host over which it has its own (macvtap).
+        nodes: device nodes of the host that it uses, of vDPA and NVMe devices.
         is_saved: it starts from a state that libvirt saved; not in the document.
     """
 
@@ -117,6 +119,8 @@ class Domain:
     devices: tuple[str, ...] = ()
     other_devices: tuple[str, ...] = ()
     mdevs: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     project_id: str = ""
     is_saved: bool = False
 
@@ -167,8 +171,19 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
             address.get("uuid", "").lower()
             for address in root.iterfind("devices/hostdev[@type='mdev']/source/address")
         ),
+        interfaces=_list_sources(root, "interface[@type='direct']"),
+        nodes=(
+            *_list_sources(root, "interface[@type='vdpa']"),
+            *_list_sources(root, "disk[@type='block']"),
+        ),
         project_id=_find_project(root),
     )
+
+
+def _list_sources(root: Element, kind: str) -> tuple[str, ...]:
+    """Return the devices of the host that a kind of the domain's devices is made of, sorted."""
+    sources = root.iterfind(f"devices/{kind}/source")
+    return tuple(sorted({source.get("dev", "") for source in sources} - {""}))
 
 
 def _parse_disk(disk: Element, source: str) -> DomainDisk:

@@ -232,24 +232,27 @@ def build_guest(
     return PartialGuest(**known, problem=problem) if is_partial else Guest(**known)
 
 
-def bind_mdevs(
+def bind_uses(
     guest: Guest | PartialGuest,
     listed: ListedDomain,
     resolver: UseResolver,
     capable: Collection[str],
 ) -> Guest | PartialGuest:
-    """Return a guest that is bound to the parents of its mediated devices.
+    """Return a guest that is bound to what it uses of the host by other names than addresses.
 
-    Those of a guest that is off may not exist.
+    The parents of its mediated devices, functions of its interfaces, and device nodes. What
+    a guest that is off would use may not exist.
     """
-    mdevs = [] if listed.domain is None else listed.domain.mdevs
-    uses = [use for uuid in mdevs for use in resolver.resolve_mdev(uuid, capable)]
-    if not uses or guest.pins is None:
+    domain = listed.domain
+    if domain is None or guest.pins is None:
         return guest
+    uses = [use for uuid in domain.mdevs for use in resolver.resolve_mdev(uuid, capable)]
+    uses += [use for name in domain.interfaces for use in resolver.resolve_interface(name)]
+    uses += resolver.resolve_nodes(domain.nodes)
     pins = bind(guest.pins, uses)
     if guest.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
         pins = replace(pins, unresolved=())
-    return replace(guest, pins=pins)
+    return guest if pins == guest.pins else replace(guest, pins=pins)
 
 
 def _power_state(values: Mapping[str, object]) -> PowerState:

@@ -47,7 +47,7 @@ from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
 from nodetracker.virt.libvirt.usage import DomainMeter
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
-from nodetracker.virt.use import DeviceNodes, UseResolver, read_mdevs
+from nodetracker.virt.use import DeviceNodes, UseResolver, read_guest_devices
 
 if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
@@ -230,7 +230,7 @@ class HypervisorReader:
             netdevs.value,
             self._devices.mdev_types(),
             (*devices.problems, *netdevs.problems),
-            DeviceNodes() if self._local is None else read_mdevs(self._environment.roots),
+            DeviceNodes() if self._local is None else read_guest_devices(self._environment.roots),
         )
 
     def _read_domains(

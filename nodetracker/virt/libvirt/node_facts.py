@@ -11,7 +11,7 @@ from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.virt.libvirt import capabilities
-from nodetracker.virt.libvirt.guests import ListedDomain, bind_mdevs, build_guest
+from nodetracker.virt.libvirt.guests import ListedDomain, bind_uses, build_guest
 from nodetracker.virt.libvirt.sizes import SizeReading
 from nodetracker.virt.libvirt.storage import (
     NodeStorage,
@@ -91,7 +91,7 @@ def build_listing(
     capacities = sum_capacities(sizes.disks, scope)
     elsewhere, shared = list_disks_elsewhere(sizes.disks, scope), list_shared(sizes.disks)
     guests = [
-        bind_mdevs(
+        bind_uses(
             build_guest(
                 listed,
                 capacities.get(listed.state.uuid, 0),

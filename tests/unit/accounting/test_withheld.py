@@ -25,6 +25,7 @@ from nodetracker.model.pci import (
     PciStatus,
 )
 from nodetracker.model.settings import AdmissionPolicy, PciPolicy, Policy
+from nodetracker.model.warning import WarningKind
 from nodetracker.views.hardware import list_pools, render_hardware
 from tests.builders import NOW, make_guest, make_record, make_service, make_snapshot
 from tests.unit.accounting.pci.test_gpus import make_claim
@@ -259,3 +260,24 @@ def test_screens_say_what_is_withheld_and_for_whom():
         shown = [item for cell in described["devices"] for item in cell["devices"]]
         assert all("withheld for guest g1" in item["notes"] for item in shown)
         assert len(shown) == (2 if specs else 0)
+
+
+NIC_SPEC = DeviceSpec(vendor_id="8086")
+MACVTAP = UnresolvedUse(ResourceKind.FUNCTION, "ens1f0", "by its driver", NIC.address)
+
+
+@pytest.mark.parametrize("withholds", [True, False])
+def test_a_function_that_guests_share_is_not_given_away_whole(withholds):
+    """Its virtual functions stay free, nothing warns, and no option lifts it."""
+    found = view(user(1, MACVTAP), user(2, MACVTAP), specs=(NIC_SPEC,), withholds=withholds)
+    status = {address: device.status for address, device in found.devices.items()}
+    assert status[NIC.address] is PciStatus.UNAVAILABLE
+    assert status[PORT.address] is PciStatus.AVAILABLE
+    assert not [w for w in found.warnings if w.kind is WarningKind.GUEST_UNRESOLVED]
+
+
+def test_an_unknown_interface_withholds_the_network_cards_alone():
+    unknown = UnresolvedUse(ResourceKind.PCI, "ens9", "no such interface", "class:02")
+    found = view(user(1, unknown), specs=(NIC_SPEC, GPU_SPEC))
+    free = {address for address, device in found.devices.items() if device.is_available}
+    assert free == {FIRST, SECOND}

@@ -5,7 +5,7 @@ import pytest
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Gpu
-from nodetracker.model.pci import PciDevice
+from nodetracker.model.pci import PciDevice, PciDeviceType
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.use import (
     ABSENT,
@@ -15,7 +15,7 @@ from nodetracker.virt.use import (
     bind,
     parse_cdi,
     read_device_nodes,
-    read_mdevs,
+    read_guest_devices,
 )
 
 PASSED, FIRST, SECOND = (
@@ -205,9 +205,81 @@ def test_a_mediated_device_is_its_parent_or_may_be_of_any_that_has_some(tmp_path
     bus = roots.sysfs / "bus/mdev/devices"
     bus.mkdir(parents=True)
     (bus / uuid).symlink_to(device)
-    host = UseResolver(HOST.functions, GPUS, read_mdevs(roots))
+    host = UseResolver(HOST.functions, GPUS, read_guest_devices(roots))
     assert host.resolve_mdev(uuid, ()) == [at(FIRST)]
     uses = host.resolve_mdev("other", {FIRST.address, SECOND.address})
     assert [use.within for use in uses] == [FIRST.address, SECOND.address]
     (use,) = host.resolve_mdev("other", ())
     assert (use.kind, use.within) == (ResourceKind.PCI, "")
+
+
+NIC = PciDevice("0000:81:00.0", "8086", "1572", "020000", PciDeviceType.PF, driver="ice")
+PORT = PciDevice(
+    "0000:81:10.0", "8086", "10ed", "020000", PciDeviceType.VF, parent_addr=NIC.address
+)
+
+
+def share(name, address):
+    reason = "the guest uses it by the driver of the host"
+    return UnresolvedUse(ResourceKind.FUNCTION, name, reason, address)
+
+
+@pytest.fixture
+def sysfs_host(tmp_path):
+    """A host with a card, a virtual function, a bond, a bridge, vDPA and NVMe."""
+    roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
+    net = roots.sysfs / "class/net"
+    for name, device in (("ens1f0", NIC.address), ("ens1f0v0", PORT.address)):
+        (net / name).mkdir(parents=True)
+        (net / name / "device").symlink_to(f"../../../devices/{device}")
+    (net / "bond0.7").mkdir()
+    (net / "bond0.7/lower_bond0").symlink_to("../bond0")
+    (net / "bond0").mkdir()
+    (net / "bond0/lower_ens1f0").symlink_to("../ens1f0")
+    (net / "br0").mkdir()
+    vdpa = roots.sysfs / f"devices/{PORT.address}/mlx5_core.sf.2/vdpa0"
+    (vdpa / "vhost-vdpa-0").mkdir(parents=True)
+    bus = roots.sysfs / "bus/vdpa/devices"
+    bus.mkdir(parents=True)
+    (bus / "vdpa0").symlink_to(vdpa)
+    nvme = roots.sysfs / "class/nvme/nvme0"
+    nvme.mkdir(parents=True)
+    (nvme / "device").symlink_to("../../../devices/0000:01:00.0")
+    return UseResolver((NIC, PORT), (), read_guest_devices(roots))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ens1f0v0", [at(PORT)]),
+        ("ens1f0", [share("ens1f0", NIC.address)]),
+        ("bond0.7", [share("bond0.7", NIC.address)]),
+        ("br0", []),
+    ],
+)
+def test_an_interface_is_its_virtual_function_or_shares_its_card(sysfs_host, name, expected):
+    assert sysfs_host.resolve_interface(name) == expected
+
+
+def test_an_unknown_interface_may_be_of_any_network_card(sysfs_host):
+    (use,) = sysfs_host.resolve_interface("ens9")
+    assert (use.kind, use.within, use.name) == (ResourceKind.PCI, "class:02", "ens9")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/dev/vhost-vdpa-0", at(PORT)),
+        ("/dev/nvme0n1p2", share("/dev/nvme0n1p2", "0000:01:00.0")),
+        ("/dev/nvme0", share("/dev/nvme0", "0000:01:00.0")),
+        ("/dev/nvme7n1", ABSENT),
+        ("/dev/mapper/vg-web", ABSENT),
+    ],
+)
+def test_nodes_of_vdpa_and_nvme_are_their_functions(sysfs_host, path, expected):
+    assert sysfs_host.resolve_node(path) == expected
+
+
+def test_a_vdpa_node_that_nobody_knows_may_be_of_any_network_card(sysfs_host):
+    use = sysfs_host.resolve_node("/dev/vhost-vdpa-9")
+    assert (use.kind, use.within) == (ResourceKind.PCI, "class:02")

@@ -5,11 +5,12 @@ import pytest
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import NumaTopology
+from nodetracker.model.pci import PciDevice, PciDeviceType
 from nodetracker.virt.libvirt.guests import (
     DOM0_UUID,
     REREAD_SECONDS,
     DomainReader,
-    bind_mdevs,
+    bind_uses,
     build_guest,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics
@@ -265,6 +266,25 @@ def test_a_mediated_device_is_a_use_of_its_parent(state, nodes, devices, unresol
     listed, *_ = hypervisor.reader.read(hypervisor.listed(), hypervisor.resources(), set())
     guest = build_guest(listed, 0, "", (), {}, NumaTopology())
     resolver = UseResolver((), (), DeviceNodes(mdevs=nodes))
-    bound = bind_mdevs(guest, listed, resolver, {"0000:83:00.0", "0000:82:00.0"})
+    bound = bind_uses(guest, listed, resolver, {"0000:83:00.0", "0000:82:00.0"})
     assert bound.pins.devices == devices
     assert [use.within for use in bound.pins.unresolved] == unresolved
+
+
+def test_interfaces_and_nodes_of_the_host_are_uses_of_their_functions():
+    hypervisor = Hypervisor("a")
+    hypervisor.devices["a"] = """
+      <interface type='direct'><source dev='ens1f0v0' mode='passthrough'/></interface>
+      <interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>
+      <disk type='block'><source dev='/dev/nvme0n1'/><target dev='vdc'/></disk>"""
+    listed, *_ = hypervisor.reader.read(hypervisor.listed(), hypervisor.resources(), set())
+    guest = build_guest(listed, 0, "", (), {}, NumaTopology())
+    vf = PciDevice("0000:81:10.0", "8086", "10ed", dev_type=PciDeviceType.VF)
+    nodes = DeviceNodes(
+        vdpa={"vhost-vdpa-0": "0000:82:00.2"},
+        nvme={"nvme0": "0000:01:00.0"},
+        netdevs={"ens1f0v0": frozenset({vf.address})},
+    )
+    bound = bind_uses(guest, listed, UseResolver((vf,), (), nodes), ())
+    assert bound.pins.devices == ("0000:81:10.0", "0000:82:00.2")
+    assert [use.within for use in bound.pins.unresolved] == ["0000:01:00.0"]
