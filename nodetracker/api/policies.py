@@ -139,6 +139,7 @@ _RULES: Mapping[str, tuple[str, str]] = {
     "nodetracker:candidates:list": (_PLACER, "List candidates."),
     "nodetracker:history:list": (_FLEET_READER, "List changes of nodes."),
     "nodetracker:warnings:list": (_FLEET_READER, "List warnings."),
+    "nodetracker:warnings:silence": (_ADMIN, "Leave a warning out of health and counts."),
 }
 """Rule -> who may do it by default, and what."""
 

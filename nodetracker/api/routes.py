@@ -383,6 +383,15 @@ _OWN: tuple[Route, ...] = (
         ),
     ),
     route(
+        "/v1/warnings/{id}/silence",
+        POST=_own(
+            warnings.silence_warning,
+            "warnings:silence",
+            {200: warnings.WARNING_ANSWER},
+            body=warnings.SILENCE,
+        ),
+    ),
+    route(
         "/v1/openapi.json",
         GET=Operation(show_openapi, rule=None, answers={200: {"type": "object"}}),
     ),

@@ -72,6 +72,7 @@ COMMANDS: dict[str, str] = {
     "user list": "user:ListUsers",
     "user set": "user:SetUser",
     "warning list": "warning:ListWarnings",
+    "warning silence": "warning:SilenceWarning",
     "workload list": "workload:ListWorkloads",
     "workload show": "workload:ShowWorkload",
 }
@@ -84,6 +85,7 @@ CHANGES = frozenset(
         "host action", "host rename", "host set", "migration confirm", "migration create",
         "migration revert", "migration set", "node delete", "placement adopt", "placement heal",
         "placement remove", "service delete", "service set", "user delete", "user set",
+        "warning silence",
     }
 )  # fmt: skip
 """Commands that are logged with who ran them."""

@@ -319,6 +319,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "sample_trends": None,
         "find_service": None,
         "set_service": None,
+        "silence_warning": None,
         "delete_service": None,
         "rename_host": None,
         "adopt_uuid": None,

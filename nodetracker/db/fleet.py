@@ -206,7 +206,13 @@ def _count_claims(connection: sa.Connection) -> dict[ClaimState, int]:
 
 def _count_warnings(connection: sa.Connection) -> Iterator[WarningCount]:
     query = (
-        sa.select(_warnings.host, _warnings.nodename, _warnings.kind, sa.func.count())
+        sa.select(
+            _warnings.host,
+            _warnings.nodename,
+            _warnings.kind,
+            sa.func.count(),
+            sa.func.sum(sa.case((services.is_silenced(), 1), else_=0)),
+        )
         .where(
             _warnings.resolved_at.is_(None),
             _warnings.kind.in_([kind.value for kind in WarningKind]),  # later versions have more
@@ -214,8 +220,9 @@ def _count_warnings(connection: sa.Connection) -> Iterator[WarningCount]:
         .group_by(_warnings.host, _warnings.nodename, _warnings.kind)
         .order_by(_warnings.host, _warnings.nodename, _warnings.kind)
     )
-    for host, nodename, kind, count in connection.execute(query):
-        yield WarningCount(host, nodename, WarningKind(kind), count)
+    for host, nodename, kind, count, silenced in connection.execute(query):
+        hidden = int(silenced)
+        yield WarningCount(host, nodename, WarningKind(kind), count - hidden, hidden)
 
 
 def load_ledger_nodes(

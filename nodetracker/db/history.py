@@ -23,7 +23,8 @@ from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.listing import HistoryQuery, Page
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.model.warning import WHOLE_HOST, WarningKind
+from nodetracker.model.text import render_time
+from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
 
 _history = tables.history.c
 
@@ -103,6 +104,21 @@ def warning_line(
         return service_line(host, COMPUTE_BINARY, event, {"reason": message}, at)
     diff = {"event": event, "kind": kind, "item": item, "message": message}
     return _line(EventKind.WARNING, 0, host, nodename, diff, at)
+
+
+def silence_line(record: WarningRecord) -> dict[str, Any]:
+    """Build the row of a warning that an administrator silences."""
+    warning = record.warning
+    diff = {
+        "event": "silenced",
+        "kind": warning.kind.value,
+        "item": warning.item,
+        "message": warning.message,
+        "until": render_time(record.silenced_until),
+        "reason": record.silenced_reason,
+        "by": record.silenced_by,
+    }
+    return _line(EventKind.WARNING, 0, record.host, warning.nodename, diff, None)
 
 
 def _line(

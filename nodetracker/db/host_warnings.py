@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from nodetracker.db import history
 from nodetracker.db.codec import decode_row
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import utc_ago, utc_now
 from nodetracker.db.schema import tables
-from nodetracker.db.services import check_held, select_held
+from nodetracker.db.services import check_held, is_silenced, select_held
 from nodetracker.db.statements import (
     Listing,
     by_name,
@@ -22,6 +22,7 @@ from nodetracker.db.statements import (
     update_each,
 )
 from nodetracker.model.change import StoreEvent
+from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey
 from nodetracker.model.warning import (
@@ -34,6 +35,7 @@ from nodetracker.model.warning import (
 
 _warnings = tables.warnings.c
 _KINDS = frozenset(kind.value for kind in WarningKind)
+_NOT_SILENCED = {"silenced_until": None, "silenced_reason": None, "silenced_by": None}
 _Key = tuple[str, str, str]
 
 
@@ -153,7 +155,7 @@ def _raise(
         connection.execute(
             sa.update(tables.warnings)
             .where(_warnings.id.in_(again))
-            .values(first_seen=utc_now(), count=0, earlier=_warnings.earlier + 1)
+            .values(first_seen=utc_now(), count=0, earlier=_warnings.earlier + 1, **_NOT_SILENCED)
         )
     seen = {known[key].id: warning for key, warning in wanted.items() if key in known}
     _update_messages(
@@ -222,6 +224,26 @@ def resolve_warnings(
     return resolved, StoreEvent(resolved=tuple(resolved))
 
 
+def silence_warning(
+    connection: sa.Connection, id_: int, reason: str, seconds: int, user: str | None
+) -> WarningRecord:
+    query = sa.select(tables.warnings).where(_warnings.id == id_)
+    row = connection.execute(query.with_for_update()).mappings().one_or_none()
+    if row is None or row["kind"] not in _KINDS:
+        raise NotFoundError(f"no such warning: {id_}")
+    if row["resolved_at"] is not None:
+        raise RefusedError(f"warning {id_} is resolved")
+    changes = {
+        "silenced_until": utc_ago(-seconds),
+        "silenced_reason": reason,
+        "silenced_by": user,
+    }
+    connection.execute(sa.update(tables.warnings).where(_warnings.id == id_).values(changes))
+    record = _decode(connection.execute(query).mappings().one())
+    history.insert(connection, [history.silence_line(record)])
+    return record
+
+
 def list_warnings(connection: sa.Connection, host: str | None = None) -> list[WarningRecord]:
     query = sa.select(tables.warnings).order_by(_warnings.first_seen, _warnings.id)
     if host is not None:
@@ -239,6 +261,9 @@ def list_warning_page(connection: sa.Connection, query: WarningQuery) -> Page[Wa
     if query.is_resolved is not None:
         is_unresolved = _warnings.resolved_at.is_(None)
         conditions.append(~is_unresolved if query.is_resolved else is_unresolved)
+    if query.is_silenced is not None:
+        found = sa.and_(_warnings.resolved_at.is_(None), is_silenced())
+        conditions.append(found if query.is_silenced else ~found)
     listing = Listing(
         table=tables.warnings,
         conditions=conditions,

@@ -104,6 +104,13 @@ def _has_stored_warning(counts_resolved: bool) -> "sa.ColumnElement[bool]":
     return sa.exists().where(*found)
 
 
+def is_silenced() -> "sa.ColumnElement[bool]":
+    """Return the condition of `WarningRecord.is_silenced` for an unresolved warning."""
+    # A subquery, so that PostgreSQL reads the time once and not for each row.
+    now = sa.select(utc_now()).scalar_subquery()
+    return sa.and_(_warnings.silenced_until.is_not(None), _warnings.silenced_until > now)
+
+
 def is_up(service_down_time: int) -> "sa.ColumnElement[bool]":
     """Return the condition of `accounting.liveness.is_service_up`, unknown without a service."""
     return sa.and_(_services.forced_down == sa.false(), ~_is_silent(service_down_time))

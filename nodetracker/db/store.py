@@ -167,6 +167,7 @@ class SqlStore(SqlReader):
     sync_warnings = observed(host_warnings.sync_warnings, retry_on_duplicate=True)
     raise_warning = observed(host_warnings.raise_warning, retry_on_duplicate=True)
     resolve_warnings = observed(host_warnings.resolve_warnings)
+    silence_warning = writing(host_warnings.silence_warning)
     register_agent = observed(services.register_agent)
     mark_service = writing(services.mark_service)
     set_service = observed(services.set_service)

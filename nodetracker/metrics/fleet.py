@@ -108,7 +108,8 @@ _COUNTS: tuple[Row, ...] = (
     ("fleet_guests{kind}", lambda o: {kind: o.guests.get(kind, 0) for kind in WorkloadKind},
      "Guests by kind."),
     ("fleet_warnings{kind}", lambda o: {kind: o.warnings.get(kind, 0) for kind in WarningKind},
-     "Unresolved warnings by kind."),
+     "Unresolved warnings by kind, without those that are silenced."),
+    ("fleet_warnings_silenced", lambda o: o.silenced, "Unresolved warnings that are silenced."),
 )  # fmt: skip
 """Of an `Overview`."""
 

@@ -258,12 +258,18 @@ class UnclaimedSum:
 
 @dataclass(frozen=True, slots=True)
 class WarningCount:
-    """The number of unresolved warnings of one kind; nodename "" = about the whole host."""
+    """The number of unresolved warnings of one kind; nodename "" = about the whole host.
+
+    Attributes:
+        count: of those that are not silenced.
+        silenced: of those that are.
+    """
 
     host: str
     nodename: str
     kind: WarningKind
     count: int
+    silenced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

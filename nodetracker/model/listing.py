@@ -137,6 +137,7 @@ class WarningQuery(PageQuery):
         hosts: any of these.
         kinds: any of these.
         is_resolved: False selects unresolved ones.
+        is_silenced: True selects unresolved ones that are silenced now, False all others.
     """
 
     host: str | None = None
@@ -144,6 +145,7 @@ class WarningQuery(PageQuery):
     nodename: str | None = None
     kinds: tuple[WarningKind, ...] = ()
     is_resolved: bool | None = None
+    is_silenced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,9 @@ NO_ITEM: Final = ""
 WARNING_ITEM_LENGTH = 191
 """Maximum length of an item in the unique key of warnings, in every database."""
 
+MAX_SILENCE = timedelta(days=365)
+"""Longest time for which a warning is silenced."""
+
 REPORT_LIFETIME = timedelta(hours=1)
 """Time after the last report at which such a warning ends."""
 
@@ -123,6 +126,8 @@ class WarningRecord:
         earlier: how often it was raised and resolved before.
         id: of the row, 0 while it is not stored, and in answers of conductors
             that do not return it.
+        silenced_until, silenced_reason, silenced_by: of the last time that an administrator
+            silenced the present one; see `is_silenced`.
     """
 
     warning: HostWarning
@@ -133,6 +138,18 @@ class WarningRecord:
     resolved_at: datetime | None
     id: int = 0
     earlier: int = 0
+    silenced_until: datetime | None = None
+    silenced_reason: str | None = None
+    silenced_by: str | None = None
+
+    def is_silenced(self, now: datetime) -> bool:
+        """Return whether it does not count for now: a silence ends with its warning.
+
+        Args:
+            now: the database's time.
+        """
+        until = self.silenced_until
+        return self.resolved_at is None and until is not None and until > now
 
 
 def is_counted_again(last_seen: datetime, resolved_at: datetime | None, now: datetime) -> bool:

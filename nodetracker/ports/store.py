@@ -233,6 +233,24 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
             NotFoundError: no such service.
         """
 
+    @repeatable
+    def silence_warning(
+        self, id_: int, reason: str, seconds: int, user: str | None
+    ) -> WarningRecord:
+        """Silence a warning from now on, which replaces an earlier silence; record it.
+
+        Until then, or until it is resolved, it does not count.
+
+        Args:
+            id_: of its row.
+            seconds: for how long, by the database's clock.
+            user: who does it.
+
+        Raises:
+            NotFoundError: no such warning.
+            RefusedError: it is resolved.
+        """
+
     def delete_service(self, host: str, binary: str, service_down_time: int) -> None:
         """Delete a service whose heartbeats have ended, with its nodes and warnings.
 

@@ -159,6 +159,11 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
 def _describe_warning(event: str, diff: Mapping[str, Any], names: Names) -> Iterator[ChangeText]:
     item = f" {diff['item']}" if diff["item"] else ""
     level = ChangeLevel.WARNING if event == "raised" else ChangeLevel.GOOD
+    if event == "silenced":
+        by = f" (by {diff['by']})" if diff["by"] else ""
+        text = f"warning {diff['kind']}{item} silenced until {diff['until']}: {diff['reason']}{by}"
+        yield ChangeText(text, ChangeLevel.PLAIN)
+        return
     yield ChangeText(f"warning {diff['kind']}{item} {event}: {diff['message']}", level)
 
 

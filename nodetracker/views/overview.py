@@ -192,7 +192,8 @@ class Overview:
         used_by_guests: the same of what all guests use, where that is known.
         states: number of nodes by state and status.
         warnings: number of unresolved warnings by kind, those about whole hosts included;
-            ``host_down`` as the hosts are now.
+            ``host_down`` as the hosts are now. Those that are silenced are not counted.
+        silenced: number of unresolved warnings that are silenced.
         nodes: in order of host and nodename.
         empty_hosts: the hosts whose agent has no node, such as one whose driver has not
             answered since it was installed; see `blank_node`.
@@ -207,6 +208,7 @@ class Overview:
     claims: Mapping[ClaimState, int]
     guests: Mapping[WorkloadKind, int]
     warnings: Mapping[WarningKind, int]
+    silenced: int
     services: tuple[ServiceLine, ...]
     nodes: tuple[NodeLine, ...]
     empty_hosts: tuple[NodeLine, ...] = ()
@@ -233,11 +235,16 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
     services = tuple(_service_line(found, liveness) for found in rows.services)
     found = _list_lines(rows, services, liveness, held_fact_expiry)
     lines = tuple(line for line in found if line.node.nodename)
-    warnings = Counter[WarningKind]()
+    warnings, silenced = Counter[WarningKind](), 0
+    down = find_hosts_down(rows.services, liveness).keys()
+    quiet = {x.host for x in rows.warnings if x.kind is WarningKind.HOST_DOWN and x.silenced}
     for warning in rows.warnings:
-        warnings[warning.kind] += warning.count
+        if warning.kind is not WarningKind.HOST_DOWN:
+            warnings[warning.kind] += warning.count
+            silenced += warning.silenced
     # As it is now, not as it is stored.
-    warnings[WarningKind.HOST_DOWN] = len(find_hosts_down(rows.services, liveness))
+    warnings[WarningKind.HOST_DOWN] = len(down - quiet)
+    silenced += len(down & quiet)
     guests = {kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind}
     return Overview(
         now=rows.now,
@@ -249,6 +256,7 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
         claims=rows.claims,
         guests=guests,
         warnings=+warnings,
+        silenced=silenced,
         services=services,
         nodes=lines,
         empty_hosts=tuple(line for line in found if not line.node.nodename),
@@ -405,7 +413,8 @@ class FleetHealth:
 
     Attributes:
         problems: what is wrong, the worst first.
-        notes: what administrators have set and takes nodes away from claims.
+        notes: what administrators have set and takes nodes away from claims, or warnings
+            from the problems.
     """
 
     level: HealthLevel
@@ -469,6 +478,9 @@ def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
     yield from _find_nodes(good, count, "disabled", {"status": "disabled"}, is_truncated)
     count = sum(line.maintenance for line in lines)
     yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"}, is_truncated)
+    if count := overview.silenced:
+        text = f"{count_many(count, 'warning')} silenced"
+        yield Finding(good, text, "/warnings", {"silenced": "true"})
 
 
 def _find_nodes(
@@ -510,6 +522,7 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
         "claims": {state.value: overview.claims.get(state, 0) for state in ClaimState},
         "guests": {kind.value: overview.guests.get(kind, 0) for kind in WorkloadKind},
         "warnings": {kind.value: count for kind, count in sorted(overview.warnings.items())},
+        "silenced_warnings": overview.silenced,
         "nodes": [_render_node(line) for line in overview.nodes[:max_nodes]],
         "empty_hosts": [_render_node(line) for line in overview.empty_hosts],
         "down_since": {

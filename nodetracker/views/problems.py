@@ -67,7 +67,8 @@ def find_problems(overview: Overview, rows: OverviewRows) -> NodeProblems:
     services = {found.host: found for found in overview.services if found.binary == COMPUTE_BINARY}
     kinds: dict[tuple[str, str], list[WarningKind]] = {}
     for warning in sorted(rows.warnings, key=lambda warning: warning.kind):
-        if warning.kind is not WarningKind.HOST_DOWN:  # the state says so
+        # The state says whether a host is down.
+        if warning.count and warning.kind is not WarningKind.HOST_DOWN:
             kinds.setdefault((warning.host, warning.nodename), []).append(warning.kind)
     found = {}
     for line in overview.lines:

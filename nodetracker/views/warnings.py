@@ -13,6 +13,7 @@ from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningK
 WARNING = (
     "host", "kind=warning.kind", "nodename=warning.nodename", "item=warning.item",
     "message=warning.message", "first_seen", "last_seen", "count", "resolved_at", "earlier",
+    "silenced_until", "silenced_reason", "silenced_by",
 )  # fmt: skip
 """The columns of ``warning list``, as `pick` has them."""
 
@@ -20,6 +21,18 @@ WARNING = (
 def render_warning(record: WarningRecord) -> dict[str, Any]:
     """Return the columns of ``warning list`` for one warning."""
     return pick(record, *WARNING)
+
+
+def is_listed(record: WarningRecord, now: datetime, *, is_silenced: bool, with_all: bool) -> bool:
+    """Return whether a list shows a warning as it is now.
+
+    Args:
+        is_silenced: it has the silenced ones only.
+        with_all: else, it has resolved and silenced ones, too.
+    """
+    if is_silenced:
+        return record.is_silenced(now)
+    return with_all or (record.resolved_at is None and not record.is_silenced(now))
 
 
 @dataclass(frozen=True, slots=True)

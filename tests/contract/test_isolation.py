@@ -89,6 +89,11 @@ def rows(*patterns: str) -> Touched:
     return dict.fromkeys(patterns)
 
 
+def warning_id(scene: Scene) -> int:
+    (found,) = (x for x in scene.store.list_warnings("alpha") if x.warning.kind is CUT_OFF.kind)
+    return found.id
+
+
 def conductor_of(scene: Scene, host: str) -> AgentKey:
     return key_of(scene.service(host, CONDUCTOR_BINARY))
 
@@ -310,6 +315,13 @@ WRITES = [
         "of one kind",
         lambda scene: scene.store.resolve_warnings(WarningKind.AGENT_UNREACHABLE),
         {"warning * agent_unreachable": {"resolved_at"}} | rows("history *  warning resolved *"),
+    ),
+    Write(
+        "silence_warning",
+        "one",
+        lambda scene: scene.store.silence_warning(warning_id(scene), "known", 60, "amy"),
+        {"warning alpha agent_unreachable": {"silenced_until", "silenced_reason", "silenced_by"}}
+        | rows("history alpha  warning silenced *"),
     ),
     Write(
         "create_claim",

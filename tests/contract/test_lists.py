@@ -1,6 +1,7 @@
 """Workloads, claims, migrations, devices, history and warnings are listed in pages by every store."""
 
 import dataclasses
+import time
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
@@ -11,7 +12,7 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.change import EventKind, ItemDiff
 from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatus
-from nodetracker.model.errors import RequestError
+from nodetracker.model.errors import NotFoundError, RefusedError, RequestError
 from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import (
     ClaimQuery,
@@ -323,6 +324,65 @@ class TestWarnings:
         after = store.list_warning_page(WarningQuery()).items
         assert [record.id for record in after] == [record.id for record in before]
         assert all(record.resolved_at is None for record in after)
+
+    def test_a_silence_leaves_a_warning_out_of_lists_and_counts_until_it_is_resolved(
+        self, store: Store, agents: Mapping[str, AgentKey]
+    ) -> None:
+        store.sync_warnings(agents["alpha"], [HELD, DRIFT])
+        (held,) = store.list_warning_page(WarningQuery(kinds=(HELD.kind,))).items
+        before = store.now()
+        found = store.silence_warning(held.id, "spare disk", 3600, "amy")
+        assert found == dataclasses.replace(
+            held,
+            silenced_until=found.silenced_until,
+            silenced_reason="spare disk",
+            silenced_by="amy",
+        )
+        assert found.silenced_until is not None
+        late = timedelta(minutes=5)
+        assert abs(found.silenced_until - before - timedelta(hours=1)) < late
+        store.sync_warnings(agents["alpha"], [HELD, DRIFT])  # which keeps it
+
+        def find(is_silenced: bool) -> list[WarningKind]:
+            page = store.list_warning_page(WarningQuery(is_silenced=is_silenced))
+            return [record.warning.kind for record in page.items]
+
+        def count() -> dict[WarningKind, tuple[int, int]]:
+            return {w.kind: (w.count, w.silenced) for w in store.read_overview().warnings}
+
+        assert (find(True), find(False)) == ([HELD.kind], [DRIFT.kind])
+        assert count() == {HELD.kind: (0, 1), DRIFT.kind: (1, 0)}
+        entry = store.list_history_page(HistoryQuery(kinds=(EventKind.WARNING,))).items[0]
+        assert (entry.diff["event"], entry.diff["reason"], entry.diff["by"]) == (
+            "silenced",
+            "spare disk",
+            "amy",
+        )
+        store.sync_warnings(agents["alpha"], [DRIFT])
+        assert find(True) == []
+        with pytest.raises(RefusedError, match="resolved"):
+            store.silence_warning(held.id, "again", 3600, None)
+        store.sync_warnings(agents["alpha"], [HELD, DRIFT])
+        (again,) = store.list_warning_page(WarningQuery(kinds=(HELD.kind,))).items
+        assert (again.silenced_until, again.silenced_reason, again.silenced_by) == (None,) * 3
+        assert count()[HELD.kind] == (1, 0)
+
+    def test_a_silence_ends_by_the_clock_of_the_database(
+        self, store: Store, agents: Mapping[str, AgentKey]
+    ) -> None:
+        store.sync_warnings(agents["alpha"], [HELD])
+        (held,) = store.list_warning_page(WarningQuery()).items
+        store.silence_warning(held.id, "short", 3600, None)
+        store.silence_warning(held.id, "shorter", 1, None)
+        deadline = store.now() + timedelta(seconds=1)
+        while store.now() <= deadline:
+            time.sleep(0.1)
+        assert store.list_warning_page(WarningQuery(is_silenced=True)).items == ()
+        (found,) = store.list_warning_page(WarningQuery(is_silenced=False)).items
+        assert (found.silenced_reason, found.is_silenced(store.now())) == ("shorter", False)
+        assert [w.count for w in store.read_overview().warnings] == [1]
+        with pytest.raises(NotFoundError, match="no such warning: 999999"):
+            store.silence_warning(999999, "x", 60, None)
 
 
 class TestWorkloads:

@@ -268,7 +268,7 @@ def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
         "of table history, 3 rows: kind",
         "of table services, 1 row: disabled_at, disabled_by, forced_down_at, forced_down_by, "
         "forced_down_reason",
-        "of table warnings, 0 rows: earlier",
+        "of table warnings, 0 rows: earlier, silenced_by, silenced_reason, silenced_until",
     )
     assert revisions.check(store.engine) == []
     plan = revisions.make_plan(store.engine, "base")

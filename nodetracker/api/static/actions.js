@@ -10,7 +10,7 @@ function Ask({ action, place, each, onDone, onClose }) {
   useEffect(() => dialog.current.showModal(), []);
   const send = async (form) => {
     const reason = form.get("reason")?.trim();
-    const wanted = { method, body: reason ? { ...body, [`${Object.keys(body)[0]}_reason`]: reason } : body };
+    const wanted = { method, body: reason ? { ...body, [takesReason === true ? `${Object.keys(body)[0]}_reason` : takesReason]: reason } : body };
     let answer = {};
     for (const { name, path: address } of each ?? [{ path }]) {
       answer = await request(address, wanted);
@@ -31,12 +31,12 @@ function Ask({ action, place, each, onDone, onClose }) {
       <p>${Object.entries(place).map(([kind, name], index) => html`${index > 0 && ", "}${kind} <strong><bdi>${name}</bdi></strong>`)}</p>
       ${each && html`<p>${plural(each.length, "host")}</p>${list(each.map(({ name }) => bdi(name)), "plain many")}`}
       <p>${effect}</p>
-      ${takesReason && field({}, "reason", "Reason", { maxlength: 255, autocomplete: "off" })}
+      ${takesReason && field({}, "reason", "Reason", { maxlength: 255, required: takesReason !== true, autocomplete: "off" })}
     <//>
   </dialog>`;
 }
 
-// Return [dialog, open, show]: open(action, place, {text, each, onDone}) is a button, which calls show and so opens the dialog.
+// Return [dialog, open, show]: open(action, place, {text, each, onDone}) is a button that calls show.
 export function useAsk() {
   const [asked, setAsked] = useState(null);
   const show = (action, place = {}, { text = action.title, ...more } = {}) => setAsked({ action: { ...action, text }, place, ...more });

@@ -1,4 +1,4 @@
-// Amounts of resources: reserved, claimed, unclaimed and left of what may be allocated, the limit.
+// Amounts of resources: reserved, claimed, unclaimed and left of the limit.
 import { html } from "./preact.js";
 import { aside, join, legend, number } from "./widgets.js";
 
@@ -37,7 +37,7 @@ export function amountOf(resource, value, whole) {
   return `${isSmall ? amount(resource, value) : number(value / factor)} of ${amount(resource, whole)}`;
 }
 
-// Both are thousandths or 1/1024, whose difference is not always exact.
+// Their difference is not always exact.
 export const allocatedOf = ({ total, free }) => Math.round((total - free) * 1_024_000) / 1_024_000;
 
 // Return the allocated share of what may be allocated; above 1 it is overcommitted. Reserved of nothing: 1.
@@ -46,7 +46,7 @@ export const fillOf = (use) => (use.limit > 0 ? allocatedOf(use) / use.limit : (
 // Shared and pinned CPUs are shown as one: most nodes have only one of them.
 export const cpuOf = ({ VCPU, PCPU }) => (PCPU.limit > 0 && (VCPU.limit === 0 || fillOf(PCPU) > fillOf(VCPU)) ? "PCPU" : "VCPU");
 
-// A bar, with a mark where the physical amount ends. Without a label, the text beside it has to say the same.
+// A bar, with a mark where the physical amount ends. Without a label, text beside it says the same.
 export function bar(use, label) {
   const whole = Math.max(use.limit, use.total, allocatedOf(use)) || 1;
   const draw = (name, x, width) => width > 0 && html`<rect class=${`part-${name}`} x=${x} width=${width} height="10" />`;
@@ -79,7 +79,7 @@ function total(resource, use, chart, measured) {
 
 const sample = (part) => html`<span class=${`swatch part-${part}`}></span>`;
 
-// Totals of the resources that exist or are used, each with its chart, and with the legend of all bars.
+// Totals of resources, each with its chart, and the legend of all bars.
 export function totals(amounts, chartOf, measured = {}) {
   const shown = Object.entries(amounts).filter(([, use]) => use.limit > 0 || allocatedOf(use) > 0);
   return html`<div class="totals">${shown.map(([name, use]) => total(name, use, chartOf(name), measured[name]))}</div>

@@ -36,7 +36,7 @@ function iconOf(level) {
   return `data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">${square}${text}</svg>`)}`;
 }
 
-// Return the name and the view of a path, and the heading. A node that is shown has its own.
+// Return the name and the view of a path, and the heading.
 function findView(path) {
   if (Object.hasOwn(VIEWS, path)) return VIEWS[path];
   if (path === "/host") return ["Host", HostPage];
@@ -45,7 +45,7 @@ function findView(path) {
 
 const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`;
 
-// Say the fleet's health in the tab, and to screen readers. Return whether the API asks for credentials.
+// Say the fleet's health. Return whether the API asks for credentials.
 function useTab(name) {
   const { data, error } = usePoll("/v1/overview");
   const { text = "", level } = data?.health ?? {};

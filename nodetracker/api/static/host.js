@@ -35,7 +35,7 @@ export function Hosts() {
     <${List} noun="hosts" columns=${mayChange ? [box, ...HOSTS] : HOSTS} sort="host_name" empty="No host." />`;
 }
 
-// Say what is still on a host; once it is out of service, whether it can be switched off.
+// Say what is still on a host, and whether it can be switched off.
 function remains({ status, maintenance }, nodes) {
   const guests = nodes.reduce((sum, { running_vms: vms, total_containers: containers }) => sum + vms + containers, 0);
   const isOut = status === "disabled" || maintenance;

@@ -1,5 +1,5 @@
 // The views that are one list of the API.
-import { ago, answer, bdi, column, field, HOST, html, link, list, mark, markerOf, NODE, nodeLink, numeric, QueryForm, select, sentence, setQuery, states, Table, useAsk, useList, useLocation, useMay } from "./page.js";
+import { ago, answer, bdi, column, field, HOST, html, link, list, mark, markerOf, NODE, nodeLink, numeric, QueryForm, select, sentence, setQuery, states, Table, time, useAsk, useList, useLocation, useMay } from "./page.js";
 import { AMOUNTS, EVERYWHERE, keyOf, NAME } from "./workloads.js";
 
 const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
@@ -26,6 +26,8 @@ export const WARNINGS = [
   numeric("count", "Times"),
   numeric("earlier", "Earlier"),
 ];
+
+const SILENCED = [column("silenced_until", "Until", time), column("silenced_reason", "Why silenced", sentence), column("silenced_by", "By")];
 
 const place = (id, title) => column(
   id, title, ([host, nodename]) => html`<span>${bdi(host)} / ${nodeLink({ host, nodename })}</span>`, (row) => [row[`${id}_host`], row[`${id}_node`]],
@@ -64,7 +66,7 @@ const ENDS = [
   { title: "Revert", effect: "The move ends at its source: the claim of the destination is released.", is_dangerous: true },
 ];
 
-// Render the moves that go on, of all hosts or of one, with what may end them.
+// The moves that go on, with what may end them.
 export function OpenMoves({ host }) {
   const [dialog, open] = useAsk();
   const may = [useMay("migrations:confirm"), useMay("migrations:revert")];
@@ -74,6 +76,17 @@ export function OpenMoves({ host }) {
     { "From host": from, "to host": to }, { text: each.title }))}</span>`;
   return html`${dialog}<${List} noun="migrations" filters=${{ host, status: MOVING }} empty="No workload is moved."
     columns=${ends.length > 0 ? [...MOVES, column("end", "End", end)] : MOVES} />`;
+}
+
+function OpenWarnings({ filters: { host } }) {
+  const { query: { silenced } } = useLocation();
+  const [dialog, open] = useAsk();
+  const quiet = (_, { id, kind, ...row }) => id && html`<span class="ends">${[4, 24].map((hours) => open(
+    { title: `Silence ${hours} h`, method: "POST", path: `/v1/warnings/${id}/silence`, body: { for_seconds: hours * 3600 }, takes_reason: "reason",
+      effect: "Until then it does not count." }, { Host: row.host, Warning: kind }))}</span>`;
+  return html`${dialog}<p>${link("/warnings", "Silenced", { host, silenced: true })}</p>
+    <${List} noun="warnings" filters=${{ host, silenced }} empty="No warning." columns=${[...WARNINGS, ...(silenced ? SILENCED : []),
+      ...(useMay("warnings:silence") ? [column("end", "Action", quiet)] : [])]} />`;
 }
 
 // Return a view of all hosts or one, with a link to what happened before.
@@ -86,14 +99,14 @@ const viewOf = (kind, View, props) => () => {
 };
 
 export const Services = viewOf("service", List, { noun: "services", columns: SERVICES, sort: "host", empty: "No service." });
-export const Warnings = viewOf("warning", List, { noun: "warnings", columns: WARNINGS, empty: "No warning." });
+export const Warnings = viewOf("warning", OpenWarnings);
 export const Moves = viewOf("move", OpenMoves);
 
 const MOMENT = { type: "datetime-local" };
 const local = (date) => date.toLocaleString("sv", { dateStyle: "short", timeStyle: "short" }).replace(" ", "T");
 const iso = (text) => text && new Date(text).toISOString();
 
-// Return the hours from 18:00 of yesterday to 8:00 of today, as fields have them.
+// Return last night, 18:00 to 8:00, as fields have it.
 function lastNight() {
   const end = new Date();
   end.setHours(8, 0, 0, 0);
@@ -128,7 +141,7 @@ const adoptionOf = ({ uuid, name }) => ({
   effect: "A claim of what it uses is made and confirmed.",
 });
 
-// Workloads, guests without a claim and claims of all nodes, with filters; who may, adopts guests.
+// Workloads, guests without a claim, and claims.
 export function Owned() {
   const { query } = useLocation();
   const [dialog, open] = useAsk();

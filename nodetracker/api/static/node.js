@@ -31,7 +31,7 @@ const WHY = [
   amountColumn("difference", "Difference"),
 ];
 
-// Render why the usage is what it is: row, claims and hypervisor side by side.
+// Row, claims and hypervisor side by side.
 const why = ({ diff, explanations }) => html`${fixed("Usage, reserved amounts included", WHY, diff)}
   ${explanations.length > 0 ? list(explanations) : html`<p>${mark("Row, claims and hypervisor agree.", "good")}</p>`}`;
 
@@ -46,7 +46,7 @@ const abortOf = ({ id, name }) => ({
 const USES = ["pinned", "dedicated", "shared", "host", "offline"];
 const MANY = 8;
 
-// The squares, of which the threads of a core touch, as a list: arrows move from one to the next. The text below says what it is.
+// The squares, of which the threads of a core touch: arrows move from one to the next.
 function Cpus({ title, summary, cores }) {
   const cpus = cores.flat();
   const [current, setCurrent] = useState(null);
@@ -91,7 +91,7 @@ const listDevices = (devices) => list(devices.map(({ address, kind, notes, statu
 
 const listCells = (cells) => cells.map(({ title, devices }) => html`<h3>${title}</h3>${listDevices(devices)}`);
 
-// The devices for workloads as a tree by cell, and folded the host's own ones; false without any.
+// The devices by cell, the host's own ones folded; false without any.
 const pciTree = ({ devices, host_devices: others }) => devices.length + others.length > 0 && [
   devices.length > 0 ? listCells(devices) : quiet("No device spec offers any to workloads."),
   others.length > 0 && folded("Devices of the host", listCells(others)),
@@ -158,5 +158,5 @@ function NamedNode() {
   return answer(useList("nodes", { host, nodename }, 0), ({ nodes: [node] }) => (node ? html`<${NodeOf} uuid=${node.uuid} />` : quiet("No such node.")));
 }
 
-// Render the node of a uuid, or the one whose host and nodename are in the address.
+// Render the node of a uuid, or of the host and nodename in the address.
 export const NodePage = ({ uuid }) => (uuid ? html`<${NodeOf} uuid=${uuid} />` : html`<${NamedNode} />`);

@@ -18,7 +18,7 @@ const ONLY = {
   warnings: ({ warnings }) => warnings > 0,
 };
 
-// The trend of the amount by which nodes are sorted, or of their memory; there is none of pinned CPUs.
+// The trend of the amount by which nodes are sorted, or of their memory.
 function DayOf({ id, ...node }) {
   const { sort = "" } = useLocation().query;
   const chosen = ["cpu", "disk"].find((each) => sort.endsWith(each)) ?? "memory";
@@ -32,7 +32,7 @@ const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { uuid, a
   return html`${bar(use)}<span class="amount">${uuid && resource !== "PCPU" && html`<${DayOf} id=${id} uuid=${uuid} resource=${resource} />`}${fill > 1 ? mark(text, "warning") : text}</span>`;
 }, ({ amounts }) => fillOf(amounts[resourceOf(amounts)]));
 
-// Columns of nodes of the overview, and of /v1/nodes, which names some values otherwise.
+// Columns of nodes of the overview and of /v1/nodes.
 export const NODES = [
   column("state", "State", (_, node) => states(node), ({ severity }) => -severity),
   HOST,
@@ -49,7 +49,7 @@ const NONE = "No node is like that.";
 const LATE_MS = 400;
 const NARROW = 1100; // px of a window in which not all columns are shown until they are chosen
 
-// Return the columns of nodes that the reader wants, and the boxes by which they are chosen.
+// Return the columns of nodes that are chosen, and their boxes.
 function useColumns(columns) {
   const [names, choose] = useChoice("hidden", innerWidth < NARROW ? "instances containers" : "");
   const hidden = names.split(" ");
@@ -89,7 +89,7 @@ function Nodes({ nodes }) {
 const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ sort_key: "host", ...filters }} isFixed look="dense" columns=${NODES}
   classOf=${classOf} ...${more} />`;
 
-// The nodes of a fleet that is too large for the overview, page by page, with the filters that the API has.
+// The nodes of a fleet that is too large for the overview, page by page.
 function PagedNodes({ nodes }) {
   const { query } = useLocation();
   const [columns, choice] = useColumns(NODES);
@@ -116,7 +116,7 @@ const health = ({ level, text, problems, notes }) => html`<section class="health
   ${notes.length > 0 && html`<div class="quiet">${findings(notes, sentence)}</div>`}
 </section>`;
 
-// Return a line for each node and each host without one, in natural order, with since when their hosts are down.
+// Return a line for each node and each host without one, in natural order.
 function linesOf(overview) {
   const { nodes, empty_hosts: empty, down_since: since } = overview;
   return [...empty, ...nodes]

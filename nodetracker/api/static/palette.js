@@ -1,4 +1,4 @@
-// The palette that Ctrl-K and "/" open: finds views, hosts, nodes, workloads, projects, claims and actions by what is typed.
+// The palette that Ctrl-K and "/" open: finds views, objects and actions.
 import { announce, hrefOf, html, request, useEffect, useLayoutEffect, useMay, useRef, useState } from "./page.js";
 
 const WAIT_MS = 150; // after the last key

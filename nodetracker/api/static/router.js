@@ -44,7 +44,7 @@ function move(address) {
   for (const update of listeners) update();
 }
 
-// Entries of the history are numbered, so that Back and Forward find where each was scrolled to; other views begin at their top.
+// Entries are numbered, so that Back and Forward find where each was scrolled to.
 const tops = {};
 let entry = enter();
 history.scrollRestoration = "manual";

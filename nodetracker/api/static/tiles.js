@@ -41,7 +41,7 @@ function layOut(nodes, width) {
   return { places, size, height: y + size };
 }
 
-// Return the squares of each kind as one path, so that 10,000 nodes are a few elements: [class, d].
+// Return the squares of each kind as one path: [class, d].
 function drawPaths(nodes, { places, size }, by) {
   const paths = {};
   nodes.forEach((node, index) => {

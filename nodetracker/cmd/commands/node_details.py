@@ -84,7 +84,9 @@ def _describe(
     reader: "ReadingStore", liveness: Liveness, host: str, nodename: str | None
 ) -> NodeDescription:
     record = read_consistently(reader, find_node(reader, host, nodename))
-    warnings = read_items(reader.list_warning_page, WarningQuery(host=host, is_resolved=False))
+    warnings = read_items(
+        reader.list_warning_page, WarningQuery(host=host, is_resolved=False, is_silenced=False)
+    )
     kinds = (EventKind.NODE,)  # claims and warnings have sections of their own
     query = HistoryQuery(host=host, nodename=record.nodename, kinds=kinds, limit=MAX_CHANGES)
     changes = reader.list_history_page(query).items

@@ -1,18 +1,22 @@
-"""warning list."""
+"""warning list, silence."""
 
 import argparse
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from nodetracker.cmd.commands.base import ListCommand, argument, flag
+from nodetracker.cmd.commands.agent import parse_lifetime
+from nodetracker.cmd.commands.base import ListCommand, ShowCommand, argument, flag, parse_limit
+from nodetracker.cmd.commands.service import read_operator
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.warning import WarningKind, WarningRecord
 from nodetracker.usecases.reads import read_hosts_down, read_items
-from nodetracker.views.warnings import merge_hosts_down, render_warning
+from nodetracker.views.warnings import is_listed, merge_hosts_down, render_warning
 
 
 class ListWarnings(ListCommand):
-    """List active warnings; they resolve when their cause ends.
+    """List active warnings; they resolve when their cause ends. Silenced ones are left out.
 
     "since" and "count" are those of the present one; "earlier" is how often it was
     raised and resolved before.
@@ -22,9 +26,10 @@ class ListWarnings(ListCommand):
 
     columns = (
         "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
-        "resolved_at", "earlier",
+        "resolved_at", "earlier", "id", "silenced_until", "silenced_reason", "silenced_by",
     )  # fmt: skip
     layout = (
+        Column("id", ("id",), Kind.NUMBER, 1),
         Column("host", ("host",), Kind.NAME),
         Column("node", ("nodename",), Kind.NAME, 2, same_as="host"),
         Column("kind", ("kind",)),
@@ -35,18 +40,29 @@ class ListWarnings(ListCommand):
         Column("count", ("count",), Kind.NUMBER, 6),
         Column("earlier", ("earlier",), Kind.NUMBER, 4),
         Column("resolved", ("resolved_at",), Kind.MOMENT, 1),
+        Column("silenced until", ("silenced_until",), Kind.MOMENT, 2),
+        Column("because", ("silenced_reason",), Kind.FLEXIBLE, 3),
+        Column("by", ("silenced_by",), Kind.TEXT, 6),
     )
 
     arguments = (
         argument("--host", help="Only warnings of this host."),
-        flag("--all", "Also resolved warnings."),
+        flag("--all", "Also resolved and silenced warnings."),
+        flag("--silenced", "Only silenced warnings."),
     )
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
-        found = self._list_warnings(args.host, args.all)
-        return [render_warning(item) for item in found if args.all or item.resolved_at is None]
+        now = self.reader.now()
+        found = self._list_warnings(args.host, args.all, now)
+        return [
+            {"id": item.id or None, **render_warning(item)}
+            for item in found
+            if is_listed(item, now, is_silenced=args.silenced, with_all=args.all)
+        ]
 
-    def _list_warnings(self, host: str | None, with_resolved: bool) -> list[WarningRecord]:
+    def _list_warnings(
+        self, host: str | None, with_resolved: bool, now: datetime
+    ) -> list[WarningRecord]:
         """Return the stored warnings, with ``host_down`` of each host as its service is now."""
         # A resolved one may be active again before a conductor stores that.
         kinds = tuple(kind for kind in WarningKind if kind is not WarningKind.HOST_DOWN)
@@ -59,6 +75,27 @@ class ListWarnings(ListCommand):
             for query in queries
             for record in read_items(self.reader.list_warning_page, query)
         ]
-        now = self.reader.now()
         down = read_hosts_down(self.reader, now, self.service_down_time, host)
         return merge_hosts_down(stored, down, now)
+
+
+class SilenceWarning(ShowCommand):
+    """Leave a warning out of health and counts, until a time or until it is resolved.
+
+    It is listed with warning list --silenced. Once the time is over, it counts again.
+    """
+
+    example = 'warning silence 17 --reason "spare disk is ordered" --for 4h'
+    arguments = (
+        argument("id", type=parse_limit, help="As warning list shows it."),
+        argument("--reason", required=True, help="Why; it is shown with the warning."),
+        argument(
+            "--for", dest="lifetime", required=True, type=parse_lifetime, metavar="TIME",
+            help="How long, such as 90m, 24h or 7d.",
+        ),
+    )  # fmt: skip
+
+    def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        seconds = round(args.lifetime.total_seconds())
+        record = self.store.silence_warning(args.id, args.reason, seconds, read_operator())
+        return {"id": record.id, **render_warning(record)}

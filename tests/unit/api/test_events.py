@@ -165,7 +165,7 @@ class TestWarnings:
         ("query", "named"),
         [
             ("marker=x", "marker"), ("kind=odd", "kind"), ("limit=-1", "limit"),
-            ("all=maybe", "all: expected true (resolved warnings, too) or false, got 'maybe'"),
+            ("all=maybe", "all: expected true (resolved and silenced warnings, too) or false, got 'maybe'"),
         ],
     )  # fmt: skip
     def test_an_invalid_parameter_is_named(self, api, query, named):

@@ -56,6 +56,16 @@ def test_problems_are_in_words_the_worst_first_with_the_filters_of_their_nodes()
     assert found.text.startswith("1 host down, 1 node not read recently, ")
 
 
+def test_silenced_warnings_are_a_note_and_no_problem():
+    warnings = (
+        WarningCount("host-1", "", WarningKind.CLOCK_SKEW, 0, 2),
+        WarningCount("host-1", "", WarningKind.HOST_DOWN, 0, 1),  # is up again
+    )
+    found = health_of(NODE, warnings=warnings)
+    assert (found.level, found.problems) == (HealthLevel.GOOD, ())
+    assert shown_of(found.notes) == [("2 warnings silenced", "/warnings", {"silenced": "true"})]
+
+
 def test_what_is_reserved_of_a_resource_that_was_never_read_is_not_overcommitted():
     unread = {"memory_mb": 0, "memory_mb_used": 512, "ram_allocation_ratio": 1.5}
     assert health_of(add(1, **unread)).text == "The node is fine"

@@ -74,6 +74,7 @@ OVERVIEW = answer(
     claims=answer(**{state.value: int for state in ClaimState}),
     guests=_GUESTS,
     warnings=({str: int}, "unresolved warnings by kind, of nodes and of whole hosts"),
+    silenced_warnings=(int, "unresolved warnings that are silenced, which are not among those"),
     base=(str | None, "the request's, if nodes are only those that have changed since; else null"),
     nodes=[_NODE],
     empty_hosts=([_NODE], "hosts without nodes; their uuid and nodename are empty"),

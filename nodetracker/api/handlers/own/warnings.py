@@ -7,42 +7,65 @@ warnings those that are not stored yet, in order of host.
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
+from typing import Any
 
 from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.schemas import Schema
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import NODENAME, PAGE, answer_with, answered_page, parameters
+from nodetracker.api.fields import (
+    NODENAME,
+    PAGE,
+    SHORT_TEXT,
+    answer_with,
+    answered_page,
+    parameters,
+)
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_marker_id
+from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import HostsDownQuery, Page, WarningQuery
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
+from nodetracker.model.warning import MAX_SILENCE, WHOLE_HOST, WarningKind, WarningRecord
 from nodetracker.views.warnings import (
     WARNING,
     HostDown,
     as_of_now,
     find_hosts_down,
+    is_listed,
     merge_hosts_down,
     render_warning,
 )
 
 _FILTERS: Schema = {
     "kind": WarningKind,
-    "all": (bool, "true (resolved warnings, too) or false"),
+    "all": (bool, "true (resolved and silenced warnings, too) or false"),
+    "silenced": (bool, "true (only warnings that are silenced now) or false"),
 }
 
 LIST_QUERY = parameters(host=str, nodename=NODENAME, **_FILTERS, **PAGE)
 
 OF_NODE_QUERY = parameters(**_FILTERS, **PAGE)
 
-WARNINGS = answered_page(
-    "warnings",
-    answer_with(
-        WarningRecord,
-        ("id", *WARNING),
-        id=(int | None, "null until it is stored"),
-        earlier=(int, "how often it was raised and resolved before"),
-    ),
+WARNING_ANSWER = answer_with(
+    WarningRecord,
+    ("id", *WARNING),
+    id=(int | None, "null until it is stored"),
+    earlier=(int, "how often it was raised and resolved before"),
+    silenced_until=(datetime | None, "null: never; it may be over"),
+)
+
+WARNINGS = answered_page("warnings", WARNING_ANSWER)
+
+SILENCE = parameters(
+    "reason",
+    "for_seconds",
+    reason=SHORT_TEXT,
+    for_seconds={
+        "description": "for how long, a year at most",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": round(MAX_SILENCE.total_seconds()),
+    },
 )
 
 
@@ -61,9 +84,28 @@ def list_warnings_of_node(call: Call) -> Answer:
     return _list(call, node.host, node.nodename)
 
 
+def silence_warning(call: Call) -> Answer:
+    """Leave a warning out of health and counts, until a time or until it is resolved."""
+    text = call.params["id"]
+    try:
+        id_ = parse_marker_id(text)
+    except RequestError:
+        id_ = None
+    if id_ is None:
+        raise NotFoundError(f"no such warning: {text}")
+    reason, seconds = call.body["reason"], call.body["for_seconds"]
+    record = call.store.silence_warning(id_, reason, seconds, call.user_name)
+    return Answer(_render(record))
+
+
 def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
     kind, marker = call.query.get("kind"), call.marker
-    has_hosts = nodename in (None, WHOLE_HOST) and kind in (None, WarningKind.HOST_DOWN.value)
+    silenced = call.query.get("silenced", False)
+    has_hosts = (
+        nodename in (None, WHOLE_HOST)
+        and kind in (None, WarningKind.HOST_DOWN.value)
+        and not silenced
+    )
     if has_hosts and marker is not None and marker.startswith(_HOST_MARKER):
         empty: Page[WarningRecord] = Page((), call.store.now())
         return _with_hosts_down(call, host, empty, marker.removeprefix(_HOST_MARKER))
@@ -74,6 +116,7 @@ def _list(call: Call, host: str | None, nodename: str | None) -> Answer:
         nodename=nodename,
         kinds=() if kind is None else (WarningKind(kind),),
         is_resolved=None if call.query.get("all") else False,
+        is_silenced=True if silenced else None if call.query.get("all") else False,
     )
     page = call.store.list_warning_page(query)
     if page.next is None and has_hosts:
@@ -92,7 +135,7 @@ def _with_hosts_down(
     hosts = {record.host for record in page.items if _is_host_down(record)}
     room = 0 if after is None else call.limit - len(page.items)
     if after is None and not hosts:
-        return _answer(call, page.items, page.next)
+        return _answer(call, page.items, page.next, page.now)
     query = HostsDownQuery(
         hosts=tuple(sorted(hosts)),
         limit=0 if after is None else room + 1,
@@ -107,7 +150,7 @@ def _with_hosts_down(
         for record in page.items
     ]
     if after is None:
-        return _answer(call, shown, page.next)
+        return _answer(call, shown, page.next, page.now)
     others = [
         service.host
         for service in services
@@ -116,7 +159,7 @@ def _with_hosts_down(
     # Of the hosts that the database selects, some may only be cut off, or back by now.
     listed = {name: down[name] for name in others[:room] if name in down}
     marker = _HOST_MARKER + (others[room - 1] if room else after) if len(others) > room else None
-    return _answer(call, shown + _describe_others(call, listed, page.now), marker)
+    return _answer(call, shown + _describe_others(call, listed, page.now), marker, page.now)
 
 
 def _describe_others(
@@ -136,11 +179,17 @@ def _is_host_down(record: WarningRecord) -> bool:
     return record.warning.kind is WarningKind.HOST_DOWN
 
 
-def _answer(call: Call, records: Iterable[WarningRecord], marker: str | int | None) -> Answer:
+def _answer(
+    call: Call, records: Iterable[WarningRecord], marker: str | int | None, now: datetime
+) -> Answer:
     """Return a page without the warnings that are resolved by now, if those are not wanted."""
-    shown = [
-        {"id": record.id or None, **render_warning(record)}
-        for record in records
-        if call.query.get("all") or record.resolved_at is None
-    ]
+    which = {
+        "is_silenced": call.query.get("silenced", False),
+        "with_all": call.query.get("all", False),
+    }
+    shown = [_render(record) for record in records if is_listed(record, now, **which)]
     return answer_page(call, "warnings", shown, marker)
+
+
+def _render(record: WarningRecord) -> dict[str, Any]:
+    return {"id": record.id or None, **render_warning(record)}

@@ -194,8 +194,12 @@ def list_rows(rows: OverviewRows | None = None) -> list[dict]:
     ]
 
 
+_NOT_SILENCED = dict.fromkeys(("silenced_until", "silenced_reason", "silenced_by"))
+
 WARNINGS = [
     {
+        "id": 17,
+        **_NOT_SILENCED,
         "host": "compute-2",
         "kind": "fact_held",
         "nodename": "compute-2",
@@ -208,6 +212,8 @@ WARNINGS = [
         "earlier": 2,
     },
     {
+        "id": None,
+        **_NOT_SILENCED,
         "host": "compute-4",
         "kind": "host_down",
         "nodename": "",
@@ -219,6 +225,15 @@ WARNINGS = [
         "resolved_at": None,
         "earlier": 0,
     },
+]
+
+SILENCED_WARNINGS = [
+    WARNINGS[0]
+    | {
+        "silenced_until": "2026-03-01T15:30:00+00:00",
+        "silenced_reason": "the probe's disk is replaced on Monday",
+        "silenced_by": "amy",
+    }
 ]
 
 ALL_WARNINGS = [

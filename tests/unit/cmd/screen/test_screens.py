@@ -135,6 +135,7 @@ LISTS = {
     "node-list-one": (ListNodes, fleets.list_rows()[:1]),
     "node-list-300": (ListNodes, fleets.list_rows(fleets.many_nodes(300))[:45]),
     "warning-list": (ListWarnings, fleets.WARNINGS),
+    "warning-list-silenced": (ListWarnings, fleets.SILENCED_WARNINGS),
     "warning-list-all": (ListWarnings, fleets.ALL_WARNINGS),
     "claim-list": (ListClaims, fleets.CLAIMS),
     "workload-list": (ListWorkloads, rows.WORKLOADS),
