@@ -27,7 +27,7 @@ from tests.unit.api.conftest import make_backend
 
 RULES = (
     "nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete",
-    "nodetracker:claims:abort", "nodetracker:workloads:adopt",
+    "nodetracker:claims:abort", "nodetracker:workloads:adopt", "nodetracker:warnings:silence",
 )  # fmt: skip
 _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 

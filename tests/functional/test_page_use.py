@@ -211,6 +211,23 @@ def test_services_warnings_and_moves_are_those_of_a_host(browser):
         assert tab.problems == []
 
 
+def test_a_warning_is_silenced_in_its_row_and_listed_apart(browser):
+    store = SqliteStore()
+    make_node(store)
+    store.raise_warning("alpha", HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "no answer"))
+    with serve_page(store) as url, open_tab(browser, f"{url}#/warnings") as tab:
+        page = tab.page
+        page.get_by_role("button", name="Silence 4 h").click()
+        page.get_by_label("Reason").fill("a disk is ordered")
+        page.get_by_role("dialog").get_by_role("button", name="Silence 4 h").click()
+        page.get_by_text("No warning.").wait_for()
+        page.get_by_role("link", name="Silenced").click()
+        expect(page.locator("tbody tr")).to_contain_text("a disk is ordered")
+        (found,) = store.list_warnings()
+        assert found.silenced_reason == "a disk is ordered"
+        assert tab.problems == []
+
+
 def test_a_host_without_nodes_has_a_line_and_a_tile(browser):
     fleet = make_fleet(2)
     fleet.add_empty_host("silent-1")
