@@ -177,7 +177,10 @@ def make_values(**changes: Any) -> NodeValues:
 
 
 def make_device(address: str = "10000:81:00.1", **changes: Any) -> TrackedDevice:
-    """Return a virtual function behind a five-digit domain."""
+    """Return a virtual function behind a five-digit domain, with an IOMMU group of its own."""
+    bus, place = address.split(":")[1:]
+    slot, function = (int(part, 16) for part in place.split("."))
+    group = 46 + function + 8 * slot + 256 * abs(int(bus, 16) - 0x81)
     device = TrackedDevice(
         address=address,
         vendor_id="8086",
@@ -189,7 +192,7 @@ def make_device(address: str = "10000:81:00.1", **changes: Any) -> TrackedDevice
         parent_addr="10000:81:00.0",
         vf_total=0,
         vf_count=0,
-        iommu_group=47,
+        iommu_group=group,
         status=PciStatus.AVAILABLE,
         tags={"physical_network": "physnet ü", "trusted": "true"},
     )

@@ -309,5 +309,6 @@ def test_no_query_reads_a_whole_table(scene: Scene, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_method_of_a_store_is_called() -> None:
-    own = {name for name in dir(SqlStore) if not name.startswith("_")} - {"engine", "close"}
+    others = {"engine", "close", "rehearse", "count_old"}  # the latter, as purge, of whole tables
+    own = {name for name in dir(SqlStore) if not name.startswith("_")} - others
     assert own - WHOLE <= {method for method, _ in CALLS}

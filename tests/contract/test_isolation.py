@@ -539,7 +539,7 @@ def list_unexpected(touched: Touched, delta: Delta) -> list[str]:
 
 def test_every_write_of_a_store_is_among_these() -> None:
     methods = {name for name in dir(Store) if not name.startswith(("_", *READS))}
-    assert methods == {write.method for write in WRITES}
+    assert methods - {"rehearse"} == {write.method for write in WRITES}, "it writes nothing"
 
 
 class TestReads:
