@@ -6,6 +6,7 @@ does not know; `bind` makes pins of such answers.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,17 @@ _KFD = "/dev/kfd"
 _VFIO_GROUP = re.compile(r"/dev/vfio/([0-9]{1,9})")
 _VFIO_DEVICE = re.compile(r"/dev/vfio/devices/(vfio[0-9]{1,9})")
 _VDPA_NODE = re.compile(r"/dev/(vhost-vdpa-[0-9]{1,9})")
-_NVME_NODE = re.compile(r"/dev/(nvme[0-9]{1,5})(?:n[0-9]+(?:p[0-9]+)?)?")
+_CLASS_NODES = (
+    (re.compile(r"/dev/(nvme[0-9]{1,9})(?:n[0-9]{1,9}(?:p[0-9]{1,9})?)?"), "nvme", "class:01"),
+    (
+        re.compile(r"/dev/infiniband/(uverbs[0-9]{1,9})"),
+        "infiniband_verbs",
+        "class:02",
+    ),
+    (re.compile(r"/dev/accel/(accel[0-9]{1,9})"), "accel", "class:12"),
+)
+"""Nodes of functions that guests share: path, directory of ``/sys/class``, class of functions."""
+
 _NETWORK = "class:02"
 _CDI_NAME = re.compile(r"([A-Za-z0-9._-]+)/([A-Za-z0-9._-]+)=(.+)")
 _CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi", "run/cdi")
@@ -70,7 +81,7 @@ class Absent:
     """It is known that a name means no PCI function of the host."""
 
 
-SOURCES = ("nvidia", "drm", "vfio", "vdpa", "nvme", "cdi")
+SOURCES = ("nvidia", "drm", "vfio", "vdpa", "nodes", "cdi")
 """What `DeviceNodes` are read from."""
 
 Use = Resolved | Absent | UnresolvedUse
@@ -88,7 +99,8 @@ class DeviceNodes:
         vfio: name in ``/dev/vfio/devices`` -> address.
         mdevs: uuid of a mediated device -> address of its parent.
         vdpa: name of a vDPA device's node in ``/dev`` -> address of its parent.
-        nvme: name of an NVMe controller -> address.
+        nodes: name of another device node, as ``nvme0`` or ``uverbs0`` -> address, None for
+            one that is no PCI function.
         netdevs: network interface -> addresses of the functions below it, none if it has none.
         cdi: qualified CDI name -> paths of its device nodes.
         problems: directory -> why it could not be read.
@@ -99,7 +111,7 @@ class DeviceNodes:
     vfio: Mapping[str, str | None] = field(default_factory=dict)
     mdevs: Mapping[str, str] = field(default_factory=dict)
     vdpa: Mapping[str, str] = field(default_factory=dict)
-    nvme: Mapping[str, str | None] = field(default_factory=dict)
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
     netdevs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     cdi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +137,7 @@ def read_device_nodes(roots: Roots) -> DeviceNodes:
         drm=attempt("drm", lambda: _read_links(roots.sysfs / "class/drm")),
         vfio=attempt("vfio", lambda: _read_links(roots.sysfs / "class/vfio-dev")),
         vdpa=attempt("vdpa", lambda: _read_vdpa(roots.sysfs / "bus/vdpa/devices")),
-        nvme=attempt("nvme", lambda: _read_links(roots.sysfs / "class/nvme")),
+        nodes=attempt("nodes", lambda: _read_class_nodes(roots)),
         cdi=_read_cdi(roots, attempt),
         problems=problems,
     )
@@ -149,20 +161,35 @@ def read_guest_devices(roots: Roots) -> DeviceNodes:
     return DeviceNodes(
         mdevs=attempt("mdev", lambda: _read_parents(sysfs / "bus/mdev/devices")),
         vdpa=attempt("vdpa", lambda: _read_vdpa(sysfs / "bus/vdpa/devices")),
-        nvme=attempt("nvme", lambda: _read_links(sysfs / "class/nvme")),
+        nodes=attempt("nodes", lambda: _read_class_nodes(roots)),
         netdevs=attempt("net", lambda: _read_interfaces(sysfs / "class/net")),
         problems=problems,
     )
+
+
+def _read_class_nodes(roots: Roots) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for _, directory, _ in _CLASS_NODES:
+        base = roots.sysfs / "class" / directory
+        for name in list_directory(base) or ():
+            found[name] = _find_function(base / name / "device")
+    return found
+
+
+def _find_function(link: Path) -> str | None:
+    """Return the PCI function that a link leads to, or that has what it leads to."""
+    name = read_link_name(link)
+    if name is None or ADDRESS_PATTERN.fullmatch(name):
+        return name
+    places = reversed(Path(os.path.realpath(link)).parts)
+    return next((place for place in places if ADDRESS_PATTERN.fullmatch(place)), None)
 
 
 def _read_vdpa(base: Path) -> dict[str, str]:
     """Return the nodes of vDPA devices with the PCI functions that they are made of."""
     found: dict[str, str] = {}
     for name in list_directory(base) or ():
-        above = (base / name).resolve().parents
-        parent = next(
-            (place.name for place in above if ADDRESS_PATTERN.fullmatch(place.name)), None
-        )
+        parent = _find_function(base / name)
         if parent is not None:
             nodes = list_directory(base / name) or ()
             found |= {node: parent for node in nodes if node.startswith("vhost-vdpa-")}
@@ -172,7 +199,7 @@ def _read_vdpa(base: Path) -> dict[str, str]:
 def _read_interfaces(base: Path) -> dict[str, frozenset[str]]:
     """Return the network interfaces with the functions that they, or those below them, are."""
     names = list_directory(base) or ()
-    own = _read_links(base)
+    own = {name: _find_function(base / name / "device") for name in names}
 
     def list_functions(name: str, seen: frozenset[str]) -> frozenset[str]:
         if name in seen or name not in names:
@@ -335,8 +362,12 @@ class UseResolver:
             )
         if match := _VDPA_NODE.fullmatch(path):
             return self._resolve_vdpa(path, match[1])
-        if match := _NVME_NODE.fullmatch(path):
-            return self._share(path, self.nodes.nvme.get(match[1]))
+        for pattern, directory, kind in _CLASS_NODES:
+            if match := pattern.fullmatch(path):
+                if match[1] in self.nodes.nodes:
+                    return self._share(path, self.nodes.nodes[match[1]])
+                reason = self._explain("nodes", f"{match[1]} is not in /sys/class/{directory}")
+                return UnresolvedUse(ResourceKind.PCI, path, reason, kind)
         return ABSENT
 
     def resolve_interface(self, name: str) -> list[Use]:
@@ -349,27 +380,27 @@ class UseResolver:
         if addresses is None:
             reason = self._explain("net", "the host has no such network interface")
             return [UnresolvedUse(ResourceKind.PCI, name, reason, _NETWORK)]
-        return [
-            Resolved(frozenset({address})) if self._is_vf(address) else self._share(name, address)
-            for address in sorted(addresses)
-        ]
+        return [self._share(name, address) for address in sorted(addresses)]
 
-    def _is_vf(self, address: str) -> bool:
+    def _is_of_type(self, address: str, dev_type: PciDeviceType) -> bool:
         return any(
-            device.address == address and device.dev_type is PciDeviceType.VF
-            for device in self.functions
+            device.address == address and device.dev_type is dev_type for device in self.functions
         )
 
     def _share(self, name: str, address: str | None) -> Use:
+        """Return the use of a function by the driver of the host: a virtual one is not shared."""
         if address is None:
             return ABSENT
+        if self._is_of_type(address, PciDeviceType.VF):
+            return Resolved(frozenset({address}))
         reason = "the guest uses it by the driver of the host"
         return UnresolvedUse(ResourceKind.FUNCTION, name, reason, address)
 
     def _resolve_vdpa(self, path: str, name: str) -> Use:
         address = self.nodes.vdpa.get(name)
-        if address is not None:
-            return Resolved(frozenset({address}))
+        if address is not None:  # of a subfunction the PF
+            is_pf = self._is_of_type(address, PciDeviceType.PF)
+            return self._share(path, address) if is_pf else Resolved(frozenset({address}))
         reason = self._explain("vdpa", f"{name} is not in /sys/bus/vdpa/devices")
         return UnresolvedUse(ResourceKind.PCI, path, reason, _NETWORK)
 

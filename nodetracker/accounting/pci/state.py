@@ -138,7 +138,12 @@ def assign_to_guests(
     Args:
         claims: uuids of all active claims; any other assignee is a guest.
     """
-    guest_of = {address: guest.uuid for guest in guests for address in guest.pins.devices}
+    guest_of: dict[str, str] = {}
+    for guest in guests:
+        for address in guest.pins.devices:  # several guests may have one by the host's driver
+            is_holder = address in devices and devices[address].claim_uuid == guest.uuid
+            if is_holder or address not in guest_of:
+                guest_of[address] = guest.uuid
     result = dict(devices)
     for assignee in {device.claim_uuid for device in devices.values()} - {None, *claims}:
         own = list_assigned(result, str(assignee))

@@ -237,14 +237,26 @@ def sysfs_host(tmp_path):
     (net / "bond0").mkdir()
     (net / "bond0/lower_ens1f0").symlink_to("../ens1f0")
     (net / "br0").mkdir()
+    subfunction = roots.sysfs / f"devices/{NIC.address}/mlx5_core.sf.3"
+    (subfunction / "vdpa1/vhost-vdpa-1").mkdir(parents=True)
+    (net / "ens1f0s3").mkdir()
+    (net / "ens1f0s3/device").symlink_to(subfunction)
     vdpa = roots.sysfs / f"devices/{PORT.address}/mlx5_core.sf.2/vdpa0"
     (vdpa / "vhost-vdpa-0").mkdir(parents=True)
     bus = roots.sysfs / "bus/vdpa/devices"
     bus.mkdir(parents=True)
     (bus / "vdpa0").symlink_to(vdpa)
-    nvme = roots.sysfs / "class/nvme/nvme0"
-    nvme.mkdir(parents=True)
-    (nvme / "device").symlink_to("../../../devices/0000:01:00.0")
+    (bus / "vdpa1").symlink_to(subfunction / "vdpa1")
+    for name, device in {
+        "nvme/nvme0": "0000:01:00.0",
+        "nvme/nvme1": "virtual/nvme-fabrics/ctl",
+        "infiniband_verbs/uverbs0": NIC.address,
+        "infiniband_verbs/uverbs1": PORT.address,
+        "accel/accel0": "0000:02:00.0",
+    }.items():
+        (roots.sysfs / "class" / name).mkdir(parents=True)
+        (roots.sysfs / "class" / name / "device").symlink_to(f"../../../devices/{device}")
+    assert read_device_nodes(roots).nodes == read_guest_devices(roots).nodes
     return UseResolver((NIC, PORT), (), read_guest_devices(roots))
 
 
@@ -254,6 +266,7 @@ def sysfs_host(tmp_path):
         ("ens1f0v0", [at(PORT)]),
         ("ens1f0", [share("ens1f0", NIC.address)]),
         ("bond0.7", [share("bond0.7", NIC.address)]),
+        ("ens1f0s3", [share("ens1f0s3", NIC.address)]),
         ("br0", []),
     ],
 )
@@ -272,14 +285,37 @@ def test_an_unknown_interface_may_be_of_any_network_card(sysfs_host):
         ("/dev/vhost-vdpa-0", at(PORT)),
         ("/dev/nvme0n1p2", share("/dev/nvme0n1p2", "0000:01:00.0")),
         ("/dev/nvme0", share("/dev/nvme0", "0000:01:00.0")),
-        ("/dev/nvme7n1", ABSENT),
+        ("/dev/nvme1n1", ABSENT),
+        ("/dev/vhost-vdpa-1", share("/dev/vhost-vdpa-1", NIC.address)),
+        ("/dev/infiniband/uverbs0", share("/dev/infiniband/uverbs0", NIC.address)),
+        ("/dev/infiniband/uverbs1", at(PORT)),
+        ("/dev/accel/accel0", share("/dev/accel/accel0", "0000:02:00.0")),
         ("/dev/mapper/vg-web", ABSENT),
     ],
 )
-def test_nodes_of_vdpa_and_nvme_are_their_functions(sysfs_host, path, expected):
+def test_other_device_nodes_are_their_functions(sysfs_host, path, expected):
     assert sysfs_host.resolve_node(path) == expected
 
 
-def test_a_vdpa_node_that_nobody_knows_may_be_of_any_network_card(sysfs_host):
-    use = sysfs_host.resolve_node("/dev/vhost-vdpa-9")
-    assert (use.kind, use.within) == (ResourceKind.PCI, "class:02")
+@pytest.mark.parametrize(
+    ("path", "within"),
+    [
+        ("/dev/vhost-vdpa-9", "class:02"),
+        ("/dev/nvme7n1", "class:01"),
+        ("/dev/infiniband/uverbs7", "class:02"),
+        ("/dev/accel/accel7", "class:12"),
+    ],
+)
+def test_a_device_node_that_nobody_knows_may_be_of_any_such_function(sysfs_host, path, within):
+    use = sysfs_host.resolve_node(path)
+    assert (use.kind, use.within) == (ResourceKind.PCI, within)
+
+
+def test_device_nodes_that_cannot_be_listed_are_unresolved(tmp_path):
+    roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
+    (roots.sysfs / "class").mkdir(parents=True)
+    (roots.sysfs / "class/nvme").write_text("")
+    nodes = read_guest_devices(roots)
+    use = UseResolver((), (), nodes).resolve_node("/dev/nvme0n1")
+    assert isinstance(use, UnresolvedUse)
+    assert use.reason == nodes.problems["nodes"]

@@ -224,6 +224,14 @@ class TestIommuGroups:
         }
         assert assign_to_guests(devices, [], []) == before
 
+    def test_a_device_of_several_guests_stays_with_the_one_that_holds_it(self):
+        guests = [make_guest(number, pins=self.GUEST.pins) for number in (1, 2)]
+        devices = assign_to_guests(make_devices(GPU), guests, [])
+        assert devices[GPU.address].claim_uuid == guests[0].uuid
+        assert assign_to_guests(devices, guests[::-1], []) == devices
+        left = assign_to_guests(devices, guests[1:], [])
+        assert left[GPU.address].claim_uuid == guests[1].uuid
+
     def test_claims_and_guests_that_share_a_group_keep_their_devices(self):
         first, second, bridge = make_pair()
         claim = make_claim(CLAIM, self.GUEST.uuid, (first.address,))

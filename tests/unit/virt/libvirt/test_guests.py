@@ -282,7 +282,7 @@ def test_interfaces_and_nodes_of_the_host_are_uses_of_their_functions():
     vf = PciDevice("0000:81:10.0", "8086", "10ed", dev_type=PciDeviceType.VF)
     nodes = DeviceNodes(
         vdpa={"vhost-vdpa-0": "0000:82:00.2"},
-        nvme={"nvme0": "0000:01:00.0"},
+        nodes={"nvme0": "0000:01:00.0"},
         netdevs={"ens1f0v0": frozenset({vf.address})},
     )
     bound = bind_uses(guest, listed, UseResolver((vf,), (), nodes), ())
