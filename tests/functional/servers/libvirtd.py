@@ -207,7 +207,7 @@ class Libvirtd:
 
     def clear(self) -> None:
         """Remove every domain."""
-        for name in self.virsh("list", "--all", "--name").split():
+        for name in self.virsh("list", "--all", "--uuid").split():
             self.virsh("destroy", name, check=False)
             self.virsh("undefine", name, check=False)
 
