@@ -29,7 +29,6 @@ from nodetracker.model.settings import (
     Policy,
     ReservedPages,
     SchedulerSettings,
-    Unresolved,
 )
 from nodetracker.model.units import parse_page_size_kb
 from nodetracker.ports import AdmissionPolicy
@@ -172,7 +171,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         host_ip=conf.my_ip or read_own_address(),
         pci=pci,
         providers=providers,
-        withholds_unresolved=group.unresolved == Unresolved.WITHHOLD,
+        withholds_unresolved=group.unresolved == "withhold",
         numa_networks=dict(networks),
         limits_numa_cells=group.limit_numa_cells,
     )

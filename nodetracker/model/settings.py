@@ -3,7 +3,6 @@
 Other packages take these values and do not read the configuration themselves.
 """
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -19,13 +18,6 @@ DEFAULT_AUDIT_INTERVAL = 60
 
 NEVER_HELD: Final = -1
 """As `Policy.held_fact_expiry`: a fact that fails is unknown immediately."""
-
-
-class Unresolved(enum.StrEnum):
-    """What happens to resources of which a guest uses an unknown one."""
-
-    WITHHOLD = "withhold"
-    WARN = "warn"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,9 @@ def test_candidates_are_listed_the_best_first(programs: Programs) -> None:
     rows = programs.ask("candidate", "list", "--resource", "VCPU=1")
     assert [row["nodename"] for row in rows] == NAMES
     assert list(rows[0]) == [
-        "host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb",
+        "host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb", "left",
     ]  # fmt: skip
-    assert list(rows[0].values()) == ["host-1", "large", 3.0, 16, 65024, 500]
+    assert list(rows[0].values()) == ["host-1", "large", 3.0, 16, 65024, 500, []]
     listed = ("candidate", "list", "--resource", "VCPU=2", "--resource", "MEMORY_MB=4096")
     assert [row["nodename"] for row in programs.ask(*listed)] == ["large", "middle"]
     assert [row["nodename"] for row in programs.ask(*listed, "--limit", "1")] == ["large"]

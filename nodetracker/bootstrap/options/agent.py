@@ -3,7 +3,6 @@
 from oslo_config import cfg, types
 
 from nodetracker.bootstrap.options.default import ABSOLUTE_PATH, MAX_SECONDS, option_group
-from nodetracker.model.settings import Unresolved
 
 _MAX_AMOUNT = 2**40
 """An EiB in MiB; sums of it fit any column."""
@@ -55,13 +54,13 @@ COMPUTE = option_group(
     cfg.StrOpt(
         "unresolved",
         mutable=True,
-        default=Unresolved.WITHHOLD.value,
+        default="withhold",
         choices=[
             (
-                Unresolved.WITHHOLD.value,
+                "withhold",
                 "withhold everything that it may be from claims, candidates and placement",
             ),
-            (Unresolved.WARN.value, "only warn of it"),
+            ("warn", "only warn of it"),
         ],
         help="What happens where a guest uses a resource of the host by a name that nothing "
         "explains, e.g. a GPU by a uuid that no library knows.",
