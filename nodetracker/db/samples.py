@@ -69,7 +69,8 @@ def _is_older(connection: sa.Connection, hour: datetime) -> bool:
 
 
 def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:
-    columns = set(OVERVIEW_COLUMNS) - {"overhead", "running_vms", "total_containers"}
+    unused = {"overhead", "running_vms", "total_containers", "disk_available_least"}
+    columns = set(OVERVIEW_COLUMNS) - unused
     query = sa.select(_nodes.id, *(_nodes[name] for name in sorted(columns))).order_by(_nodes.id)
     parts: dict[int, dict[int, Values]] = {}
     for row in connection.execute(query):

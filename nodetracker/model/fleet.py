@@ -167,6 +167,7 @@ class OverviewNode:
 
     Attributes:
         metrics: only `MEASURED_METRICS` and `GUEST_METRICS`.
+        disk_available_least: GiB, None = unknown.
     """
 
     id: int
@@ -189,6 +190,7 @@ class OverviewNode:
     running_vms: int
     total_containers: int
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    disk_available_least: int | None = None
 
 
 MEASURED_METRICS = ("cpu_percent", "memory_used_mb", "disk_used_mb")

@@ -36,7 +36,7 @@ from nodetracker.views.services import (
     state_of,
     status_of,
 )
-from nodetracker.views.values import count_many, render_percent
+from nodetracker.views.values import count_many, render_parts, render_percent
 from nodetracker.views.warnings import find_hosts_down
 
 
@@ -107,6 +107,60 @@ class MeasuredUse:
         return render_percent(self.used, self.total)
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What may still be allocated of a resource class, in parts.
+
+    Attributes:
+        amount: what can be claimed now, negative when more is allocated.
+        on_disk: what the filesystems have for it, `amount` where they have enough.
+        elsewhere: why hosts get no claims -> what is left there, and on how many of them.
+    """
+
+    amount: int = 0
+    on_disk: int = 0
+    elsewhere: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def render(self, resource: str) -> str:
+        """Return what can be claimed now in words.
+
+        >>> Left(257024, 74752).render("DISK_GB")
+        '251 GiB left, 73 GiB on disk'
+        """
+        shown = render_parts(resource, abs(self.amount))
+        text = f"{shown} {'over' if self.amount < 0 else 'left'}"
+        if self.on_disk < self.amount:
+            text += f", {render_parts(resource, self.on_disk)} on disk"
+        return text
+
+    def render_elsewhere(self, resource: str) -> str:
+        """Return what is left on hosts that get no claims, in words; "" without any.
+
+        >>> Left(elsewhere={"down": (524288, 3)}).render_elsewhere("MEMORY_MB")
+        'and 512 GiB on 3 hosts that are down'
+        """
+        found = [
+            f"{render_parts(resource, amount)} on {count_many(hosts, 'host')} "
+            f"that {'is' if hosts == 1 else 'are'} {why}"
+            for why, (amount, hosts) in self.elsewhere.items()
+        ]
+        return f"and {', '.join(found)}" if found else ""
+
+
+def left_on_node(resource: str, use: ResourceUse, disk_available_least: int | None) -> Left:
+    """Return what is left on a node.
+
+    Args:
+        disk_available_least: GiB, None = unknown.
+    """
+    on_disk = use.left
+    if resource == DISK and disk_available_least is not None:
+        least = max(0, disk_available_least)
+        if least < use.left // PARTS[DISK]:  # both in whole GiB
+            on_disk = least * PARTS[DISK]
+    return Left(use.left, on_disk)
+
+
 Uses = Mapping[str, ResourceUse]
 """Resource class -> its capacity and usage, for VCPU, PCPU, MEMORY_MB and DISK_GB."""
 
@@ -145,6 +199,15 @@ class NodeLine:
     warnings: int
     audit_age_seconds: float | None
     down_since: datetime | None = None
+
+    @property
+    def why_unclaimable(self) -> str:
+        """Why its host gets no claims: its state first, then what operators set; "" if it does."""
+        if self.state != "up":
+            return self.state
+        if self.maintenance:
+            return "in maintenance"
+        return "disabled" if self.status == "disabled" else ""
 
     @property
     def severity(self) -> Severity:
@@ -187,6 +250,7 @@ class Overview:
     Attributes:
         now: the database's time.
         totals: sums over all nodes, whatever their state.
+        left: of `totals`, by whether it can be claimed now.
         measured: resource class -> the sum over the nodes of which it is known and recent;
             without classes that no node measures.
         used_by_guests: the same of what all guests use, where that is known.
@@ -201,6 +265,7 @@ class Overview:
 
     now: datetime
     totals: Uses
+    left: Mapping[str, Left]
     measured: Mapping[str, MeasuredUse]
     used_by_guests: Mapping[str, MeasuredUse]
     states: Mapping[tuple[str, str], int]
@@ -246,9 +311,11 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
     warnings[WarningKind.HOST_DOWN] = len(down - quiet)
     silenced += len(down & quiet)
     guests = {kind: sum(line.guests[kind] for line in lines) for kind in WorkloadKind}
+    totals = _sum_amounts(line.amounts for line in lines)
     return Overview(
         now=rows.now,
-        totals=_sum_amounts(line.amounts for line in lines),
+        totals=totals,
+        left={resource: _sum_left(resource, use, lines) for resource, use in totals.items()},
         measured=_sum_measured(lines, measure_node),
         used_by_guests=_sum_measured(lines, _measure_guests) if any(guests.values()) else {},
         states=Counter((line.state, line.status) for line in lines),
@@ -334,6 +401,26 @@ def _sum_amounts(each: Iterable[Uses]) -> dict[str, ResourceUse]:
     return totals
 
 
+def _sum_left(resource: str, total: ResourceUse, lines: Iterable[NodeLine]) -> Left:
+    """Return what is left; a node of which too much is allocated takes nothing from others."""
+    amount = on_disk = 0
+    amounts, hosts = Counter[str](), dict[str, set[str]]()
+    for line in lines:
+        use, node = line.amounts[resource], line.node
+        if use.left <= 0:
+            continue
+        if why := line.why_unclaimable:
+            amounts[why] += use.left
+            hosts.setdefault(why, set()).add(node.host)
+        else:
+            found = left_on_node(resource, use, node.disk_available_least)
+            amount, on_disk = amount + found.amount, on_disk + found.on_disk
+    if not amount and total.left < 0:
+        amount = on_disk = total.left
+    known = (why for why in _UNCLAIMABLE if why in hosts)
+    return Left(amount, on_disk, {why: (amounts[why], len(hosts[why])) for why in known})
+
+
 def _measure_guests(node: OverviewNode) -> Mapping[str, int | None]:
     return measure_guests(node) or {VCPU: 0, MEMORY: 0}
 
@@ -376,6 +463,9 @@ def _service_line(service: ServiceRecord, liveness: Liveness) -> ServiceLine:
         clock_skew_seconds=None if skew is None else skew / 1000,
     )
 
+
+_UNCLAIMABLE = ("down", "unreachable", "in maintenance", "disabled")
+"""What `NodeLine.why_unclaimable` returns."""
 
 _RECENT = (Freshness.FRESH, Freshness.LATE)
 _LATE = (Freshness.LATE, Freshness.STALE)
@@ -508,6 +598,10 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
         "health": asdict(summarize_health(overview, is_truncated)),
         "summary": _sum_up(overview),
         "totals": render_amounts(overview.totals),
+        "left": {
+            resource: f"{found.render(resource)} {found.render_elsewhere(resource)}".rstrip()
+            for resource, found in overview.left.items()
+        },
         "measured": {
             resource: {
                 "percent": 100 * found.used // found.total,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nodetracker.model.amounts import DISK, MEMORY
+from nodetracker.model.amounts import DISK, MEMORY, PARTS
 from nodetracker.model.service import LoadAverage
 from nodetracker.model.units import MIB_PER_GIB, render_amount
 
@@ -74,6 +74,19 @@ def render_resource(resource: str, amount: float | None) -> str:
     if resource in (MEMORY, DISK):
         return render_mib(amount) if resource == MEMORY else render_gib(amount)
     return render_amount(amount)
+
+
+def render_parts(resource: str, amount: int) -> str:
+    """Return an amount of a resource class in its parts; nothing needs no unit.
+
+    >>> render_parts("MEMORY_MB", 31232), render_parts("VCPU", 1500)
+    ('30.5 GiB', '1.5')
+    """
+    if not amount:
+        return "0"
+    if resource in (MEMORY, DISK):
+        return render_mib(amount)
+    return render_amount(round(amount / PARTS.get(resource, 1), 1))
 
 
 def render_speed(mbps: int | None) -> str:

@@ -1,5 +1,7 @@
 """The overview in a browser: the table of nodes and its columns."""
 
+import re
+
 from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
@@ -123,3 +125,26 @@ def test_arrow_keys_move_over_tiles_in_two_dimensions_and_are_spoken(browser):
             expect(spoken).to_contain_text(f"host-00{number:02}.example.org: ")
         picture.press("Enter")
         page.wait_for_url("**#/nodes/*")
+
+
+def test_totals_name_what_is_left_on_hosts_that_get_no_claims(browser):
+    store = SqliteStore()
+    for host in ("h1", "h2"):
+        agent = make_node(store, host=host)
+        (service,) = store.list_services(host)
+        state = AuditState(1.0, audit_interval_seconds=3600)
+        store.report_state(agent, service.report_count + 1, state)
+    with serve_page(store) as url, open_tab(browser, url) as tab:
+        totals = tab.page.get_by_label("Totals")
+        expect(totals).to_contain_text(" left")
+        assert "on 1 host" not in totals.inner_text()
+    store.set_service("h2", COMPUTE_BINARY, ServiceChange(disabled=True))
+    with serve_page(store) as url, open_tab(browser, url) as tab:
+        totals = tab.page.get_by_label("Totals")
+        expect(totals).to_contain_text(
+            re.compile(r"GiB left and .+ GiB on 1 host that is disabled")
+        )
+        tab.page.get_by_role("link", name="node-1").first.click()
+        resources = tab.page.get_by_role("region", name="Resources")
+        expect(resources).to_contain_text("GiB left")
+        assert tab.problems == []

@@ -63,14 +63,13 @@ export function bar(use, label) {
   </svg>`;
 }
 
-function total(resource, use, chart, measured) {
+function total(resource, use, left, chart, measured) {
   const show = (value) => amount(resource, value);
-  const left = use.limit - allocatedOf(use);
   const allocated = `${amountOf(resource, allocatedOf(use), use.limit)} allocated`;
   const rest = join([
-    left < 0 ? `${show(-left)} over` : `${show(left)} left`,
     use.unclaimed > 0 && `${show(use.unclaimed)} unclaimed`,
     use.limit !== use.total && `physical ${show(use.total)}`,
+    left,
   ]);
   const { name } = resourceOf(resource);
   return html`<div class="total" key=${name}><h2>${name}</h2>${bar(use, `${name}: ${allocated}, ${rest}`)}
@@ -80,8 +79,8 @@ function total(resource, use, chart, measured) {
 const sample = (part) => html`<span class=${`swatch part-${part}`}></span>`;
 
 // Totals of resources, each with its chart, and the legend of all bars.
-export function totals(amounts, chartOf, measured = {}) {
+export function totals(amounts, left, chartOf, measured = {}) {
   const shown = Object.entries(amounts).filter(([, use]) => use.limit > 0 || allocatedOf(use) > 0);
-  return html`<div class="totals">${shown.map(([name, use]) => total(name, use, chartOf(name), measured[name]))}</div>
+  return html`<div class="totals">${shown.map(([name, use]) => total(name, use, left[name], chartOf(name), measured[name]))}</div>
     ${legend([...[...PARTS, "left"].map((part) => [sample(part), part]), [sample("mark"), "physical"]])}`;
 }

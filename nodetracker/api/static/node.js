@@ -125,7 +125,7 @@ function Node({ node, path }) {
   }, [named]);
   const abortButton = (claim) => claim.state !== "released" && ask(abortOf(claim), "Abort");
   const sections = {
-    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} path=${`${path}/trends`} />`,
+    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} left=${parts.left} path=${`${path}/trends`} />`,
     Warnings: warnings.length > 0 && fixed("Warnings", WARNINGS, warnings),
     Why: diff && why(diff),
     NUMA: parts && numaMap(parts.cells),

@@ -137,7 +137,7 @@ function FirstNodes() {
 function Fleet({ overview }) {
   const nodes = useMemo(() => linesOf(overview), [overview]);
   return html`${health(overview.health)}
-    <section aria-label="Totals"><${TrendTotals} amounts=${overview.totals} measured=${overview.measured} path="/v1/trends" />${quiet(overview.summary)}</section>
+    <section aria-label="Totals"><${TrendTotals} amounts=${overview.totals} left=${overview.left} measured=${overview.measured} path="/v1/trends" />${quiet(overview.summary)}</section>
     ${nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}
     ${section("Nodes", html`<${overview.truncated ? PagedNodes : Nodes} nodes=${overview.truncated ? overview.nodes : nodes} />`)}`;
 }

@@ -46,11 +46,11 @@ const sign = (key) => [html`<svg class="trend swatch" viewBox="0 0 10 10" aria-h
 const sampledHour = () => Math.floor((serverNow() - LATE_MS) / STEPS.hour);
 
 // Totals of the fleet or a node, with the trends at a path.
-export function TrendTotals({ amounts, measured, path }) {
+export function TrendTotals({ amounts, left, measured, path }) {
   const [period, setPeriod] = useState("week");
   const { data } = usePoll(`${path}?step=${PERIODS[period][1]}`, sampledHour());
   const hasChart = data?.samples.length > 1;
-  return html`${totals(amounts, (name) => hasChart && data.samples[0][keyOf(name)] && chart(name, data.samples, period), measured)}
+  return html`${totals(amounts, left, (name) => hasChart && data.samples[0][keyOf(name)] && chart(name, data.samples, period), measured)}
     ${(hasChart || period !== "week") && html`<div class="filters">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}
       ${legend(KEYS.map(sign))}</div>`}
     ${data && list(Object.values(data.forecast).flatMap((found) => found ? sentence(found.text) : []), "plain")}`;

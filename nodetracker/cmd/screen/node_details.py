@@ -25,17 +25,17 @@ from nodetracker.cmd.screen.overview import TITLES
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text
-from nodetracker.model.amounts import DISK, MEMORY
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.change import HistoryEntry
 from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, name_some
-from nodetracker.model.units import KIB_PER_MIB, MILLI
+from nodetracker.model.units import KIB_PER_MIB
 from nodetracker.views.description import NodeDescription, ResourceLine, WorkloadUse
 from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machine
 from nodetracker.views.history import Names, describe_entry
-from nodetracker.views.overview import ResourceUse
+from nodetracker.views.overview import ResourceUse, left_on_node
 from nodetracker.views.services import status_of
-from nodetracker.views.values import NONE, render_age, render_mib, render_plain
+from nodetracker.views.values import NONE, render_age, render_mib, render_parts
 
 _NAME_SHARE = 5  # a name takes at most a fifth of the line
 _NARROWEST = 30
@@ -198,11 +198,16 @@ def _draw_capacity(described: NodeDescription, terminal: Terminal) -> list[Line]
     for drawn, line in zip(table[1:], shown, strict=True):
         bar = draw_bar(line.use, min(most, room), _BEYOND, terminal) if room >= least else ()
         lines.append((*pad_line(drawn, width + 2), *bar))
-    return lines + _draw_more(len(found) - len(shown), terminal)
+    lines += _draw_more(len(found) - len(shown), terminal)
+    for line in shown:
+        left = left_on_node(line.resource, line.use, described.record.values.disk_available_least)
+        if left.on_disk < left.amount:
+            lines.append(make_line(f"{TITLES[line.resource]}: {left.render(line.resource)}"))
+    return lines
 
 
 def _row_of(line: ResourceLine) -> dict[str, Any]:
-    render = partial(_render_amount, line.resource, line.parts)
+    render = partial(render_parts, line.resource)
     use = line.use
     return {
         "resource": TITLES.get(line.resource, line.resource),
@@ -215,22 +220,11 @@ def _row_of(line: ResourceLine) -> dict[str, Any]:
     }
 
 
-def _render_amount(resource: str, parts: int, amount: int) -> str:
-    if not amount:
-        return "0"
-    if resource in (MEMORY, DISK):
-        return render_mib(amount)
-    return render_plain(round(amount / parts, 1))
-
-
 def _draw_workloads(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return what is reserved and the largest workloads."""
     reserved = {line.resource: line for line in described.resources if line.use.reserved}
     rows = [_row_of_use(use, terminal) for use in described.workloads[:MAX_WORKLOADS]]
-    amounts = {
-        name: _render_amount(line.resource, line.parts, line.use.reserved)
-        for name, line in reserved.items()
-    }
+    amounts = {name: render_parts(name, line.use.reserved) for name, line in reserved.items()}
     if reserved:
         names = dict(zip(TITLES, ("cpu", "pinned", "memory", "disk"), strict=True))
         first = dict.fromkeys(("cpu", "pinned", "memory", "disk"), "0")
@@ -254,10 +248,10 @@ def _row_of_use(use: WorkloadUse, terminal: Terminal) -> dict[str, Any]:
     return {
         "workload": cut_text(name, max(20, terminal.width // 3), terminal.has_unicode),
         "claim": use.state,
-        "cpu": _render_amount("", MILLI, charge.vcpu_milli),
-        "pinned": _render_amount("", 1, charge.pcpus),
-        "memory": _render_amount(MEMORY, 1, charge.memory_mb),
-        "disk": _render_amount(DISK, 1, charge.disk_mb),
+        "cpu": render_parts(VCPU, charge.vcpu_milli),
+        "pinned": render_parts(PCPU, charge.pcpus),
+        "memory": render_parts(MEMORY, charge.memory_mb),
+        "disk": render_parts(DISK, charge.disk_mb),
     }
 
 

@@ -1,7 +1,7 @@
 """Draw the overview of the fleet: a sentence, totals as bars, and a line for each node."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,12 +22,13 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.cmd.screen.text import cut_middle, safe_text, wrap_text
-from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun, natural_key
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample
 from nodetracker.views.overview import (
     HealthLevel,
+    Left,
     NodeLine,
     Overview,
     ResourceUse,
@@ -40,9 +41,8 @@ from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, list_shares
 from nodetracker.views.values import (
     count_many,
     render_age,
-    render_mib,
+    render_parts,
     render_percent,
-    render_plain,
 )
 
 TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
@@ -142,7 +142,8 @@ def draw_totals(view: FleetView, terminal: Terminal, has_parts: bool = True) -> 
     lines = []
     for resource, use in view.overview.totals.items():
         if use.total or use.allocated:
-            lines += _draw_total(resource, use, view, terminal)[: 1 + has_parts]
+            drawn = _draw_total(resource, use, view, terminal)
+            lines += drawn if has_parts else drawn[:1]
     nodes = len(view.overview.nodes)
     counts = {name: use.nodes for name, use in view.overview.measured.items()}
     if has_parts and any(count < nodes for count in counts.values()):
@@ -159,16 +160,19 @@ def draw_totals(view: FleetView, terminal: Terminal, has_parts: bool = True) -> 
 
 
 def _draw_total(resource: str, use: ResourceUse, view: FleetView, terminal: Terminal) -> list[Line]:
-    """Return a bar with what is used, and a line with each part and the last week."""
+    """Return a bar with what is used, and lines with each part, the last week, and the rest.
+
+    The rest is what is left on hosts that get no claims.
+    """
     measured = view.overview.measured
-    render = partial(_render_amount, resource)
+    render, left = partial(render_parts, resource), view.overview.left[resource]
     share = render_percent(use.allocated, use.limit)
     numbers = f"{render(use.allocated)} of {render(use.limit)}  {share}"
     room = terminal.width - _LABEL - _BEYOND - _NUMBERS - (_MEASURED if measured else 0)
     width = max(10, min(60, room))
     bar = pad_line(draw_bar(use, width, _BEYOND - 2, terminal), width + _BEYOND)
     style = Style.BAD if use.left < 0 else Style.TITLE
-    parts = _draw_parts(use, render, terminal)
+    parts = _draw_parts(resource, use, left, terminal)
     indent = _LABEL if _LABEL + line_width(parts) <= terminal.width else 2
     title = Piece(TITLES[resource].ljust(_LABEL), Style.TITLE)
     week = _draw_week(resource, view.trend, terminal.width - indent - line_width(parts), terminal)
@@ -176,7 +180,13 @@ def _draw_total(resource: str, use: ResourceUse, view: FleetView, terminal: Term
     if resource in measured:
         in_use = f"{measured[resource].share} in use".rjust(_MEASURED)
         line = (*pad_line(line, line_width((title, *bar)) + _NUMBERS - 2), Piece(in_use))
-    return [line, (Piece(" " * indent), *parts, *week)]
+    elsewhere = left.render_elsewhere(resource)
+    further = wrap_text(elsewhere, terminal.width - indent) if elsewhere else []
+    return [
+        line,
+        (Piece(" " * indent), *parts, *week),
+        *((Piece(" " * indent), Piece(text, Style.DIM)) for text in further),
+    ]
 
 
 def _draw_week(resource: str, trend: Trend, room: int, terminal: Terminal) -> Line:
@@ -189,34 +199,20 @@ def _draw_week(resource: str, trend: Trend, room: int, terminal: Terminal) -> Li
     return (Piece(f"{_WEEK}{line}", Style.DIM),)
 
 
-def _draw_parts(use: ResourceUse, render: Callable[[float], str], terminal: Terminal) -> Line:
+def _draw_parts(resource: str, use: ResourceUse, left: Left, terminal: Terminal) -> Line:
     """Return the amounts of a bar, each with the character that fills its part."""
+    render = partial(render_parts, resource)
     parts = list(zip(BAR_PARTS, (use.reserved, use.claimed, use.unclaimed), strict=True))
-    words = [(style, amount, style.value) for style, amount in parts if amount]
-    if use.left >= 0:
-        words.append((Style.LEFT, use.left, "left"))
-    else:
-        words.append((Style.EXCESS, -use.left, "over"))
+    words = [(style, f"{render(amount)} {style.value}") for style, amount in parts if amount]
+    words.append((Style.LEFT if left.amount >= 0 else Style.EXCESS, left.render(resource)))
     pieces: list[Piece] = []
-    for style, amount, word in words:
+    for style, text in words:
         gap = "  " if pieces else ""
-        pieces += (
-            Piece(gap + fill_of(style, terminal), style),
-            Piece(f" {render(amount)} {word}"),
-        )
+        pieces += (Piece(gap + fill_of(style, terminal), style), Piece(f" {text}"))
     if use.limit != use.total:
         share = render_percent(use.allocated, use.total)
         pieces.append(Piece(f"  physical {render(use.total)}: {share}", Style.DIM))
     return tuple(pieces)
-
-
-def _render_amount(resource: str, parts: float) -> str:
-    """Return an amount with its unit; nothing needs none."""
-    if not parts:
-        return "0"
-    if resource in (MEMORY, DISK):
-        return render_mib(parts)
-    return render_plain(round(parts / PARTS[resource], 1))
 
 
 def _name_in_text(resource: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.model.amounts import VCPU
+from nodetracker.model.amounts import DISK, MEMORY, VCPU
 from nodetracker.model.service import AuditState
 from tests.builders import key_of
 from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
@@ -30,6 +30,14 @@ def test_its_amounts_are_those_of_the_overview(api, path):
     (line,) = api.get("/v1/overview")["nodes"]
     amounts = api.get(f"{path}/description")["amounts"]
     assert {name: amounts[name] for name in line["amounts"]} == line["amounts"]
+
+
+def test_what_is_left_is_said_in_words(api, path):
+    found = api.get(f"{path}/description")
+    assert found["left"].keys() == found["amounts"].keys()
+    least = api.get(path)["disk_available_least"]
+    assert found["left"][DISK].endswith(f" left, {max(0, least)} on disk")
+    assert found["left"][MEMORY].endswith(" GiB left")
 
 
 def test_lists_of_nodes_have_the_same_totals(api, path):

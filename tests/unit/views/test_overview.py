@@ -250,3 +250,94 @@ class TestMeasured:
 
     def test_a_node_that_is_not_read_any_more_does_not_measure(self):
         assert build(MEASURING, now=NOW + timedelta(hours=1)).measured == {}
+
+
+def build_apart(*hosts):
+    """Return the overview of hosts with a node like NODE each, by their services."""
+    services = [dataclasses.replace(SERVICE, **{"host": f"host-{n}"} | each) for n, each in hosts]
+    nodes = [
+        dataclasses.replace(NODE, id=n, host=f"host-{n}", nodename=f"node-{n}") for n, _ in hosts
+    ]
+    return build(*nodes, services=services)
+
+
+DOWN = {"last_seen_up": NOW - timedelta(hours=2)}
+
+
+def test_left_is_what_can_be_claimed_now():
+    overview = build_apart(
+        (1, {}),
+        (2, DOWN),
+        (3, DOWN | {"disabled": True, "maintenance": True}),
+        (4, {"maintenance": True, "disabled": True}),
+        (5, {"disabled": True}),
+    )
+    shown = render_overview(overview)
+    assert shown["left"][MEMORY] == (
+        "55.8 GiB left and 112 GiB on 2 hosts that are down, "
+        "55.8 GiB on 1 host that is in maintenance, 55.8 GiB on 1 host that is disabled"
+    )
+    assert shown["left"][VCPU].startswith("35.5 left and 71 on 2 hosts that are down, ")
+    assert shown["totals"][MEMORY]["limit"] == 5 * 98048  # which is of all hosts
+
+
+def test_a_host_that_no_conductor_hears_is_named_by_its_state():
+    lines = build_apart((1, {})).nodes
+    lost = dataclasses.replace(lines[0], state="unreachable", maintenance=True)
+    assert [line.why_unclaimable for line in (*lines, lost)] == ["", "unreachable"]
+
+
+def test_nothing_is_named_where_all_hosts_take_claims():
+    assert render_overview(build_apart((1, {}), (2, {})))["left"] == {
+        VCPU: "71 left",
+        PCPU: "2 left",
+        MEMORY: "112 GiB left",
+        DISK: "937 GiB left",
+    }
+
+
+def test_hosts_on_which_nothing_is_left_are_not_named():
+    full = dataclasses.replace(NODE, id=2, host="host-2", nodename="node-2", memory_mb_used=98304)
+    services = [SERVICE, dataclasses.replace(SERVICE, host="host-2", **DOWN)]
+    left = render_overview(build(NODE, full, services=services))["left"]
+    assert left[MEMORY] == "55.8 GiB left"
+    assert left[PCPU] == "1 left and 1 on 1 host that is down"
+
+
+def test_a_host_with_several_nodes_is_one_host():
+    other = dataclasses.replace(NODE, id=2, nodename="node-2")
+    left = render_overview(build(NODE, other, services=[dataclasses.replace(SERVICE, **DOWN)]))
+    assert left["left"][MEMORY] == "0 left and 112 GiB on 1 host that is down"
+
+
+def test_an_overcommitted_node_takes_nothing_from_what_others_have_left():
+    over = dataclasses.replace(NODE, id=2, nodename="node-2", memory_mb_used=98304 + 8192)
+    assert render_overview(build(NODE, over))["left"][MEMORY] == "55.8 GiB left"
+    assert render_overview(build(over))["left"][MEMORY] == "8.2 GiB over"
+
+
+@pytest.mark.parametrize(
+    ("least", "text"),
+    [
+        (None, "468 GiB left"),
+        (800, "468 GiB left"),
+        (468, "468 GiB left"),  # the same, rounded
+        (73, "468 GiB left, 73 GiB on disk"),
+        (-5, "468 GiB left, 0 on disk"),
+    ],
+)
+def test_what_the_disk_has_is_shown_where_it_is_less(least, text):
+    node = dataclasses.replace(NODE, disk_available_least=least)
+    shown = render_overview(build(node))["left"]
+    assert shown[DISK] == text
+    assert "on disk" not in shown[MEMORY]
+
+
+def test_each_node_has_its_own_disk():
+    """What one has more than the ledger is of no use to a claim on another."""
+    small = dataclasses.replace(NODE, disk_available_least=100)
+    large = dataclasses.replace(NODE, id=2, nodename="node-2", disk_available_least=4000)
+    off = dataclasses.replace(small, id=3, host="host-2", nodename="node-3")
+    services = [SERVICE, dataclasses.replace(SERVICE, host="host-2", disabled=True)]
+    left = render_overview(build(small, large, off, services=services))["left"]
+    assert left[DISK] == "937 GiB left, 568 GiB on disk and 468 GiB on 1 host that is disabled"

@@ -21,7 +21,7 @@ from nodetracker.model.serializer import encode
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.description import list_resources
 from nodetracker.views.hardware import CpuUse, render_hardware
-from nodetracker.views.overview import render_amounts
+from nodetracker.views.overview import left_on_node, render_amounts
 
 _OWNER = nullable(answer(uuid=str, name=str), "the workload that has it")
 NODE_CPU = answer(id=int, use=CpuUse, text=str)
@@ -53,6 +53,7 @@ _DEVICES = [
 
 DESCRIPTION = answer(
     amounts={str: USE},
+    left=({str: str}, "of each resource class, in words, and what the disk has where that is less"),
     machine=[answer(label=str, text=str)],
     cells=[NODE_CELL],
     gpus=[NODE_GPU],
@@ -76,7 +77,9 @@ def describe_node(call: Call) -> Answer:
     """Describe a node's amounts, machine, NUMA cells, GPUs and PCI devices, with their users."""
     record = read_consistently(call.store, get_node(call).node)
     amounts = {line.resource: line.use for line in list_resources(record)}
-    return Answer({"amounts": render_amounts(amounts), **render_hardware(record)})
+    least = record.values.disk_available_least
+    left = {name: left_on_node(name, use, least).render(name) for name, use in amounts.items()}
+    return Answer({"amounts": render_amounts(amounts), "left": left, **render_hardware(record)})
 
 
 def list_devices(call: Call) -> Answer:

@@ -58,6 +58,7 @@ OVERVIEW = answer(
     ),
     summary=(str, "what the fleet has, in words"),
     totals=_AMOUNTS,
+    left=({str: str}, "what can be claimed now of each resource class, and what is on other hosts"),
     measured=(
         {
             str: answer(

@@ -106,7 +106,7 @@ def test_the_largest_workloads_are_listed_and_the_rest_counted(parts):
     text = plain_text(lines)
     assert "… 42 more" in text
     assert text.count("unclaimed  ") >= MAX_WORKLOADS
-    assert len(lines) <= 67
+    assert len(lines) <= 68
 
 
 def test_gpus_that_claims_count_are_named_and_no_functions_of_the_host(parts):
