@@ -6,6 +6,7 @@ after, and the changes with a file in ``tests/golden/writes``.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -515,7 +516,8 @@ def test_a_write_touches_nothing_but_its_own_rows(scene: Scene, opened: Rows, wr
     delta = compare(before, opened.dump())
     assert list_untouched(write.touched, delta) == []
     assert list_unexpected(write.touched, delta) == []
-    check_golden(f"writes/{write.id}.txt", render(delta))
+    rendered = re.sub('"until": "[^"]+"', '"until": "TIME"', render(delta))  # it counts from now
+    check_golden(f"writes/{write.id}.txt", rendered)
     for host in () if write.is_audit else ("alpha", "beta", "gamma", "omega"):
         check_usage(scene.store, host)
 
