@@ -497,6 +497,17 @@ class TestDisk:
         storage = driver_on_stub.driver().get_available_resource(HOST).storage.value
         assert storage.instances.path == str(driver_on_stub.root / "var/lib/docker")
 
+    def test_a_missing_image_store_holds_the_disk_and_names_the_option(self, driver_on_stub, stub):
+        (driver_on_stub.root / "var/lib/docker").mkdir(parents=True, exist_ok=True)
+        stub.info |= {
+            "DockerRootDir": "/var/lib/docker",
+            "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]],
+            "Containerd": {"Address": "/run/k3s/containerd/containerd.sock"},
+        }
+        storage = driver_on_stub.driver().get_available_resource(HOST).storage
+        assert storage.value is None
+        assert "docker/containerd/daemon: does not exist; [docker] image_store_path" in storage.error
+
     def test_the_share_for_images_is_reserved(self, driver_on_stub):
         snapshot = driver_on_stub.driver(reserve_disk_for_image=0.25).get_available_resource(HOST)
         storage = snapshot.storage.value

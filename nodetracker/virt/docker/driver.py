@@ -211,7 +211,11 @@ class DockerDriver(MachineDriver):
         if not self._store_dir:
             return probes.start_storage(root).fact().map(self._reserve)
         store = self._below_root(self._store_dir)
-        return probes.start_storage(store, root).fact().map(self._reserve)
+        storage = probes.start_storage(store, root).fact()
+        if storage.value is None:
+            hint = "[docker] image_store_path says where the engine has its images"
+            return failed(storage.source, f"{storage.error}; {hint}")
+        return storage.map(self._reserve)
 
     def _reserve(self, storage: StorageInfo) -> StorageInfo:
         if not self._image_share:

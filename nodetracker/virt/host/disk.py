@@ -99,14 +99,17 @@ def read_storage(path: Path, roots: Roots, further_path: Path | None = None) -> 
     """Return the filesystem for guests' disks and the block devices of the host.
 
     Args:
+        path: with a further one it must exist, as its parent may be on another filesystem.
         further_path: another directory of guests' files; it counts if it is on another filesystem.
     """
+    if further_path is not None and _find_existing(path) != Path(os.path.realpath(path)):
+        raise HostDataError(str(path), "does not exist")
     filesystem, disks = read_filesystem(path, roots), read_disks(roots)
-    problems = (*filesystem.problems, *disks.problems)
-    further = None if further_path is None else read_filesystem(further_path, roots).value
-    if further is not None and further.device_id == filesystem.value.device_id:
-        further = None
-    return StorageInfo(filesystem.value, disks.value, further=further, problems=problems)
+    further = None if further_path is None else read_filesystem(further_path, roots)
+    problems = (*filesystem.problems, *disks.problems, *(further.problems if further else ()))
+    if further is None or further.value.device_id == filesystem.value.device_id:
+        return StorageInfo(filesystem.value, disks.value, problems=problems)
+    return StorageInfo(filesystem.value, disks.value, further=further.value, problems=problems)
 
 
 def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:

@@ -233,3 +233,9 @@ def test_the_smaller_of_two_filesystems_is_what_is_available(tmp_path):
     assert storage_columns(store)["local_gb"] == store.instances.total_mb // 1024
     assert storage_columns(store)["disk_available_least"] == left // 1024
     assert read_storage(tmp_path, Roots(), tmp_path.parent).further is None
+
+
+def test_a_missing_image_store_is_not_measured_as_its_parent(tmp_path):
+    assert read_storage(tmp_path / "missing", Roots()).instances.path == str(tmp_path)
+    with pytest.raises(HostDataError, match="missing: does not exist"):
+        read_storage(tmp_path / "missing", Roots(), tmp_path)
