@@ -506,7 +506,8 @@ class TestDisk:
         }
         storage = driver_on_stub.driver().get_available_resource(HOST).storage
         assert storage.value is None
-        assert "docker/containerd/daemon: does not exist; [docker] image_store_path" in storage.error
+        assert storage.source.endswith("/var/lib/docker/containerd/daemon")
+        assert storage.error.startswith("does not exist; [docker] image_store_path says")
 
     def test_the_share_for_images_is_reserved(self, driver_on_stub):
         snapshot = driver_on_stub.driver(reserve_disk_for_image=0.25).get_available_resource(HOST)
