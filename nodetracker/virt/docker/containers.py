@@ -67,6 +67,7 @@ class Container:
         state: the engine's state, e.g. ``running``.
         pid: pid of its first process on the engine's machine, 0 without one.
         vcpu_milli: CPU limit or share in thousandths, 0 if not set.
+        cpu_rule: what that follows from, e.g. ``shares``; "" if not set.
         has_cpu_limit: whether it cannot use more; a share is none.
         memory_mb: memory limit, None if not set.
         group: control group that it is in with others, as of a pod; "" = the engine's own.
@@ -90,6 +91,7 @@ class Container:
     state: str
     pid: int = 0
     vcpu_milli: int = 0
+    cpu_rule: str = ""
     has_cpu_limit: bool = False
     memory_mb: int | None = None
     group: str = ""
@@ -178,13 +180,15 @@ def parse_container(raw: Any) -> Container:
     memory = _number(host_config, "Memory")
     status, health = str(state.get("Status") or ""), state.get("Health")
     exit_code = state.get("ExitCode")
+    vcpu_milli, cpu_rule = parse_cpu_charge(host_config)
     return Container(
         id=container_id,
         name=str(description.get("Name") or container_id[:12]).removeprefix("/"),
         created=str(description.get("Created") or ""),
         state=status,
         pid=_number(state, "Pid"),
-        vcpu_milli=parse_vcpu_milli(host_config),
+        vcpu_milli=vcpu_milli,
+        cpu_rule=cpu_rule,
         has_cpu_limit=any(_number(host_config, key) > 0 for key in ("NanoCpus", "CpuQuota"))
         or bool(_parse_set(host_config, "CpusetCpus")),
         group=parse_group(host_config.get("CgroupParent")),
@@ -217,26 +221,30 @@ def parse_health(text: str) -> str:
     return next((word for word in ("unhealthy", "healthy", "starting") if word in text), "")
 
 
-def parse_vcpu_milli(host_config: Mapping[str, Any]) -> int:
-    """Return the CPUs of a container in thousandths, rounded up.
+def parse_cpu_charge(host_config: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the CPUs of a container in thousandths, rounded up, and the rule that they follow.
 
-    The first setting that is present counts: NanoCpus, quota / period, the
-    number of CPUs in its set, shares (1024 are one CPU).
+    The first setting that is present counts: NanoCpus, quota / period, shares
+    (1024 are one CPU), the width of its set. A set also limits the others.
 
-    >>> parse_vcpu_milli({"NanoCpus": 1500000000}), parse_vcpu_milli({"CpuShares": 512})
-    (1500, 500)
+    >>> parse_cpu_charge({"CpuShares": 512, "CpusetCpus": "0-28"})
+    (500, 'shares')
+    >>> parse_cpu_charge({"NanoCpus": 8000000000, "CpusetCpus": "0-3"})
+    (4000, 'CPU set')
     """
-    nano = _number(host_config, "NanoCpus")
+    nano, quota = _number(host_config, "NanoCpus"), _number(host_config, "CpuQuota")
+    period, shares = _number(host_config, "CpuPeriod"), _number(host_config, "CpuShares")
+    width = len(_parse_set(host_config, "CpusetCpus")) * MILLI
     if nano > 0:
-        return -(-nano // _NANO_PER_MILLI)
-    quota = _number(host_config, "CpuQuota")
-    if quota > 0:
-        period = _number(host_config, "CpuPeriod")
-        return -(-quota * MILLI // (period if period > 0 else _DEFAULT_PERIOD_US))
-    cpus = _parse_set(host_config, "CpusetCpus")
-    if cpus:
-        return len(cpus) * MILLI
-    return -(-max(0, _number(host_config, "CpuShares")) * MILLI // _SHARES_PER_CPU)
+        milli, rule = -(-nano // _NANO_PER_MILLI), "NanoCpus"
+    elif quota > 0:
+        milli = -(-quota * MILLI // (period if period > 0 else _DEFAULT_PERIOD_US))
+        rule = "quota"
+    elif shares > 0:
+        milli, rule = -(-shares * MILLI // _SHARES_PER_CPU), "shares"
+    else:
+        return width, "CPU set" if width else ""
+    return (width, "CPU set") if 0 < width < milli else (milli, rule)
 
 
 def parse_group(parent: Any) -> str:

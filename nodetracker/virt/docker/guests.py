@@ -65,6 +65,7 @@ def _details(container: Container) -> Mapping[str, Any]:
         "container_id": container.id,
         "image": container.image,
         "unlimited": unlimited,
+        "cpu_rule": container.cpu_rule,
         "restart_policy": "" if container.restart_policy == "no" else container.restart_policy,
         "devices": list(container.devices),
         **describe_gpus(container),

@@ -239,7 +239,7 @@ def share_limits(members: Sequence[Container], limits: GroupLimits) -> list[Cont
     if limits.vcpu_milli is not None:
         own = {c.id: c.vcpu_milli if c.has_cpu_limit else None for c in members}
         for key, amount in _divide(own, limits.vcpu_milli).items():
-            found[key] = replace(found[key], vcpu_milli=amount)
+            found[key] = replace(found[key], vcpu_milli=amount, cpu_rule="group")
     if limits.memory_bytes is not None:
         own = {container.id: container.memory_mb for container in members}
         for key, amount in _divide(own, usage_mib_from_bytes(limits.memory_bytes)).items():

@@ -10,10 +10,10 @@ from nodetracker.model.guest import PowerState
 from nodetracker.virt.docker.containers import (
     ContainerError,
     parse_container,
+    parse_cpu_charge,
     parse_devices,
     parse_gpu_names,
     parse_size,
-    parse_vcpu_milli,
 )
 from nodetracker.virt.docker.guests import build_guest
 from tests.engine_stub import describe_container
@@ -50,12 +50,32 @@ def guest_of(status="running", **changes):
             {"NanoCpus": 10**9, "CpusetCpus": "0-3", "CpuShares": 512}, 1000, id="NanoCpus first"
         ),
         pytest.param({"CpuQuota": 10**5, "CpusetCpus": "0-3"}, 1000, id="quota before cpuset"),
-        pytest.param({"CpusetCpus": "0-3", "CpuShares": 512}, 4000, id="cpuset before shares"),
+        pytest.param({"CpusetCpus": "0-3", "CpuShares": 512}, 500, id="shares before cpuset"),
+        pytest.param({"CpusetCpus": "0-3", "CpuShares": 8192}, 4000, id="shares within cpuset"),
+        pytest.param({"CpusetCpus": "2", "NanoCpus": 4 * 10**9}, 1000, id="NanoCpus in cpuset"),
+        pytest.param({"CpusetCpus": "2", "CpuQuota": 3 * 10**5}, 1000, id="quota in cpuset"),
         pytest.param({"NanoCpus": None, "CpuQuota": None}, 0, id="null"),
     ],
 )
 def test_cpus_follow_from_the_first_setting_that_is_present(config, milli):
-    assert parse_vcpu_milli(config) == milli
+    assert parse_cpu_charge(config)[0] == milli
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ({}, ""),
+        ({"NanoCpus": 10**9}, "NanoCpus"),
+        ({"CpuQuota": 10**5}, "quota"),
+        ({"CpuShares": 512, "CpusetCpus": "0-28"}, "shares"),
+        ({"CpuShares": 0, "CpusetCpus": "0-28"}, "CPU set"),
+        ({"NanoCpus": 4 * 10**9, "CpusetCpus": "2"}, "CPU set"),
+    ],
+)
+def test_the_setting_that_counts_is_named(config, rule):
+    assert parse_cpu_charge(config)[1] == rule
+    container = parse_container({"Id": "a" * 64, "HostConfig": config, "State": {}})
+    assert build_guest(container, "u", 64).details.get("cpu_rule", "") == rule
 
 
 @pytest.mark.parametrize(
@@ -70,7 +90,7 @@ def test_cpus_follow_from_the_first_setting_that_is_present(config, milli):
 )
 def test_cpus_of_another_type_are_an_error(config):
     with pytest.raises(ContainerError):
-        parse_vcpu_milli(config)
+        parse_cpu_charge(config)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +318,7 @@ def test_details_omit_missing_values():
     assert guest.details == {
         "container_id": f"{1:064x}",
         "image": "bb",
+        "cpu_rule": "NanoCpus",
         "devices": ["/dev/fuse"],
         "gpus": "all",
         "gpu_names": ["all"],
