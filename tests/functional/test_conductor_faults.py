@@ -280,7 +280,7 @@ def test_sixty_agents_that_connect_at_once_are_all_up_and_written_once(
     tmp_path: Path, connection: str, store: SqlStore
 ) -> None:
     """Both conductors are killed and started again."""
-    agents, down_after = 60, 20
+    agents, down_after = 60, 60
     conductors = [Conductor(tmp_path / name, connection, name) for name in ("c-1", "c-2")]
     token = conductors[0].make_token("--uses", str(agents))
     endpoints = ", ".join(item.endpoint for item in conductors)
