@@ -468,6 +468,24 @@ def test_cpus_and_devices_of_containers_are_in_use(driver_on_stub, stub):
     assert guests_of(later) == guests_of(snapshot)
 
 
+def test_a_default_runtime_that_was_never_read_may_obey_the_environment(driver_on_stub, stub):
+    container = describe_container(1)
+    container["Config"]["Env"] = ["NVIDIA_VISIBLE_DEVICES=all"]
+    stub.add(container)
+    driver = driver_on_stub.driver()
+    stub.statuses["/info"] = (500, "broken")
+    [before] = guests_of(driver.get_available_resource(HOST)).values()
+    assert before.details["gpus"] == "all"
+    del stub.statuses["/info"]
+    driver.refresh()
+    driver_on_stub.now += 3600
+    [after] = guests_of(driver.get_available_resource(HOST)).values()
+    assert "gpus" not in after.details  # runc does not
+    stub.statuses["/info"] = (500, "broken")
+    driver_on_stub.now += 3600
+    assert guests_of(driver.get_available_resource(HOST)) == {after.name: after}
+
+
 class TestDisk:
     """The filesystem of the engine's root directory is the node's disk."""
 

@@ -82,7 +82,7 @@ class DockerDriver(MachineDriver):
         self._image_store_path = image_store_path
         self._store_dir = image_store_path
         self._host_topology = HostTopology()
-        self._default_runtime = ""
+        self._default_runtime: str | None = None
         self._hooks = GpuHooks()
         self._has_hooks = False
 
@@ -259,11 +259,15 @@ class DockerDriver(MachineDriver):
         return GuestListing(tuple(guests), listing.unreadable, partial=tuple(partial))
 
     def _with_requested_gpus(self, container: Container) -> Container:
-        """Return a container with the GPUs of its environment, if something obeys that."""
+        """Return a container with the GPUs of its environment, if something obeys that.
+
+        So may the engine's default runtime while it was never read.
+        """
         if not container.visible_gpus or container.gpu_names:
             return container
         has_hook = self._has_hooks and self._hooks.apply_to(container)
-        return container.obey(self._default_runtime, has_hook)
+        default = "nvidia" if self._default_runtime is None else self._default_runtime
+        return container.obey(default, has_hook)
 
     def _read_devices(self) -> tuple[DeviceNodes, GpuHooks]:
         return read_device_nodes(self._roots), read_gpu_hooks(self._roots)
