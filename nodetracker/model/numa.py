@@ -66,10 +66,12 @@ class NumaTopology:
 
     Attributes:
         problems: files that could not be used.
+        default_page_kb: size of huge pages where a guest names none, in KiB.
     """
 
     cells: tuple[NumaCell, ...] = ()
     problems: tuple[HostProblem, ...] = ()
+    default_page_kb: int = 2048
 
     @property
     def memory_mb(self) -> int:

@@ -12,6 +12,7 @@ _USED = frozenset(
     {"MemTotal", "MemAvailable", "MemFree", "Buffers", "Cached", "SwapTotal", "SwapFree"}
 )
 _AMOUNT = re.compile(r"([0-9]{1,15}) +kB")
+_PAGE_SIZE = re.compile(r"^Hugepagesize: +([1-9][0-9]{0,11}) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,15 @@ def read_memory_info(roots: Roots) -> MemoryInfo:
         swap_free_mb=capacity_mib_from_kib(meminfo.swap_free_kb),
         problems=problems.list_all(),
     )
+
+
+def read_default_page_kb(roots: Roots) -> int | None:
+    """Return the kernel's default size of huge pages in KiB; None without any, or if unreadable.
+
+    Source: Linux Documentation/admin-guide/mm/hugetlbpage.rst, Hugepagesize.
+    """
+    try:
+        match = _PAGE_SIZE.search(read_text(roots.procfs / "meminfo"))
+    except HostDataError:
+        return None  # a problem of the memory fact, which reads the same file
+    return int(match[1]) if match else None

@@ -17,7 +17,9 @@ from nodetracker.virt.libvirt.xml import (
     parse_text,
 )
 
-_DEFAULT_HUGE_PAGE_KB = 2048
+DEFAULT_PAGE_KB = -1
+"""Stands for the size of huge pages that libvirt chooses for a domain that names none."""
+
 _RAM_MODULE_MODELS = frozenset({"dimm", "virtio-mem"})
 
 
@@ -27,7 +29,7 @@ class MemoryPart:
 
     Attributes:
         host_cells: host cells on which it may be, None if not restricted.
-        page_kb: size of its huge pages in KiB, None for ordinary memory.
+        page_kb: size of its huge pages in KiB or `DEFAULT_PAGE_KB`, None for ordinary memory.
     """
 
     size_bytes: int
@@ -370,7 +372,7 @@ def _parse_pages(root: Element, source: str) -> dict[int | None, int]:
         return {}
     pages = huge.findall("page")
     if not pages:
-        return {None: _DEFAULT_HUGE_PAGE_KB}
+        return {None: DEFAULT_PAGE_KB}
     found: dict[int | None, int] = {}
     for page in pages:
         size_kb = parse_page_bytes(page, source) // 1024

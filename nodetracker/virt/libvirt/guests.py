@@ -18,7 +18,7 @@ from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import Guest, GuestPins, PartialGuest, PowerState, WorkloadKind
 from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
-from nodetracker.virt.libvirt.domain import Domain, MemoryPart, parse_domain
+from nodetracker.virt.libvirt.domain import DEFAULT_PAGE_KB, Domain, MemoryPart, parse_domain
 from nodetracker.virt.libvirt.types import DomainStatistics
 from nodetracker.virt.use import UseResolver, bind
 
@@ -372,8 +372,10 @@ def _place_memory(
     for part in parts:
         cells = default_cells if part.host_cells is None else part.host_cells
         if len(cells) == 1 and cells <= known:
+            is_default = part.page_kb == DEFAULT_PAGE_KB
+            page_kb = topology.default_page_kb if is_default else part.page_kb
             sizes = found[min(cells)]
-            size_bytes, pages = sizes.get(part.page_kb, (0, 0))
-            part_pages = -(-part.size_bytes // (part.page_kb * 1024)) if part.page_kb else 0
-            sizes[part.page_kb] = size_bytes + part.size_bytes, pages + part_pages
+            size_bytes, pages = sizes.get(page_kb, (0, 0))
+            part_pages = -(-part.size_bytes // (page_kb * 1024)) if page_kb else 0
+            sizes[page_kb] = size_bytes + part.size_bytes, pages + part_pages
     return dict(found)

@@ -17,6 +17,7 @@ from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.host.gpu import read_gpus
+from nodetracker.virt.host.memory import read_default_page_kb
 from nodetracker.virt.host.pci import read_netdevs, read_pci_devices
 from nodetracker.virt.host.roots import Partial
 from nodetracker.virt.host.system import CacheReader, read_system_info
@@ -30,6 +31,7 @@ from nodetracker.virt.libvirt.node_facts import (
     build_hypervisor_info,
     build_listing,
     build_warnings,
+    choose_default_page_kb,
     derive_cpu,
     derive_node_uuid,
     derive_numa,
@@ -142,7 +144,10 @@ class HypervisorReader:
         features = self.features or HostFeatures()
         cpu = derive_cpu(host, document, features.cpu)
         numa = derive_numa(document, cpu)
-        self._topology = numa.value or self._topology
+        kernel_kb = None if self._local is None else self._local.read_default_page_kb()
+        topology = numa.value or self._topology
+        default_page_kb = choose_default_page_kb(topology, kernel_kb)
+        self._topology = replace(topology, default_page_kb=default_page_kb)
         storage = self._read_storage(nodename, sizes.disks)
         memory = pending_memory.fact()
         functions = pending_functions.fact()
@@ -291,6 +296,9 @@ class LocalFacts:
     def has_storage(self) -> bool:
         """Whether the node's disk is a filesystem, not a storage pool."""
         return self.settings.images_type not in POOL_TYPES_BY_IMAGES_TYPE
+
+    def read_default_page_kb(self) -> int | None:
+        return read_default_page_kb(self.environment.roots)
 
     def start_system(self, nodename: str) -> Pending[SystemInfo]:
         roots = self.environment.roots

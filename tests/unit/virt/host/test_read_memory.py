@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import MemoryInfo
-from nodetracker.virt.host.memory import parse_meminfo, read_memory_info
+from nodetracker.virt.host.memory import parse_meminfo, read_default_page_kb, read_memory_info
+from nodetracker.virt.host.roots import Roots
 
 MEMINFO = """MemTotal:       527031224 kB
 MemFree:        470642660 kB
@@ -104,3 +105,19 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except HostDataError:
         return
     assert meminfo.available_kb is None or 0 <= meminfo.available_kb <= meminfo.total_kb
+
+
+@pytest.mark.parametrize(
+    ("text", "size_kb"),
+    [
+        ("HugePages_Total:       4\nHugepagesize:    1048576 kB\n", 1048576),
+        ("Hugepagesize:       2048 kB\n", 2048),
+        ("MemTotal: 1 kB\n", None),
+        ("Hugepagesize: 0 kB\n", None),
+        (None, None),
+    ],
+)
+def test_the_default_size_of_huge_pages_is_the_kernel_s(tmp_path, text, size_kb):
+    if text is not None:
+        (tmp_path / "meminfo").write_text(text)
+    assert read_default_page_kb(Roots(procfs=tmp_path)) == size_kb

@@ -4,6 +4,7 @@ import pytest
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.virt.libvirt.domain import (
+    DEFAULT_PAGE_KB,
     Domain,
     DomainDisk,
     MemoryModule,
@@ -173,7 +174,9 @@ def test_a_cpuset_applies_to_each_vcpu():
 
 def test_huge_pages_without_a_size_are_2_mib():
     more = "<memoryBacking><hugepages/></memoryBacking>"
-    assert parse_domain(document(more=more)).memory == (MemoryPart(64 * 2**20, page_kb=2048),)
+    assert parse_domain(document(more=more)).memory == (
+        MemoryPart(64 * 2**20, page_kb=DEFAULT_PAGE_KB),
+    )
 
 
 def test_host_devices_include_interfaces_and_disks():

@@ -1,11 +1,14 @@
 """Pins: the mapping of a domain's affinity to the host's cells."""
 
+from dataclasses import replace
+
 import pytest
 
 from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology
-from nodetracker.virt.libvirt.domain import Domain, MemoryPart
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
+from nodetracker.virt.libvirt.domain import DEFAULT_PAGE_KB, Domain, MemoryPart
 from nodetracker.virt.libvirt.guests import derive_pins
+from nodetracker.virt.libvirt.node_facts import choose_default_page_kb
 
 MIB = 2**20
 TWO = NumaTopology(
@@ -74,6 +77,32 @@ def test_guest_cells_have_their_own_memory():
 def test_huge_pages_on_a_host_with_one_cell_are_in_that_cell():
     memory = (MemoryPart(64 * MIB, page_kb=2048),)
     assert derive_pins(domain(memory=memory), ONE).cells == (CellAssignment(0, 0, 64, 2048, 32),)
+
+
+def test_huge_pages_without_a_size_have_the_host_s_default_size():
+    memory = (MemoryPart(2048 * MIB, page_kb=DEFAULT_PAGE_KB),)
+    [found] = derive_pins(domain(memory=memory), replace(ONE, default_page_kb=1048576)).cells
+    assert (found.page_size_kb, found.pages) == (1048576, 2)
+    [found] = derive_pins(domain(memory=memory), ONE).cells
+    assert (found.page_size_kb, found.pages) == (2048, 1024)
+
+
+@pytest.mark.parametrize(
+    ("pools", "kernel_kb", "size_kb"),
+    [
+        pytest.param({2048: 10, 1048576: 4}, 1048576, 1048576, id="kernel"),
+        pytest.param({2048: 0, 1048576: 4}, 2048, 1048576, id="only size with pages"),
+        pytest.param({1048576: 4}, None, 1048576, id="only size of a remote host"),
+        pytest.param({2048: 10, 1048576: 4}, None, 2048, id="sizes of a remote host"),
+        pytest.param({524288: 4, 64: 100}, None, 524288, id="pages of ordinary memory"),
+        pytest.param({}, 1048576, 1048576, id="no pages"),
+        pytest.param({}, None, 2048, id="nothing known"),
+    ],
+)
+def test_the_default_size_of_huge_pages(pools, kernel_kb, size_kb):
+    pages = tuple(PagePool(size, total) for size, total in pools.items())
+    topology = NumaTopology((replace(ONE.cells[0], pages=pages),))
+    assert choose_default_page_kb(topology, kernel_kb) == size_kb
 
 
 def test_each_page_size_has_its_own_placement():
