@@ -467,10 +467,13 @@ def test_an_out_of_memory_kill_is_an_event(dockerd: Dockerd, tmp_path: Path) -> 
     container = client.create_container(IMAGE, greedy, name="greedy", host_config=config)["Id"]
     try:
         agent.wait(is_in("greedy", PowerState.SHUTDOWN))
-        client.start(container)
-        assert client.wait(container)["StatusCode"] == 128 + signal.SIGKILL  # the kernel's
+        for _ in range(10):
+            client.start(container)
+            assert client.wait(container)["StatusCode"] == 128 + signal.SIGKILL  # the kernel's
+            if client.inspect_container(container)["State"]["OOMKilled"]:
+                break  # the engine misses some of them
         agent.wait(is_in("greedy", PowerState.SHUTDOWN, vcpu_milli=0, memory_mb=0))
-        agent.wait(lambda node: "exit_code" in guest_of(node, "greedy").details)
+        agent.wait(lambda node: "oom_killed" in guest_of(node, "greedy").details)
         details = guest_of(agent.node(), "greedy").details
         assert (details["exit_code"], details["oom_killed"]) == (137, True)
     finally:

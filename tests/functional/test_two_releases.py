@@ -203,9 +203,11 @@ class Fleet:
         claimer.away = None
 
     def write(self, host: str) -> None:
-        self.members[host].inventory.write_text(
-            json.dumps({"nodes": [NODE | {"guests": self.guests[host]}]})
-        )
+        """Replace a host's inventory whole, as its agent may be reading it."""
+        inventory = self.members[host].inventory
+        new = inventory.with_suffix(".new")
+        new.write_text(json.dumps({"nodes": [NODE | {"guests": self.guests[host]}]}))
+        new.replace(inventory)
 
     def ask_api(self, name: str, path: str, method: str = "GET", body: Any = None) -> Any:
         """Return the answer of a REST service.
