@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from nodetracker.model.errors import HostDataError
@@ -45,16 +45,18 @@ _VFIO_GROUP = re.compile(r"/dev/vfio/([0-9]{1,9})")
 _VFIO_DEVICE = re.compile(r"/dev/vfio/devices/(vfio[0-9]{1,9})")
 _VDPA_NODE = re.compile(r"/dev/(vhost-vdpa-[0-9]{1,9})")
 _CLASS_NODES = (
-    (re.compile(r"/dev/(nvme[0-9]{1,9})(?:n[0-9]{1,9}(?:p[0-9]{1,9})?)?"), "nvme", "class:01"),
-    (
-        re.compile(r"/dev/infiniband/(uverbs[0-9]{1,9})"),
-        "infiniband_verbs",
-        "class:02",
-    ),
-    (re.compile(r"/dev/accel/(accel[0-9]{1,9})"), "accel", "class:12"),
+    (re.compile(r"(/dev/nvme[0-9]{1,9})(?:n[0-9]{1,9}(?:p[0-9]{1,9})?)?"), "nvme", "class:01"),
+    (re.compile(r"(/dev/infiniband/uverbs[0-9]{1,9})"), "infiniband_verbs", "class:02"),
+    (re.compile(r"(/dev/accel/accel[0-9]{1,9})"), "accel", "class:12"),
 )
 """Nodes of functions that guests share: path, directory of ``/sys/class``, class of functions."""
 
+_CLASS_DIRECTORIES = {
+    "nvme": "/dev",
+    "infiniband_verbs": "/dev/infiniband",
+    "accel": "/dev/accel",
+}
+_DIRECTORIES = frozenset({"/dev", _DRI, "/dev/vfio", *_CLASS_DIRECTORIES.values()})
 _NETWORK = "class:02"
 _CDI_NAME = re.compile(r"([A-Za-z0-9._-]+)/([A-Za-z0-9._-]+)=(.+)")
 _CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi", "run/cdi")
@@ -99,8 +101,8 @@ class DeviceNodes:
         vfio: name in ``/dev/vfio/devices`` -> address.
         mdevs: uuid of a mediated device -> address of its parent.
         vdpa: name of a vDPA device's node in ``/dev`` -> address of its parent.
-        nodes: name of another device node, as ``nvme0`` or ``uverbs0`` -> address, None for
-            one that is no PCI function.
+        nodes: another device node, as ``/dev/nvme0`` -> address, None for one that is no PCI
+            function.
         netdevs: network interface -> addresses of the functions below it, none if it has none.
         cdi: qualified CDI name -> paths of its device nodes.
         problems: directory -> why it could not be read.
@@ -159,6 +161,7 @@ def read_guest_devices(roots: Roots) -> DeviceNodes:
 
     sysfs = roots.sysfs
     return DeviceNodes(
+        drm=attempt("drm", lambda: _read_links(sysfs / "class/drm")),
         mdevs=attempt("mdev", lambda: _read_parents(sysfs / "bus/mdev/devices")),
         vdpa=attempt("vdpa", lambda: _read_vdpa(sysfs / "bus/vdpa/devices")),
         nodes=attempt("nodes", lambda: _read_class_nodes(roots)),
@@ -172,7 +175,8 @@ def _read_class_nodes(roots: Roots) -> dict[str, str | None]:
     for _, directory, _ in _CLASS_NODES:
         base = roots.sysfs / "class" / directory
         for name in list_directory(base) or ():
-            found[name] = _find_function(base / name / "device")
+            path = f"{_CLASS_DIRECTORIES[directory]}/{name}"
+            found[path] = _find_function(base / name / "device")
     return found
 
 
@@ -323,7 +327,7 @@ class UseResolver:
 
     def resolve_nodes(self, paths: Iterable[str]) -> list[Use]:
         """Resolve the device nodes, or CDI names, that a container gets."""
-        paths = tuple(paths)
+        paths = tuple(node for path in paths for node in self._list_below(path.rstrip("/")))
         has_dri = any(path == _DRI or path.startswith(f"{_DRI}/") for path in paths)
         found: list[Use] = []
         for path in paths:
@@ -334,6 +338,20 @@ class UseResolver:
                 use = replace(use, within=AMD) if use.kind is ResourceKind.GPU else use
             found.append(use)
         return found
+
+    def _list_below(self, path: str) -> list[str]:
+        """Return the known device nodes in a directory that a guest gets whole, else the path."""
+        if path not in _DIRECTORIES:
+            return [path]
+        passed = {device.iommu_group for device in self.functions if "vfio" in device.driver}
+        known = [
+            *(f"/dev/nvidia{minor}" for minor in self.nodes.nvidia),
+            *(f"{_DRI}/{name}" for name in self.nodes.drm),
+            *(f"/dev/vfio/{group}" for group in passed if group is not None),
+            *(f"/dev/{name}" for name in self.nodes.vdpa),
+            *self.nodes.nodes,
+        ]
+        return [node for node in known if node.startswith(f"{path}/")] or [path]
 
     def resolve_node(self, path: str) -> Use:
         """Resolve one device node of the host, or one CDI name."""
@@ -366,8 +384,11 @@ class UseResolver:
             if match := pattern.fullmatch(path):
                 if match[1] in self.nodes.nodes:
                     return self._share(path, self.nodes.nodes[match[1]])
-                reason = self._explain("nodes", f"{match[1]} is not in /sys/class/{directory}")
+                name = PurePath(match[1]).name
+                reason = self._explain("nodes", f"{name} is not in /sys/class/{directory}")
                 return UnresolvedUse(ResourceKind.PCI, path, reason, kind)
+        if path in _DIRECTORIES and "nodes" in self.nodes.problems:
+            return UnresolvedUse(ResourceKind.PCI, path, self.nodes.problems["nodes"])
         return ABSENT
 
     def resolve_interface(self, name: str) -> list[Use]:

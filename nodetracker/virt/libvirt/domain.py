@@ -1,11 +1,14 @@
 """Parse a domain's document: the resources of one guest and its affinity."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from xml.etree.ElementTree import Element
 
 from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet
 from nodetracker.model.errors import HostDataError
+from nodetracker.model.pci import ADDRESS_PATTERN
 from nodetracker.model.text import parse_uuid
 from nodetracker.virt.libvirt.xml import (
     parse_address,
@@ -20,6 +23,8 @@ from nodetracker.virt.libvirt.xml import (
 DEFAULT_PAGE_KB = -1
 """Stands for the size of huge pages that libvirt chooses for a domain that names none."""
 
+_PASSING_DRIVERS = frozenset({"vfio-pci", "vfio-pci-nohotplug"})
+_QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 _RAM_MODULE_MODELS = frozenset({"dimm", "virtio-mem"})
 
 
@@ -100,9 +105,9 @@ class Domain:
             (bound to exactly one CPU).
         memory: parts of its memory with their allowed host cells.
         devices: addresses of its host PCI devices.
-        mdevs: uuids of its mediated devices.
+        mdevs: uuids of its mediated devices, or other names of devices that are passed through.
         interfaces: network interfaces of the host over which it has its own (macvtap).
-        nodes: device nodes of the host that it uses, of vDPA and NVMe devices.
+        nodes: device nodes of the host that it uses, of vDPA and NVMe devices and GPUs.
         is_saved: it starts from a state that libvirt saved; not in the document.
     """
 
@@ -154,6 +159,8 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         if module.get("model") not in _RAM_MODULE_MODELS
     )
     memory_bytes = max(0, parse_bytes(memory, source) - persistent_bytes)
+    arguments = _list_arguments(root)
+    passed = {name for name in arguments if ADDRESS_PATTERN.fullmatch(name)}
     return Domain(
         uuid=uuid,
         name=name,
@@ -167,17 +174,17 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         memory=parse_memory(root, memory_bytes, source),
         persistent_bytes=persistent_bytes,
         modules=tuple(_parse_modules(root, source)),
-        devices=tuple(sorted(_parse_devices(root, source))),
+        devices=tuple(sorted(_parse_devices(root, source) | passed)),
         other_devices=tuple(sorted(_list_other_devices(root))),
-        mdevs=tuple(
-            address.get("uuid", "").lower()
-            for address in root.iterfind("devices/hostdev[@type='mdev']/source/address")
+        mdevs=(
+            *(
+                address.get("uuid", "").lower()
+                for address in root.iterfind("devices/hostdev[@type='mdev']/source/address")
+            ),
+            *(name for name in arguments if name not in passed),
         ),
         interfaces=_list_sources(root, "interface[@type='direct']"),
-        nodes=(
-            *_list_sources(root, "interface[@type='vdpa']"),
-            *_list_sources(root, "disk[@type='block']"),
-        ),
+        nodes=_list_nodes(root),
         project_id=_find_project(root),
     )
 
@@ -186,6 +193,41 @@ def _list_sources(root: Element, kind: str) -> tuple[str, ...]:
     """Return the devices of the host that a kind of the domain's devices is made of, sorted."""
     sources = root.iterfind(f"devices/{kind}/source")
     return tuple(sorted({source.get("dev", "") for source in sources} - {""}))
+
+
+def _list_nodes(root: Element) -> tuple[str, ...]:
+    """Return the paths of the device nodes of the host that the domain uses."""
+    kinds = ("interface[@type='vdpa']", "disk[@type='block']", "disk[@type='vhostvdpa']")
+    return (
+        *(node for kind in kinds for node in _list_sources(root, kind)),
+        *(gl.get("rendernode", "") for gl in root.iterfind("devices/graphics/gl[@rendernode]")),
+    )
+
+
+def _list_arguments(root: Element) -> list[str]:
+    """Return what arguments for QEMU itself pass through: addresses, or names of other devices.
+
+    Source: libvirt's drvqemu, "QEMU command-line passthrough"; QEMU's device ``vfio-pci``, whose
+    properties are ``key=value`` parts or a JSON object.
+    """
+    found = []
+    for argument in root.iterfind(f"{_QEMU}commandline/{_QEMU}arg"):
+        properties = _parse_properties(argument.get("value", ""))
+        if properties.get("driver") in _PASSING_DRIVERS:
+            host = properties.get("host", "")
+            host = f"0000:{host}" if host.count(":") == 1 else host
+            found.append((host or PurePath(properties.get("sysfsdev", "")).name).lower())
+    return found
+
+
+def _parse_properties(argument: str) -> dict[str, str]:
+    if argument.startswith("{"):
+        try:
+            return {key: str(value) for key, value in json.loads(argument).items()}
+        except (ValueError, RecursionError):
+            return {}
+    driver, *parts = argument.split(",")
+    return dict(part.partition("=")[::2] for part in parts) | {"driver": driver}
 
 
 def _parse_disk(disk: Element, source: str) -> DomainDisk:

@@ -1,5 +1,7 @@
 """Test that names of devices are resolved to PCI functions, known to be none, or unresolved."""
 
+from dataclasses import replace
+
 import pytest
 
 from nodetracker.model.errors import HostDataError
@@ -311,11 +313,27 @@ def test_a_device_node_that_nobody_knows_may_be_of_any_such_function(sysfs_host,
     assert (use.kind, use.within) == (ResourceKind.PCI, within)
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/dev/infiniband", ["/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"]),
+        ("/dev/accel/", ["/dev/accel/accel0"]),
+        ("/dev/vfio", ["/dev/vfio/7"]),
+        ("/dev/mapper", ["/dev/mapper"]),
+    ],
+)
+def test_a_directory_is_the_device_nodes_in_it(sysfs_host, path, expected):
+    host = replace(sysfs_host, functions=(*sysfs_host.functions, PASSED))
+    assert host.resolve_nodes([path]) == [host.resolve_node(node) for node in sorted(expected)]
+    assert {*host.resolve_nodes(["/dev"])} >= {*host.resolve_nodes([path])} - {ABSENT}
+
+
 def test_device_nodes_that_cannot_be_listed_are_unresolved(tmp_path):
     roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
     (roots.sysfs / "class").mkdir(parents=True)
     (roots.sysfs / "class/nvme").write_text("")
     nodes = read_guest_devices(roots)
-    use = UseResolver((), (), nodes).resolve_node("/dev/nvme0n1")
-    assert isinstance(use, UnresolvedUse)
-    assert use.reason == nodes.problems["nodes"]
+    for path in ("/dev/nvme0n1", "/dev/infiniband", "/dev/accel"):
+        (use,) = UseResolver((), (), nodes).resolve_nodes([path])
+        assert isinstance(use, UnresolvedUse)
+        assert use.reason == nodes.problems["nodes"]

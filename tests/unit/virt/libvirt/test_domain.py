@@ -192,6 +192,30 @@ def test_host_devices_include_interfaces_and_disks():
     assert found == ("0000:02:10.1", "0000:0a:10.1", "0000:81:10.1")
 
 
+@pytest.mark.parametrize(
+    ("argument", "devices", "mdevs"),
+    [
+        ("vfio-pci,host=3b:00.0,id=gpu", ("0000:3b:00.0",), ()),
+        ("vfio-pci,host=0001:3B:00.1", ("0001:3b:00.1",), ()),
+        ("vfio-pci-nohotplug,sysfsdev=/sys/bus/pci/devices/0000:3b:00.0", ("0000:3b:00.0",), ()),
+        ('{"driver":"vfio-pci","host":"0000:3b:00.0","bus":1}', ("0000:3b:00.0",), ()),
+        ("vfio-pci,sysfsdev=/sys/bus/mdev/devices/4B20D080-1B54", (), ("4b20d080-1b54",)),
+        ("vfio-pci,fd=7", (), ("",)),
+        ("virtio-net-pci,host=3b:00.0", (), ()),
+        ("{vfio-pci", (), ()),
+        ("[1]", (), ()),
+    ],
+)
+def test_what_arguments_for_qemu_pass_through_is_used(argument, devices, mdevs):
+    domain = parse_domain(
+        f"""<domain xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'><name>a</name>
+        <uuid>{UUID}</uuid><memory>1</memory><vcpu>1</vcpu>
+        <q:commandline><q:arg value='-device'/><q:arg value='{argument}'/></q:commandline>
+        </domain>"""
+    )
+    assert (domain.devices, domain.mdevs) == (devices, mdevs)
+
+
 def test_other_host_devices_are_described():
     devices = """
       <hostdev mode='subsystem' type='mdev' model='vfio-pci'><source>

@@ -276,15 +276,23 @@ def test_interfaces_and_nodes_of_the_host_are_uses_of_their_functions():
     hypervisor.devices["a"] = """
       <interface type='direct'><source dev='ens1f0v0' mode='passthrough'/></interface>
       <interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>
-      <disk type='block'><source dev='/dev/nvme0n1'/><target dev='vdc'/></disk>"""
+      <disk type='block'><source dev='/dev/nvme0n1'/><target dev='vdc'/></disk>
+      <disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-1'/><target dev='vdd'/></disk>
+      <graphics type='egl-headless'><gl rendernode='/dev/dri/renderD128'/></graphics>"""
     listed, *_ = hypervisor.reader.read(hypervisor.listed(), hypervisor.resources(), set())
     guest = build_guest(listed, 0, "", (), {}, NumaTopology())
     vf = PciDevice("0000:81:10.0", "8086", "10ed", dev_type=PciDeviceType.VF)
     nodes = DeviceNodes(
-        vdpa={"vhost-vdpa-0": "0000:82:00.2"},
-        nodes={"nvme0": "0000:01:00.0"},
+        drm={"renderD128": "0000:c1:00.0"},
+        vdpa={"vhost-vdpa-0": "0000:82:00.2", "vhost-vdpa-1": "0000:82:00.3"},
+        nodes={"/dev/nvme0": "0000:01:00.0"},
         netdevs={"ens1f0v0": frozenset({vf.address})},
     )
     bound = bind_uses(guest, listed, UseResolver((vf,), (), nodes), ())
-    assert bound.pins.devices == ("0000:81:10.0", "0000:82:00.2")
+    assert bound.pins.devices == (
+        "0000:81:10.0",
+        "0000:82:00.2",
+        "0000:82:00.3",
+        "0000:c1:00.0",
+    )
     assert [use.within for use in bound.pins.unresolved] == ["0000:01:00.0"]
