@@ -21,7 +21,7 @@ from nodetracker.virt.libvirt.xml import (
 )
 
 DEFAULT_PAGE_KB = -1
-"""Stands for the size of huge pages that libvirt chooses for a domain that names none."""
+"""The size of huge pages of a domain that names none: libvirt chooses it."""
 
 _PASSING_DRIVERS = frozenset({"vfio-pci", "vfio-pci-nohotplug"})
 _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
