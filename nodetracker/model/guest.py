@@ -70,6 +70,21 @@ class UnresolvedUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LoosePages:
+    """Huge pages of a guest of which it is not known how many are in which NUMA cell.
+
+    Attributes:
+        size_kb: page size in KiB.
+        count: number of pages.
+        cells: ids of the cells in which they may be; empty = any.
+    """
+
+    size_kb: int
+    count: int
+    cells: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GuestPins:
     """The host resources that a guest is bound to, with or without a claim.
 
@@ -77,11 +92,13 @@ class GuestPins:
         cells: its CPUs and memory by host cell; empty for a guest without pinning.
         devices: addresses of its PCI devices.
         unresolved: what it uses beside these and nobody can say which it is.
+        pages: its huge pages that are not bound to one cell.
     """
 
     cells: tuple[CellAssignment, ...] = ()
     devices: tuple[str, ...] = ()
     unresolved: tuple[UnresolvedUse, ...] = ()
+    pages: tuple[LoosePages, ...] = ()
 
     @property
     def assignment(self) -> NumaAssignment | None:

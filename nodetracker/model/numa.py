@@ -14,11 +14,20 @@ from nodetracker.model.units import KIB_PER_MIB, capacity_mib_from_kib
 
 @dataclass(frozen=True, slots=True)
 class PagePool:
-    """Pages of one size in one cell; `reserved` ones are unavailable to guests."""
+    """Pages of one size in one cell.
+
+    Attributes:
+        reserved: unavailable to guests.
+        in_use: those that are not free, whoever has them; None = unknown, as of
+            ordinary memory.
+        withheld: used beyond what is assigned, see `nodetracker.accounting.numa.pages`.
+    """
 
     size_kb: int
     total: int
     reserved: int = 0
+    in_use: int | None = None
+    withheld: int = 0
 
 
 MAX_BASE_PAGE_KB = 64
@@ -157,13 +166,13 @@ class CellUsage:
         return self.memory_mb - capacity_mib_from_kib(huge_kb)
 
     def used_pages(self, cell: HostCell, pool: PagePool) -> int:
-        """Return the number of used pages of a pool of `cell`.
+        """Return the number of used pages of a pool of `cell`, withheld ones included.
 
         Ordinary memory is accounted in MiB, so it is converted to pages,
         whether or not it was requested by page size.
         """
         if pool in cell.huge_pages:
-            return self.pages.get(pool.size_kb, 0)
+            return self.pages.get(pool.size_kb, 0) + pool.withheld
         return -(-self.ordinary_memory_mb(cell) * KIB_PER_MIB // pool.size_kb)
 
 

@@ -63,7 +63,7 @@ def adopt_row(store: OperatorStore, scheduler: Scheduler, row: WorkloadRow, gues
         NotFoundError: the guest ended in the meantime.
         RefusedError: it is bound to CPUs, memory or devices, or the ledger refuses the claim.
     """
-    if guest.pins != GuestPins():
+    if replace(guest.pins, pages=()) != GuestPins():
         raise RefusedError("it is bound to CPUs, memory or devices: use 'claim create'")
     earlier = store.list_claim_page(ClaimQuery(workload_uuid=row.uuid)).items
     released = {claim.uuid for claim in earlier if not claim.is_active}

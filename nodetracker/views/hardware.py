@@ -402,7 +402,8 @@ def _render_memory(line: CellLine) -> Iterable[dict[str, Any]]:
     for pool in line.pages:
         title = f"{render_mib(pool['size_kb'] / KIB_PER_MIB)} pages"
         reserved = f", {pool['reserved']} reserved" if pool["reserved"] else ""
-        text = f"{pool['used']} of {pool['total']} used{reserved}"
+        withheld = f", {pool['withheld']} of them withheld" if "withheld" in pool else ""
+        text = f"{pool['used']} of {pool['total']} used{withheld}{reserved}"
         yield _bar(title, text, pool["total"], pool["reserved"], pool["used"])
 
 

@@ -28,6 +28,7 @@ from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.virt.host.memory import read_memory_info
 from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.libvirt.types import HypervisorEndpoint
 from tests.bench.hypervisor import define_domains, measure_hypervisor
 from tests.builders import read_history
 from tests.functional.read_back import Card, ReadBack
@@ -36,6 +37,7 @@ from tests.functional.servers.placement import Placement
 from tests.libvirt_nodes import domain, pci_device, write_node
 from tests.programs import Programs, Running, wait_until
 
+PAGES = Path("/sys/devices/system/node/node0/hugepages/hugepages-2048kB")
 FIRST, SECOND = (f"6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b{number:02d}" for number in (1, 2))
 
 
@@ -309,6 +311,16 @@ def test_a_domain_with_many_devices_is_read_completely(
         "host_devices": ["mdev c2177883-f1bb-47f0-914d-32a22e3a8804"],
         "disks_elsewhere": ["vdb"],
     }
+
+
+@pytest.mark.skipif(not PAGES.exists(), reason="needs a kernel with pages of 2 MiB")
+def test_libvirt_reports_the_free_huge_pages_of_a_cell(libvirtd: Libvirtd) -> None:
+    from nodetracker.virt.libvirt.client import open_client
+
+    client = open_client(HypervisorEndpoint(libvirtd.uri))
+    found = client.get_free_pages([2048], 0, 1)
+    client.close()
+    assert found == {0: {2048: int((PAGES / "free_hugepages").read_text())}}
 
 
 def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -> None:

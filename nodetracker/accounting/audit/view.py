@@ -23,6 +23,7 @@ from nodetracker.accounting.ledger.reconcile import (
 )
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.accounting.numa.cells import decode_host_cells, locate_devices, restrict_pins
+from nodetracker.accounting.numa.pages import withhold_pages
 from nodetracker.accounting.pci.state import (
     assign_to_claims,
     assign_to_guests,
@@ -83,6 +84,11 @@ def account(
     devices = _assign_devices(snapshot, stored, policy, reconciliation)
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
     known = replace(before, **_known_columns(snapshot, policy, stored), facts=facts)
+    if snapshot.numa.value is not None:
+        column = withhold_pages(
+            known.numa_topology, snapshot.numa.value, claims.values(), guests.values()
+        )
+        known = replace(known, numa_topology=column)
     unresolved = find_unresolved(
         snapshot.nodename, guests.values(), known.gpus, devices, policy.withholds_unresolved
     )

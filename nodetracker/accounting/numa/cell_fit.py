@@ -231,7 +231,10 @@ def _pool_reason(memory_mb: int, pool: PagePool, cell: HostCell, usage: CellUsag
         return f"memory {memory_mb} MiB is not a multiple of {pool.size_kb} KiB pages"
     free = _free_pages(pool, cell, usage)
     if count > free:
-        return f"free pages of {pool.size_kb} KiB {free} (of {pool.total}) < requested {count}"
+        others = f", {pool.withheld} withheld" if pool.withheld else ""
+        return (
+            f"free pages of {pool.size_kb} KiB {free} (of {pool.total}{others}) < requested {count}"
+        )
     return None
 
 

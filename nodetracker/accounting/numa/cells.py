@@ -69,9 +69,14 @@ def locate_devices(devices: Iterable[PciDevice], cell_ids: Sequence[int]) -> tup
 def _merge_cells(cells: tuple[NumaCell, ...], cores: Sequence[CpuSet]) -> NumaCell:
     totals: Counter[int] = Counter()
     reserved: Counter[int] = Counter()
+    in_use: Counter[int] = Counter()
+    unknown = set()
     for pool in (pool for cell in cells for pool in cell.pages):
         totals[pool.size_kb] += pool.total
         reserved[pool.size_kb] += pool.reserved
+        in_use[pool.size_kb] += pool.in_use or 0
+        if pool.in_use is None:
+            unknown.add(pool.size_kb)
     cpus = frozenset[int]().union(*(cell.cpus for cell in cells))
     sockets = {cell.socket for cell in cells if cell.cpus}
     return NumaCell(
@@ -79,7 +84,10 @@ def _merge_cells(cells: tuple[NumaCell, ...], cores: Sequence[CpuSet]) -> NumaCe
         cpus=cpus,
         memory_mb=sum(cell.memory_mb for cell in cells),
         siblings=tuple(sorted((core & cpus for core in cores if core & cpus), key=min)),
-        pages=tuple(PagePool(size, totals[size], reserved[size]) for size in sorted(totals)),
+        pages=tuple(
+            PagePool(size, totals[size], reserved[size], None if size in unknown else in_use[size])
+            for size in sorted(totals)
+        ),
         socket=sockets.pop() if len(sockets) == 1 else None,
     )
 
@@ -107,7 +115,12 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
             pages=tuple(
                 sorted(
                     (
-                        PagePool(pool["size_kb"], pool["total"], pool["reserved"])
+                        PagePool(
+                            pool["size_kb"],
+                            pool["total"],
+                            pool["reserved"],
+                            withheld=pool.get("withheld", 0),
+                        )
                         for pool in cell["mempages"]
                     ),
                     key=lambda pool: pool.size_kb,
@@ -254,7 +267,7 @@ def find_conflicts(
     ]
     usage = sum_usage(cells, assignments.values())
     for cell in cells:
-        pools = {pool.size_kb: pool.total - pool.reserved for pool in cell.pages}
+        pools = {pool.size_kb: pool.total - pool.reserved - pool.withheld for pool in cell.pages}
         for size, count in usage[cell.id].pages.items():
             if count > pools.get(size, 0):
                 available = max(0, pools.get(size, 0))

@@ -318,7 +318,8 @@ def _render_memory(cell: CellLine) -> str:
 
 def _render_pages(pool: Mapping[str, Any]) -> str:
     free = pool["total"] - pool["used"] - pool["reserved"]
-    return f"{render_mib(pool['size_kb'] / KIB_PER_MIB)} pages: {free} of {pool['total']} free"
+    text = f"{render_mib(pool['size_kb'] / KIB_PER_MIB)} pages: {free} of {pool['total']} free"
+    return f"{text}, {pool['withheld']} withheld" if "withheld" in pool else text
 
 
 def _draw_pools(described: NodeDescription, terminal: Terminal) -> list[Line]:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,12 +44,12 @@ class CellMemory:
 
 @dataclass(frozen=True, slots=True)
 class _CellFiles:
-    """What the files of one cell contain; `huge_pages` is page size in KiB -> count."""
+    """What the files of one cell contain."""
 
     id: int
     cpus: CpuSet
     memory: CellMemory
-    huge_pages: Mapping[int, int]
+    huge_pages: tuple[PagePool, ...]
 
 
 def read_numa_topology(roots: Roots, cpu: CpuInfo | None) -> NumaTopology:
@@ -124,7 +124,8 @@ def _read_cell(base: Path, cell_id: int, problems: Problems) -> _CellFiles | Non
     try:
         memory = _read_cell_memory(base, cell_id)
         cpus = _read_cell_cpus(directory, problems)
-        return _CellFiles(cell_id, cpus, memory, read_huge_pages(directory / "hugepages"))
+        huge_pages = read_huge_pages(directory / "hugepages", problems)
+        return _CellFiles(cell_id, cpus, memory, huge_pages)
     except HostDataError:
         if not path_exists(directory):
             return None
@@ -222,23 +223,37 @@ def parse_page_size_kb(vmstat: str, free_kb: int) -> int | None:
     return min(_PAGE_SIZES_KB, key=lambda size: max(size / ratio, ratio / size))
 
 
-def read_huge_pages(directory: Path) -> dict[int, int]:
-    """Return page size in KiB -> number of pages of a cell, used or not."""
-    huge_pages: dict[int, int] = {}
+def read_huge_pages(directory: Path, problems: Problems) -> tuple[PagePool, ...]:
+    """Return the pools of huge pages of a cell in ascending page size."""
+    pools = []
     for name in list_directory(directory) or ():
         match = _POOL_DIRECTORY.fullmatch(name)
         if match is None:
             continue
         path = directory / name / "nr_hugepages"
-        count = read_integer(path)
-        if count < 0:
+        total = read_integer(path)
+        if total < 0:
             raise HostDataError(str(path), "is negative")
-        huge_pages[int(match[1])] = count
-    return huge_pages
+        free = None
+        if total:
+            cost = "the number of pages that are in use is unknown"
+            free_path = directory / name / "free_hugepages"
+            free = problems.attempt(partial(_read_free, free_path), None, cost)
+        in_use = None if free is None else max(0, total - free)
+        pools.append(PagePool(int(match[1]), total, in_use=in_use))
+    return tuple(sorted(pools, key=lambda pool: pool.size_kb))
+
+
+def _read_free(path: Path) -> int | None:
+    text = read_optional_text(path)
+    free = None if text is None else parse_integer(text, str(path))
+    if free is not None and free < 0:
+        raise HostDataError(str(path), "is negative")
+    return free
 
 
 def build_page_pools(
-    total_kb: int, huge_pages: Mapping[int, int], page_size_kb: int, source: str
+    total_kb: int, huge_pages: Sequence[PagePool], page_size_kb: int, source: str
 ) -> tuple[PagePool, ...]:
     """Return the pools of a cell in ascending page size.
 
@@ -246,18 +261,17 @@ def build_page_pools(
     memory has no pools.
 
     Args:
-        huge_pages: page size in KiB -> number of pages, used or not.
+        huge_pages: in ascending page size.
 
     Raises:
         HostDataError: the huge pages exceed the memory.
     """
-    left_kb = total_kb - sum(size * count for size, count in huge_pages.items())
+    left_kb = total_kb - sum(pool.size_kb * pool.total for pool in huge_pages)
     if left_kb < 0:
         raise HostDataError(source, "has more huge pages than memory")
     if total_kb == 0:
         return ()
-    base = PagePool(page_size_kb, left_kb // page_size_kb)
-    return (base, *(PagePool(size, count) for size, count in sorted(huge_pages.items())))
+    return (PagePool(page_size_kb, left_kb // page_size_kb), *huge_pages)
 
 
 def parse_cell_memory(text: str, source: str) -> CellMemory:

@@ -1,18 +1,21 @@
 """Parse the capabilities document: processors, NUMA cells and supported guest types."""
 
 import uuid as uuid_module
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from nodetracker.accounting.numa.cells import merge_overlapping_cells
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa import MAX_BASE_PAGE_KB, NumaCell, NumaTopology, PagePool
 from nodetracker.model.units import capacity_mib_from_bytes
 from nodetracker.virt.libvirt.xml import parse_bytes, parse_document, parse_int, parse_page_bytes
 
 SOURCE = "capabilities"
+
+FreePages = Mapping[int, Mapping[int, int]]
+"""Cell id -> page size in KiB -> number of free pages, as far as it is known."""
 
 
 def parse_capabilities(text: str) -> Element:
@@ -73,7 +76,9 @@ def _find_online(rows: "Sequence[_CpuRow]", cpu_map: Sequence[bool], cpu_count: 
     return online
 
 
-def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
+def parse_numa_topology(
+    capabilities: Element, online: CpuSet, free_pages: FreePages
+) -> NumaTopology:
     """Build the NUMA cells; without a topology in the document the result has none.
 
     Cells without memory or CPUs are kept; ids may have gaps. Cells that share
@@ -81,11 +86,12 @@ def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
 
     Args:
         online: CPUs that are online; others are left out of their cell.
+        free_pages: from `virNodeGetFreePages`.
 
     Source: libvirt's formatcaps, host topology.
     """
     cells = [
-        _parse_cell(element, online)
+        _parse_cell(element, online, free_pages)
         for element in capabilities.iterfind("host/topology/cells/cell")
     ]
     ids = [cell.id for cell in cells]
@@ -94,6 +100,17 @@ def parse_numa_topology(capabilities: Element, online: CpuSet) -> NumaTopology:
     topology = NumaTopology(tuple(sorted(cells, key=lambda cell: cell.id)))
     rows = [_CpuRow(element) for element in _cpu_elements(capabilities)]
     return merge_overlapping_cells(topology, _group_siblings(rows, online), SOURCE)
+
+
+def list_huge_pages(capabilities: Element) -> dict[int, tuple[int, ...]]:
+    """Return cell id -> sizes in KiB of the huge pages that it has, of cells that have some."""
+    found = {
+        parse_int(cell.get("id"), "cell id", SOURCE): tuple(
+            size for size, total in _parse_pages(cell) if total and size > MAX_BASE_PAGE_KB
+        )
+        for cell in capabilities.iterfind("host/topology/cells/cell")
+    }
+    return {cell_id: sizes for cell_id, sizes in sorted(found.items()) if sizes}
 
 
 def parse_supported_instances(capabilities: Element) -> tuple[tuple[str, str, str], ...]:
@@ -142,7 +159,7 @@ def _group_siblings(rows: Sequence[_CpuRow], online: CpuSet) -> tuple[CpuSet, ..
     return tuple(sorted(groups, key=min))
 
 
-def _parse_cell(element: Element, online: CpuSet) -> NumaCell:
+def _parse_cell(element: Element, online: CpuSet, free_pages: FreePages) -> NumaCell:
     number = parse_int(element.get("id"), "cell id", SOURCE)
     rows = [_CpuRow(item) for item in element.iterfind("cpus/cpu")]
     cpus = frozenset(row.id for row in rows) & online
@@ -154,19 +171,28 @@ def _parse_cell(element: Element, online: CpuSet) -> NumaCell:
         for item in element.iterfind("distances/sibling")
     }
     memory = element.find("memory")
-    pools = {
-        parse_page_bytes(item, SOURCE) // 1024: parse_int(item.text, "pages", SOURCE)
-        for item in element.iterfind("pages")
-    }
+    free = free_pages.get(number, {})
     return NumaCell(
         id=number,
         cpus=cpus,
         memory_mb=0 if memory is None else capacity_mib_from_bytes(parse_bytes(memory, SOURCE)),
         siblings=_group_siblings(rows, cpus),
-        pages=tuple(PagePool(size, count) for size, count in sorted(pools.items())),
+        pages=tuple(
+            PagePool(size, total, in_use=max(0, total - free[size]) if size in free else None)
+            for size, total in _parse_pages(element)
+        ),
         socket=sockets.pop() if len(sockets) == 1 else None,
         distances=distances if all(value > 0 for value in distances.values()) else {},
     )
+
+
+def _parse_pages(cell: Element) -> list[tuple[int, int]]:
+    """Return page size in KiB and number of pages of each pool, in ascending size."""
+    pools = {
+        parse_page_bytes(item, SOURCE) // 1024: parse_int(item.text, "pages", SOURCE)
+        for item in cell.iterfind("pages")
+    }
+    return sorted(pools.items())
 
 
 def _text(element: Element | None, path: str) -> str:

@@ -83,6 +83,18 @@ class LibvirtClient(SerializedConnection):
         """Return the free memory, 0 when the hypervisor's driver does not support it."""
         return self.call_if_supported(lambda: int(self._connection.getFreeMemory())) or 0
 
+    def get_free_pages(
+        self, sizes_kb: Sequence[int], first_cell: int, count: int
+    ) -> Mapping[int, Mapping[int, int]] | None:
+        """Return cell id -> page size in KiB -> number of free pages, of adjacent cell ids.
+
+        Args:
+            sizes_kb: sizes that each of these cells has, else the call fails.
+        """
+        return self.call_if_supported(
+            lambda: dict(self._connection.getFreePages(list(sizes_kb), first_cell, count))
+        )
+
     def get_cpu_map(self) -> Sequence[bool]:
         """Return CPU id -> whether it is online; empty when the driver does not support it."""
         cpu_map = self.call_if_supported(self._connection.getCPUMap)

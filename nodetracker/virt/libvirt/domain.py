@@ -131,6 +131,11 @@ class Domain:
     project_id: str = ""
     is_saved: bool = False
 
+    @property
+    def needs_default_pages(self) -> bool:
+        """Whether it has huge pages and names no size."""
+        return any(part.page_kb == DEFAULT_PAGE_KB for part in self.memory)
+
 
 def parse_domain(text: str, source: str = "domain") -> Domain:
     """Parse one domain's document.

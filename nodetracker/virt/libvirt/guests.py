@@ -8,14 +8,21 @@ listing needs a fixed number of round trips.
 import math
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.guest import Guest, GuestPins, PartialGuest, PowerState, WorkloadKind
+from nodetracker.model.guest import (
+    Guest,
+    GuestPins,
+    LoosePages,
+    PartialGuest,
+    PowerState,
+    WorkloadKind,
+)
 from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.units import MILLI, usage_mib_from_bytes
 from nodetracker.virt.libvirt.domain import DEFAULT_PAGE_KB, Domain, MemoryPart, parse_domain
@@ -298,7 +305,7 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     are all in one cell floats in that cell. CPUs pinned by an emulator or I/O
     thread only are isolated. Memory is in the cell that ``numatune`` names, or
     else in the cell of all the vCPUs; a cell with several page sizes has one
-    assignment for each. vCPUs and memory that may be in any cell are left out.
+    assignment for each. vCPUs and ordinary memory that may be in several cells are left out.
 
     Args:
         topology: the host's cells; without cells only devices are returned.
@@ -326,7 +333,7 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
         return GuestPins((), domain.devices)
     placed = sum(map(len, pins.values())) + sum(floating.values())
     home = {*pins, *floating} if placed == domain.vcpus else set[int]()
-    memory = _place_memory(parts, topology, frozenset(home))
+    memory, loose = _place_memory(parts, topology, frozenset(home))
     assignments = [
         assignment
         for cell in sorted({*pins, *floating, *helpers, *memory})
@@ -340,7 +347,7 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
             memory.get(cell, {}),
         )
     ]
-    return GuestPins(tuple(assignments), domain.devices)
+    return GuestPins(tuple(assignments), domain.devices, pages=loose)
 
 
 def _place_in_cell(
@@ -360,22 +367,27 @@ def _place_in_cell(
 
 def _place_memory(
     parts: Iterable[MemoryPart], topology: NumaTopology, home: CpuSet
-) -> dict[int, dict[int | None, tuple[int, int]]]:
-    """Return the memory whose cell is certain.
+) -> tuple[dict[int, dict[int | None, tuple[int, int]]], tuple[LoosePages, ...]]:
+    """Return the memory whose cell is certain, and the other huge pages.
 
     Returns:
-        Host cell -> page size in KiB (None for ordinary memory) -> (bytes, pages).
+        Host cell -> page size in KiB (None for ordinary memory) -> (bytes, pages); and the
+        huge pages that may be in several cells.
     """
     known = {cell.id for cell in topology.cells}
     default_cells = frozenset(known) if len(known) == 1 else home
     found: dict[int, dict[int | None, tuple[int, int]]] = defaultdict(dict)
+    loose: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for part in parts:
         cells = default_cells if part.host_cells is None else part.host_cells
+        is_default = part.page_kb == DEFAULT_PAGE_KB
+        page_kb = topology.default_page_kb if is_default else part.page_kb
+        part_pages = -(-part.size_bytes // (page_kb * 1024)) if page_kb else 0
         if len(cells) == 1 and cells <= known:
-            is_default = part.page_kb == DEFAULT_PAGE_KB
-            page_kb = topology.default_page_kb if is_default else part.page_kb
             sizes = found[min(cells)]
             size_bytes, pages = sizes.get(page_kb, (0, 0))
-            part_pages = -(-part.size_bytes // (page_kb * 1024)) if page_kb else 0
             sizes[page_kb] = size_bytes + part.size_bytes, pages + part_pages
-    return dict(found)
+        elif page_kb and known:
+            loose[page_kb, tuple(sorted(part.host_cells or ()))] += part_pages
+    parts_of = (LoosePages(size, count, cells) for (size, cells), count in sorted(loose.items()))
+    return dict(found), tuple(parts_of)

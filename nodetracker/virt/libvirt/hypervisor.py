@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from xml.etree.ElementTree import Element
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
@@ -17,11 +18,14 @@ from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.host.gpu import read_gpus
-from nodetracker.virt.host.memory import read_default_page_kb
 from nodetracker.virt.host.pci import read_netdevs, read_pci_devices
 from nodetracker.virt.host.roots import Partial
 from nodetracker.virt.host.system import CacheReader, read_system_info
-from nodetracker.virt.libvirt.capabilities import parse_capabilities
+from nodetracker.virt.libvirt.capabilities import (
+    FreePages,
+    list_huge_pages,
+    parse_capabilities,
+)
 from nodetracker.virt.libvirt.connection import BulkReader, HypervisorConnection, Session
 from nodetracker.virt.libvirt.devices import DeviceReader
 from nodetracker.virt.libvirt.features import HostFeatures, derive_traits, read_features
@@ -31,10 +35,15 @@ from nodetracker.virt.libvirt.node_facts import (
     build_hypervisor_info,
     build_listing,
     build_warnings,
-    choose_default_page_kb,
     derive_cpu,
     derive_node_uuid,
     derive_numa,
+)
+from nodetracker.virt.libvirt.pages import (
+    PageSettings,
+    choose_default_page_kb,
+    query_free_pages,
+    read_page_settings,
 )
 from nodetracker.virt.libvirt.sizes import DiskSizeReader, SizeReading
 from nodetracker.virt.libvirt.storage import (
@@ -143,11 +152,13 @@ class HypervisorReader:
         self.features = features_fact.value or self.features
         features = self.features or HostFeatures()
         cpu = derive_cpu(host, document, features.cpu)
-        numa = derive_numa(document, cpu)
-        kernel_kb = None if self._local is None else self._local.read_default_page_kb()
-        topology = numa.value or self._topology
-        default_page_kb = choose_default_page_kb(topology, kernel_kb)
-        self._topology = replace(topology, default_page_kb=default_page_kb)
+        numa = derive_numa(document, cpu, self._read_free_pages(nodename, document))
+        self._topology = numa.value or self._topology
+        if any(item.domain and item.domain.needs_default_pages for item in domains.value or ()):
+            is_local = self._local is not None
+            pages = read_page_settings(self._environment.roots) if is_local else PageSettings()
+            default_page_kb = choose_default_page_kb(self._topology, pages)
+            self._topology = replace(self._topology, default_page_kb=default_page_kb)
         storage = self._read_storage(nodename, sizes.disks)
         memory = pending_memory.fact()
         functions = pending_functions.fact()
@@ -226,6 +237,15 @@ class HypervisorReader:
             raise HostDataError(self._source, "the host has no memory")
         return MemoryInfo(self._settings.file_backed_memory or total, min(available, total))
 
+    def _read_free_pages(self, nodename: str, document: Fact[Element]) -> FreePages:
+        """Return the free huge pages; without a query on a host that has none."""
+        sizes = document.map(list_huge_pages).value
+        if not sizes:
+            return {}
+        client = self.session.client
+        pending = self._start(nodename, "pages", lambda: query_free_pages(client, sizes))
+        return pending.fact().value or {}
+
     def _read_pci(self, client: "LibvirtClient") -> _PciReading:
         have_changed = self._connection.pop_devices_changed()
         devices = self._devices.read(client.list_pci_names(), have_changed)
@@ -296,9 +316,6 @@ class LocalFacts:
     def has_storage(self) -> bool:
         """Whether the node's disk is a filesystem, not a storage pool."""
         return self.settings.images_type not in POOL_TYPES_BY_IMAGES_TYPE
-
-    def read_default_page_kb(self) -> int | None:
-        return read_default_page_kb(self.environment.roots)
 
     def start_system(self, nodename: str) -> Pending[SystemInfo]:
         roots = self.environment.roots

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest
 from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo
-from nodetracker.model.numa import MAX_BASE_PAGE_KB, NumaTopology
+from nodetracker.model.numa import NumaTopology
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.virt.libvirt import capabilities
 from nodetracker.virt.libvirt.guests import ListedDomain, bind_uses, build_guest
@@ -49,31 +49,15 @@ def derive_cpu(
     return document.map(parse)
 
 
-def derive_numa(document: Fact[Element], cpu: Fact[CpuInfo]) -> Fact[NumaTopology]:
+def derive_numa(
+    document: Fact[Element], cpu: Fact[CpuInfo], free_pages: capabilities.FreePages
+) -> Fact[NumaTopology]:
     """Return the NUMA topology, failed if the CPUs are not known."""
     cpus = cpu.value
     if cpus is None:
         return failed(cpu.source, cpu.error or "")
-    return document.map(lambda root: capabilities.parse_numa_topology(root, cpus.online))
-
-
-def choose_default_page_kb(topology: NumaTopology, kernel_kb: int | None) -> int:
-    """Return the size of huge pages in KiB that libvirt uses where a domain names none.
-
-    It is the kernel's default size; where the host has no such pages, the largest that it has.
-
-    Args:
-        kernel_kb: the kernel's default, None = unknown, as on a remote host.
-    """
-    sizes = {
-        pool.size_kb
-        for cell in topology.cells
-        for pool in cell.pages
-        if pool.total and pool.size_kb > MAX_BASE_PAGE_KB
-    }
-    likely = (kernel_kb, topology.default_page_kb)
-    return next((size for size in likely if size in sizes), max(sizes, default=0)) or (
-        kernel_kb or topology.default_page_kb
+    return document.map(
+        lambda root: capabilities.parse_numa_topology(root, cpus.online, free_pages)
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import NotFoundError, RefusedError
-from nodetracker.model.guest import GuestPins
+from nodetracker.model.guest import GuestPins, LoosePages
 from nodetracker.usecases.adoption import adopt_guest
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, claim, make_guest, make_node
@@ -53,6 +53,14 @@ def test_adoptions_at_the_same_time_make_one_claim(reads_before, store, adopt, m
     monkeypatch.setattr(store, "load_nodes", load_late)
     assert [adopt().uuid] == [found.uuid for found in made]
     assert len(store.list_claims()) == 1
+
+
+def test_a_guest_whose_huge_pages_are_in_no_certain_cell_is_adopted(store, adopt):
+    pins = GuestPins(pages=(LoosePages(2048, 512, (0, 1)),))
+    make_node(store, guests=(replace(GUEST, pins=pins),))
+    assert adopt().state is ClaimState.CONFIRMED
+    (node,) = store.load_nodes("alpha")
+    assert node.guests[GUEST.uuid].pins == pins
 
 
 def test_a_guest_with_a_claim_is_refused_by_name(store, adopt):

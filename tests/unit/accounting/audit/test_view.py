@@ -6,7 +6,7 @@ import pytest
 
 from nodetracker.accounting.audit.view import account
 from nodetracker.model.fact import Fact, FactState, failed, fresh
-from nodetracker.model.guest import GuestListing, WorkloadKind
+from nodetracker.model.guest import GuestListing, GuestPins, WorkloadKind
 from nodetracker.model.host import (
     ContainerEngine,
     CpuInfo,
@@ -17,7 +17,7 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.node import failed_snapshot
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import MdevType, PciDevice, track_device
 from nodetracker.model.settings import AllocationRatios, Policy, ReservedPages
 from nodetracker.model.warning import WarningKind
@@ -183,6 +183,18 @@ class TestNuma:
         assert unlimited.numa_topology == limited.numa_topology | {"is_limited": False}
         again = account(snapshot, make_record(unlimited), Policy(), NOW).values
         assert again.numa_topology == limited.numa_topology
+
+    def test_pages_that_others_use_count_as_used_and_are_held_with_the_fact(self):
+        pages = (PagePool(4, 100), PagePool(2048, 512, in_use=200))
+        cells = (dataclasses.replace(self.cells[0], pages=pages), self.cells[1])
+        guest = make_guest(pins=GuestPins((CellAssignment(0, 0, 160, 2048, 80),)))
+        snapshot = make_snapshot("node-1", guest, numa=fresh(SOURCE, NumaTopology(cells)))
+        values = account(snapshot, None, Policy(), NOW).values
+        pool = {"size_kb": 2048, "total": 512, "used": 200, "reserved": 0, "withheld": 120}
+        assert values.numa_topology["cells"][0]["mempages"][1] == pool
+        unread = make_snapshot("node-1", guest, numa=BOOM)
+        held = account(unread, make_record(values), Policy(), NOW).values
+        assert held.numa_topology == values.numa_topology
 
     @pytest.mark.parametrize(
         ("total_mb", "warned"), [(64000, False), (70000, False), (72000, True), (20000, True)]

@@ -198,3 +198,15 @@ def test_amounts_for_programs_have_the_units_of_their_classes(parts):
     assert shown["resources"]["MEMORY_MB"]["total"] == 131_072
     assert shown["resources"]["DISK_GB"]["total"] == 2000
     assert {use["name"] for use in shown["workloads"]} >= {"web-1", "db-1", "legacy-vm"}
+
+
+def test_withheld_huge_pages_are_named(parts):
+    values = parts[0].values
+    column = values.numa_topology
+    first, *others = column["cells"]
+    pools = [pool | {"used": 40, "withheld": 30} for pool in first["mempages"]]
+    cells = [first | {"mempages": pools}, *others]
+    values = replace(values, numa_topology=column | {"cells": cells})
+    text = plain_text(draw(parts, Terminal(120), values=values))
+    assert re.search(r"2 MiB pages: \d+ of 8192 free, 30 withheld\n", text)
+    assert text.count("withheld") == 1

@@ -131,6 +131,28 @@ def test_the_smallest_pool_is_the_memory_outside_huge_pages(make_roots: MakeRoot
     assert only.pages == (PagePool(4, 1277952), PagePool(2048, 512), PagePool(1048576, 2))
 
 
+@pytest.mark.parametrize(
+    ("free", "in_use", "problems"),
+    [
+        pytest.param({"2048": "500\n", "1048576": "2\n"}, [12, 0], [], id="read"),
+        pytest.param({"2048": "600\n"}, [0, None], [], id="more than there are, none"),
+        pytest.param({"2048": "-1\n", "1048576": "x\n"}, [None, None], [
+            "is negative; the number of pages that are in use is unknown",
+            "is not a decimal number; the number of pages that are in use is unknown",
+        ], id="unusable"),
+    ],
+)  # fmt: skip
+def test_huge_pages_in_use_are_those_that_are_not_free(
+    make_roots: MakeRoots, free: dict[str, str], in_use: list[int | None], problems: list[str]
+) -> None:
+    files = cell(0, "0", 8388608, kb2048=512, kb1048576=2)
+    for size, text in free.items():
+        files[f"{NODE}/node0/hugepages/hugepages-{size}kB/free_hugepages"] = text
+    topology = read_numa_topology(make_roots(files), None)
+    assert [pool.in_use for pool in topology.cells[0].pages] == [None, *in_use]
+    assert sorted(problem.text for problem in topology.problems) == sorted(problems)
+
+
 def test_the_base_page_size_of_another_machine_is_derived(make_roots: MakeRoots) -> None:
     files = cell(0, "0", 1048576)
     files[f"{NODE}/node0/meminfo"] += "Node 0 MemFree:     524288 kB\n"
@@ -276,7 +298,8 @@ def test_a_page_size_that_cannot_be_derived_is_none(text: str, free_kb: int) -> 
 )
 def test_pools_never_exceed_the_cell(total_kb: int, huge: dict[int, int]) -> None:
     try:
-        pools = build_page_pools(total_kb, huge, 4, "node0")
+        found = [PagePool(size, count) for size, count in sorted(huge.items())]
+        pools = build_page_pools(total_kb, found, 4, "node0")
     except HostDataError:
         assert sum(size * count for size, count in huge.items()) > total_kb
         return

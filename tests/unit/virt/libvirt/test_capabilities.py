@@ -1,10 +1,13 @@
 """Capabilities documents: cells, offline CPUs and invalid documents."""
 
+from types import MappingProxyType
+
 import pytest
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.numa import NumaCell, PagePool
 from nodetracker.virt.libvirt.capabilities import (
+    list_huge_pages,
     parse_capabilities,
     parse_cpu_info,
     parse_host_uuid,
@@ -19,8 +22,8 @@ def read_cpu(text, count, online=None, features=()):
     return parse_cpu_info(parse_capabilities(text), bits, count, features)
 
 
-def read_cells(text, online):
-    return parse_numa_topology(parse_capabilities(text), frozenset(online)).cells
+def read_cells(text, online, free_pages=MappingProxyType({})):
+    return parse_numa_topology(parse_capabilities(text), frozenset(online), free_pages).cells
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 16])
@@ -61,6 +64,23 @@ def test_all_attributes_of_a_cell_are_parsed():
     )
 
 
+def test_pages_in_use_are_those_that_are_not_free():
+    text = capabilities(cell(0, (0, 1), pages={4: 100, 2048: 64, 1048576: 2}))
+    (found,) = read_cells(text, range(2), {0: {2048: 60, 1048576: 3}, 1: {2048: 1}})
+    assert [pool.in_use for pool in found.pages] == [None, 4, 0]
+
+
+def test_only_cells_that_have_huge_pages_are_asked_for_free_ones():
+    text = capabilities(
+        cell(2, (0, 1), pages={4: 100, 2048: 64, 1048576: 2}),
+        cell(0, (2, 3), pages={4: 100, 2048: 0, 1048576: 1}),
+        cell(1, (4, 5), pages={64: 100, 2048: 0}),
+        cell(3, (6, 7)),
+    )
+    found = list_huge_pages(parse_capabilities(text))
+    assert list(found.items()) == [(0, (1048576,)), (2, (2048, 1048576))]
+
+
 def test_a_cell_without_cpus_or_without_memory_is_kept():
     text = capabilities(cell(0, (0, 1)), cell(1, (), 2097152), cell(2, (2, 3), None))
     cells = read_cells(text, range(4))
@@ -72,11 +92,14 @@ def test_a_cell_without_cpus_or_without_memory_is_kept():
 
 
 def test_cells_that_share_a_cpu_are_one_cell():
-    text = capabilities(cell(0, (0, 1)), cell(1, (1, 2, 3)))
-    topology = parse_numa_topology(parse_capabilities(text), frozenset(range(4)))
+    pages = {4: 100, 2048: 10, 1048576: 1}
+    text = capabilities(cell(0, (0, 1), pages=pages), cell(1, (1, 2, 3), pages=pages))
+    free_pages = {0: {2048: 10}, 1: {2048: 5}}
+    topology = parse_numa_topology(parse_capabilities(text), frozenset(range(4)), free_pages)
     (only,) = topology.cells
     assert (only.id, sorted(only.cpus)) == (0, [0, 1, 2, 3])
     assert sorted(map(sorted, only.siblings)) == [[0], [1], [2], [3]]
+    assert only.pages == (PagePool(4, 200), PagePool(2048, 20, in_use=5), PagePool(1048576, 2))
     (problem,) = topology.problems
     assert problem.text == "several cells have CPU 1; the node is treated as one cell"
 

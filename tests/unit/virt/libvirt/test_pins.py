@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.model.guest import GuestPins
-from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
+from nodetracker.model.guest import GuestPins, LoosePages
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology
 from nodetracker.virt.libvirt.domain import DEFAULT_PAGE_KB, Domain, MemoryPart
 from nodetracker.virt.libvirt.guests import derive_pins
-from nodetracker.virt.libvirt.node_facts import choose_default_page_kb
 
 MIB = 2**20
 TWO = NumaTopology(
@@ -88,21 +87,31 @@ def test_huge_pages_without_a_size_have_the_host_s_default_size():
 
 
 @pytest.mark.parametrize(
-    ("pools", "kernel_kb", "size_kb"),
+    ("part", "topology", "loose"),
     [
-        pytest.param({2048: 10, 1048576: 4}, 1048576, 1048576, id="kernel"),
-        pytest.param({2048: 0, 1048576: 4}, 2048, 1048576, id="only size with pages"),
-        pytest.param({1048576: 4}, None, 1048576, id="only size of a remote host"),
-        pytest.param({2048: 10, 1048576: 4}, None, 2048, id="sizes of a remote host"),
-        pytest.param({524288: 4, 64: 100}, None, 524288, id="pages of ordinary memory"),
-        pytest.param({}, 1048576, 1048576, id="no pages"),
-        pytest.param({}, None, 2048, id="nothing known"),
+        pytest.param(MemoryPart(64 * MIB, None, 2048), TWO, LoosePages(2048, 32), id="any cell"),
+        pytest.param(
+            MemoryPart(64 * MIB, cpus(4, 0), 2048), TWO, LoosePages(2048, 32, (0, 4)), id="two"
+        ),
+        pytest.param(
+            MemoryPart(64 * MIB, cpus(9), 2048), TWO, LoosePages(2048, 32, (9,)), id="unknown cell"
+        ),
+        pytest.param(
+            MemoryPart(3 * MIB, None, DEFAULT_PAGE_KB), TWO, LoosePages(2048, 2), id="default size"
+        ),
+        pytest.param(MemoryPart(64 * MIB, cpus(0, 4)), TWO, None, id="ordinary memory"),
+        pytest.param(MemoryPart(64 * MIB, None, 2048), NumaTopology(), None, id="no cells"),
     ],
 )
-def test_the_default_size_of_huge_pages(pools, kernel_kb, size_kb):
-    pages = tuple(PagePool(size, total) for size, total in pools.items())
-    topology = NumaTopology((replace(ONE.cells[0], pages=pages),))
-    assert choose_default_page_kb(topology, kernel_kb) == size_kb
+def test_huge_pages_that_may_be_in_several_cells_are_loose(part, topology, loose):
+    found = derive_pins(domain(memory=(part,)), topology)
+    assert found == GuestPins(pages=() if loose is None else (loose,))
+
+
+def test_loose_pages_of_one_size_are_added_up():
+    memory = (MemoryPart(32 * MIB, cpus(4), 2048), *(MemoryPart(8 * MIB, None, 2048),) * 2)
+    found = derive_pins(domain(memory=memory), TWO)
+    assert found == GuestPins((CellAssignment(4, 0, 32, 2048, 16),), pages=(LoosePages(2048, 8),))
 
 
 def test_each_page_size_has_its_own_placement():
