@@ -65,13 +65,11 @@ def test_the_default_of_standalone_is_no_reason_to_warn(tmp_path: Path) -> None:
     assert "compute_monitors" not in running.output()
 
 
-def test_an_agent_without_monitors_does_not_import_psutil(tmp_path: Path) -> None:
-    programs = Programs(tmp_path, driver="local")
-    programs.make_schema()
+def test_psutil_is_imported_by_readings_and_not_with_the_agent() -> None:
     script = (
-        "import os, sys; from nodetracker.cmd import compute; "
-        "os._exit = lambda code: sys.exit('psutil' in sys.modules and 'psutil was imported'); "
-        f"compute.main(['--once', '--config-file={programs.path}'])"
+        "import sys; from nodetracker.cmd import compute; from nodetracker.virt.host import monitors; "
+        "from nodetracker.virt.local import plugin; "
+        "sys.exit('psutil' in sys.modules and 'psutil was imported')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -123,24 +123,26 @@ def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
     Raises:
         HostDataError: the filesystem cannot be measured; the fact is held.
 
-    Source: statvfs(3); ``proc/self/mountinfo`` for device and type.
+    Source: psutil's ``disk_usage`` (statvfs); ``proc/self/mountinfo`` for device and type.
     """
+    import psutil  # its import is not cheap, and every driver's plugin imports this module
+
     measured = _find_existing(path)
     try:
         device_id = measured.stat().st_dev
-        size = os.statvfs(measured)
+        usage = psutil.disk_usage(str(measured))
     except OSError as error:
         raise HostDataError(str(measured), describe_os_error(error)) from error
-    if size.f_blocks == 0:
+    if usage.total == 0:
         raise HostDataError(str(measured), "is on a filesystem of size zero")
     problems = Problems(measured)
     cost = "device and type of the filesystem are unknown"
     mount = problems.attempt(partial(_read_mount, measured, roots), None, cost)
     filesystem = Filesystem(
         path=_as_utf8(str(measured)),
-        total_mb=capacity_mib_from_bytes(size.f_blocks * size.f_frsize),
-        used_mb=usage_mib_from_bytes((size.f_blocks - size.f_bfree) * size.f_frsize),
-        available_mb=capacity_mib_from_bytes(size.f_bavail * size.f_frsize),
+        total_mb=capacity_mib_from_bytes(usage.total),
+        used_mb=usage_mib_from_bytes(usage.used),
+        available_mb=capacity_mib_from_bytes(usage.free),
         device=_as_utf8(mount.device) if mount else "",
         fs_type=_as_utf8(mount.fs_type) if mount else "",
         device_id=device_id,
