@@ -126,14 +126,7 @@ def read_device_nodes(roots: Roots) -> DeviceNodes:
     ``/sys/class/vfio-dev``, the Container Device Interface.
     """
     problems: dict[str, str] = {}
-
-    def attempt(source: str, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except HostDataError as error:
-            problems[source] = str(error)
-            return {}
-
+    attempt = partial(_attempt, problems)
     return DeviceNodes(
         nvidia=attempt("nvidia", lambda: _read_nvidia(roots)),
         drm=attempt("drm", lambda: _read_links(roots.sysfs / "class/drm")),
@@ -145,20 +138,22 @@ def read_device_nodes(roots: Roots) -> DeviceNodes:
     )
 
 
+def _attempt(problems: dict[str, str], source: str, read: Callable[[], Any]) -> Any:
+    """Return what `read` returns; if it raises HostDataError, {}, and add it to the problems."""
+    try:
+        return read()
+    except HostDataError as error:
+        problems[source] = str(error)
+        return {}
+
+
 def read_guest_devices(roots: Roots) -> DeviceNodes:
     """Return what the guests of a hypervisor use of the host, beside functions by address.
 
     Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev, sysfs-bus-vdpa, sysfs-class-net.
     """
     problems: dict[str, str] = {}
-
-    def attempt(source: str, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except HostDataError as error:
-            problems[source] = str(error)
-            return {}
-
+    attempt = partial(_attempt, problems)
     sysfs = roots.sysfs
     return DeviceNodes(
         drm=attempt("drm", lambda: _read_links(sysfs / "class/drm")),
