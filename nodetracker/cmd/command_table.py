@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "host rename": "service:RenameHost",
     "host set": "service:SetHost",
     "host show": "service:ShowHost",
+    "host takeover": "service:TakeOverNode",
     "migration confirm": "migration:ConfirmMigration",
     "migration create": "migration:CreateMigration",
     "migration list": "migration:ListMigrations",

@@ -63,9 +63,9 @@ class AuditRun:
         for name in names:
             self.errors.pop(name, None)
 
-    def refuse(self, kind: WarningKind, nodename: str, reason: str) -> None:
+    def refuse(self, kind: WarningKind, nodename: str, reason: str, item: str = NO_ITEM) -> None:
         """Add the reason why a node's row was not written."""
-        self.warnings.append(HostWarning(kind, nodename, NO_ITEM, reason))
+        self.warnings.append(HostWarning(kind, nodename, item, reason))
         self.errors[nodename] = reason
 
     def note(self, view: NodeView) -> None:
@@ -354,17 +354,14 @@ class RowWriter:
             return self._apply_batch(run, batch[:middle]) | self._apply_batch(run, batch[middle:])
         # Remembered only now, after the commit.
         self._rows.remember(result.records)
-        for nodename, reason in result.refused.items():
-            run.refuse(WarningKind.NODE_UUID_REFUSED, nodename, reason)
         for change in batch:
-            if change.nodename in result.conflicts or change.nodename in result.refused:
-                continue
-            record = self._rows.get(change.nodename)
-            has_moved_here = change.record is None and record is not None and record.generation > 1
-            if change.kind is ChangeKind.DELETE or has_moved_here:
-                # A row that moved here from another host may have claims: it is read again.
-                self._rows.forget(change.nodename)
-            self._unreported.append(change)
+            if (reason := result.refused.get(change.nodename)) is not None:
+                kind = WarningKind.NODE_UUID_REFUSED
+                run.refuse(kind, change.nodename, reason, change.uuid)
+            elif change.nodename not in result.conflicts:
+                if change.kind is ChangeKind.DELETE:
+                    self._rows.forget(change.nodename)
+                self._unreported.append(change)
         return set(result.conflicts)
 
     @staticmethod

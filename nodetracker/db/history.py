@@ -1,6 +1,6 @@
 """Store ``history``: one row for each change of a node, claim, move, service or warning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -44,6 +44,27 @@ def line(
     """Build the row of a node's change."""
     found = _line(EventKind.NODE, node_id, host, nodename, dict(diff or {}), at)
     return found | {"what": what.value}
+
+
+def find_host_changes(
+    connection: sa.Connection, places: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], datetime]:
+    """Return when nodes got their present host, of those that had another one before.
+
+    Args:
+        places: host and nodename of each.
+    """
+    is_node = [sa.and_(_history.host == host, _history.nodename == name) for host, name in places]
+    rows = connection.execute(
+        sa.select(_history.host, _history.nodename, sa.func.max(_history.at).label("at"))
+        .where(
+            sa.or_(*is_node),
+            _history.what == ChangeKind.UPDATE.value,
+            sa.type_coerce(_history.diff, sa.Text).startswith('{"host":'),
+        )
+        .group_by(_history.host, _history.nodename)
+    )
+    return {(row.host, row.nodename): row.at for row in rows}
 
 
 def claim_line(claim: Claim, event: str = "") -> dict[str, Any]:

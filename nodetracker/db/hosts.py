@@ -1,13 +1,13 @@
-"""Delete and rename hosts with all their rows."""
+"""Delete and rename hosts with all their rows, and give a node to another host."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat
+from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat, is_service_up
 from nodetracker.db import codec, history, provider_removals
 from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import read_time, utc_now
@@ -16,12 +16,17 @@ from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, EventKind, StoreEvent, removed_diff
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.model.warning import WHOLE_HOST
+from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
 _migrations = tables.migrations.c
 _credentials = tables.agent_credentials.c
+_warnings = tables.warnings.c
+_MIGRATION_ENDS = (
+    (_migrations.source_host, _migrations.source_node),
+    (_migrations.dest_host, _migrations.dest_node),
+)
 
 
 def delete_service(
@@ -103,6 +108,96 @@ def rename_host(
     return len(nodes), StoreEvent(services=((found, replace(found, host=new, epoch=epoch)),))
 
 
+def take_over_node(
+    connection: sa.Connection, host: str, nodename: str, to: str | None, service_down_time: int
+) -> tuple[str, StoreEvent]:
+    uuid = connection.execute(
+        sa.select(_nodes.uuid).where(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    ).scalar()
+    refused = connection.execute(
+        sa.select(_warnings.host, _warnings.nodename).where(
+            _warnings.kind == WarningKind.NODE_UUID_REFUSED.value,
+            _warnings.item == uuid,
+            _warnings.resolved_at.is_(None),
+            _warnings.host != host,
+        )
+    )
+    names = {row.host: row.nodename for row in refused}
+    if uuid is None:
+        raise NotFoundError(f"no such node: {nodename} on host {host}")
+    to = _choose_host(nodename, host, to, names)
+    rows = (
+        connection.execute(
+            sa.select(tables.services, utc_now().label("now"))
+            .where(_services.host.in_([host, to]), _services.binary == COMPUTE_BINARY)
+            .order_by(_services.id)
+            .with_for_update()
+        )
+        .mappings()
+        .all()
+    )
+    services = {row["host"]: codec.decode_service(row) for row in rows}
+    if to not in services:
+        raise NotFoundError(f"host {to} has no agent")
+    now: datetime = rows[0]["now"]
+    if host in services and is_service_up(services[host], now, service_down_time):
+        raise RefusedError(f"host {host} is up; stop its agent first")
+    name = names.get(to, nodename)
+    is_node = sa.and_(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+    is_taken = sa.and_(_nodes.host == to, _nodes.hypervisor_hostname == name)
+    nodes = connection.execute(
+        sa.select(_nodes.id, _nodes.host)
+        .where(sa.or_(is_node, is_taken))
+        .order_by(_nodes.id)
+        .with_for_update()
+    ).all()
+    if any(row.host == to for row in nodes):
+        raise RefusedError(f"host {to} has another node {name}")
+    if not nodes:
+        raise ConflictError(f"node {nodename} of host {host} was deleted or moved meanwhile")
+    (node,) = nodes
+    # The epoch by which its new agent writes: the former one's decisions rest on another
+    # generation and host.
+    moved = {"host": to, "hypervisor_hostname": name, "epoch": services[to].epoch}
+    connection.execute(
+        sa.update(tables.compute_nodes)
+        .where(_nodes.id == node.id)
+        .values(**moved, updated_at=now, **tables.raised_generation())
+    )
+    for at, named in _MIGRATION_ENDS:
+        is_end = sa.and_(at == host, named == nodename)
+        connection.execute(sa.update(tables.migrations).where(is_end).values({at: to, named: name}))
+    is_former = sa.and_(_warnings.host == host, _warnings.nodename == nodename)
+    connection.execute(sa.delete(tables.warnings).where(is_former))
+    diff = {"host": [host, to]}
+    if name != nodename:
+        diff["hypervisor_hostname"] = [nodename, name]
+    history.insert(connection, [history.line(now, node.id, to, name, ChangeKind.UPDATE, diff)])
+    return to, StoreEvent(places=((to, name),))
+
+
+def _choose_host(nodename: str, host: str, to: str | None, refused: Collection[str]) -> str:
+    """Return the host that is to have a node.
+
+    Args:
+        host: the one that has it.
+        to: the one that was named, if any.
+        refused: hosts whose agents list the node and were refused it.
+
+    Raises:
+        RefusedError: it is not clear which one.
+    """
+    if to == host:
+        raise RefusedError(f"node {nodename} belongs to host {host} already")
+    if to is not None:
+        return to
+    if len(refused) != 1:
+        found = f"hosts {', '.join(sorted(refused))} list" if refused else "no other host lists"
+        raise RefusedError(f"{found} node {nodename}: name the one that is to have it with --to")
+    (only,) = refused
+    return only
+
+
 def _check_rename(
     old: str, new: str, services: Sequence[ServiceRecord], nodes: Sequence[tuple[str, str]]
 ) -> ServiceRecord | None:
@@ -166,10 +261,7 @@ def _rename_rows(
             hypervisor_hostname=_renamed(_nodes.hypervisor_hostname, old, new),
         )
     )
-    for host, node in (
-        (_migrations.source_host, _migrations.source_node),
-        (_migrations.dest_host, _migrations.dest_node),
-    ):
+    for host, node in _MIGRATION_ENDS:
         names = {host: new, node: _renamed(node, old, new)}
         connection.execute(sa.update(tables.migrations).where(host == old).values(names))
     provider_removals.rename_host(connection, old, new)

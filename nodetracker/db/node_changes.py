@@ -12,16 +12,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.audit import decisions
-from nodetracker.accounting.audit.decisions import Decision, Located, LockedRow
+from nodetracker.accounting.audit.decisions import Decision, Holder, Located, LockedRow
 from nodetracker.accounting.ledger.candidates import place_of
 from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.db import codec, history, node_records
-from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
-from nodetracker.db.nodes import CHILDREN, delete_children, delete_rows, load_assigned_devices
+from nodetracker.db.nodes import CHILDREN, delete_rows
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.db.statements import update_each
@@ -46,9 +45,9 @@ def apply_changes(
         return ApplyResult(), StoreEvent()
     ends = _find_ends(connection, changes)
     now, rows = _lock(connection, agent, changes, ends.values())
-    foreign = decisions.list_foreign_hosts(agent, changes, rows)
-    hosts_up = _find_hosts_up(connection, foreign, agent.binary, now, service_down_time)
-    decision = decisions.decide(agent, changes, rows, hosts_up, ends)
+    foreign = decisions.list_foreign_rows(agent, changes, rows)
+    holders = _find_holders(connection, foreign, agent.binary, now, service_down_time)
+    decision = decisions.decide(agent, changes, rows, holders, ends)
     result = NodeWriter(connection, agent, now).apply(decision)
     uuids = {row.id: row.uuid for row in rows}  # a conductor's agents may name any
     written = (
@@ -135,24 +134,25 @@ def _find_existing(connection: sa.Connection, host: str, new: Sequence[NodeChang
     return list(found.scalars())
 
 
-def _find_hosts_up(
+def _find_holders(
     connection: sa.Connection,
-    hosts: Sequence[str],
+    rows: Sequence[LockedRow],
     binary: str,
     now: datetime,
     service_down_time: int,
-) -> frozenset[str]:
-    if not hosts:
-        return frozenset()
-    services = map(
-        codec.decode_service,
-        connection.execute(
-            select_service().where(_services.host.in_(hosts), _services.binary == binary)
-        ).mappings(),
-    )
-    return frozenset(
-        service.host for service in services if is_service_up(service, now, service_down_time)
-    )
+) -> Mapping[int, Holder]:
+    """Return id of each row -> its host, and since when it is that."""
+    if not rows:
+        return {}
+    hosts = sorted({row.host for row in rows})
+    found = select_service().where(_services.host.in_(hosts), _services.binary == binary)
+    services = map(codec.decode_service, connection.execute(found).mappings())
+    up = {service.host for service in services if is_service_up(service, now, service_down_time)}
+    moved = history.find_host_changes(connection, [(row.host, row.nodename) for row in rows])
+    return {
+        row.id: Holder(moved.get((row.host, row.nodename), row.created_at), row.host in up)
+        for row in rows
+    }
 
 
 class NodeWriter:
@@ -172,7 +172,6 @@ class NodeWriter:
     def apply(self, decision: Decision) -> ApplyResult:
         """Write everything and return the result."""
         self._delete(decision)
-        self._adopt(decision)
         self._update(decision)
         bump_generation(self._connection, decision.touched)
         self._measure(decision)
@@ -200,25 +199,6 @@ class NodeWriter:
             delete_rows(self._connection, ids, _list_children(decision.deletions))
         for change, row in decision.deletions:
             self._log(row.id, change, ChangeKind.DELETE, change.diff)
-
-    def _adopt(self, decision: Decision) -> None:
-        if not decision.adoptions:
-            return
-        ids = [row.id for _, row in decision.adoptions]
-        devices = load_assigned_devices(self._connection, ids)
-        delete_children(self._connection, ids)
-        held = list_active_claims(self._connection, ids)
-        rows = []
-        for change, row in decision.adoptions:
-            mine = [claim for claim in held if claim.node_id == row.id]
-            record = node_records.adopted_record(
-                change, row, self._agent, self._now, mine, devices.get(row.id, {})
-            )
-            identity = {"host": record.host, "hypervisor_hostname": record.nodename}
-            rows.append(identity | _encode(record, NODE_COLUMNS))
-            self._remember(record, node_records.adopted_change(change, record))
-            self._log(row.id, change, ChangeKind.UPDATE, node_records.adoption_diff(change, row))
-        self._update_rows(rows)
 
     def _update(self, decision: Decision) -> None:
         columns = _list_columns(decision.updates)

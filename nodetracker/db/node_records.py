@@ -1,15 +1,12 @@
 """Say what a node's row is after a change, as it is read back: pure, beside what writes it."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from nodetracker.accounting.audit.decisions import LockedRow
-from nodetracker.accounting.ledger.node_claims import ledger_columns
-from nodetracker.accounting.pci.state import reassign_devices, withhold_devices
 from nodetracker.db.codec import merge_values
-from nodetracker.model.change import ItemDiff, NodeChange
+from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import Claim, Move
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
@@ -55,47 +52,6 @@ def measured_record(change: NodeChange, row: LockedRow, now: datetime) -> NodeRe
     )
 
 
-def adopted_record(
-    change: NodeChange,
-    row: LockedRow,
-    agent: AgentKey,
-    now: datetime,
-    claims: Sequence[Claim],
-    devices: Mapping[str, TrackedDevice],
-) -> NodeRecord:
-    """Return the row of another host as it is after this one adopted it.
-
-    Its claims move with it. The agent that takes it over does not know them yet,
-    so their usage and devices are applied in the same commit.
-
-    Args:
-        claims: active ones of the row, oldest first.
-        devices: those of the row that are assigned, by address.
-    """
-    new = created_record(change, row.id, agent, row.created_at)
-    held = {
-        guest.uuid: claim.uuid
-        for claim in claims
-        if (guest := new.guests.get(claim.workload.uuid)) is not None
-        and claim.workload.may_be(guest)
-    }
-    guests = {
-        uuid: dataclasses.replace(guest, claim_uuid=held.get(uuid))
-        for uuid, guest in new.guests.items()
-    }
-    assigned = reassign_devices(new.devices, devices, claims, guests.values())
-    devices = withhold_devices(assigned, new.values)
-    columns = ledger_columns(new.values, claims, guests, devices)
-    return dataclasses.replace(
-        new,
-        generation=row.generation + 1,
-        updated_at=now,
-        guests=guests,
-        devices=devices,
-        values=dataclasses.replace(new.values, **columns),
-    )
-
-
 def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datetime) -> NodeRecord:
     """Return a new row as it is stored."""
     return NodeRecord(
@@ -111,23 +67,6 @@ def created_record(change: NodeChange, node_id: int, agent: AgentKey, now: datet
         created_at=now,
         updated_at=now,
     )
-
-
-def adopted_change(change: NodeChange, record: NodeRecord) -> NodeChange:
-    """Return a change with the guests and devices of an adopted row, as assigned to its claims."""
-    return dataclasses.replace(
-        change,
-        guests=ItemDiff(added=tuple(record.guests.values())),
-        devices=ItemDiff(added=tuple(record.devices.values())),
-    )
-
-
-def adoption_diff(change: NodeChange, row: LockedRow) -> dict[str, Any]:
-    """Return the history entry of a row that changes hosts."""
-    diff: dict[str, Any] = {"host": [row.host, change.host]}
-    if row.nodename != change.nodename:
-        diff["hypervisor_hostname"] = [row.nodename, change.nodename]
-    return {**change.diff, **diff}
 
 
 def stamp_claims(change: NodeChange, now: datetime) -> list[Claim]:

@@ -275,16 +275,6 @@ def delete_rows(
     connection.execute(sa.delete(tables.compute_nodes).where(_nodes.id.in_(ids)))
 
 
-def load_assigned_devices(
-    connection: sa.Connection, ids: Sequence[int]
-) -> dict[int, dict[str, TrackedDevice]]:
-    """Return id of a node -> address -> device that is assigned."""
-    devices = tables.pci_devices
-    condition = sa.and_(devices.c.compute_node_id.in_(ids), devices.c.claim_uuid.is_not(None))
-    rows = connection.execute(sa.select(devices).where(condition)).mappings()
-    return codec.group_rows(TrackedDevice, "address", rows)
-
-
 def delete_children(
     connection: sa.Connection, ids: Sequence[int], children: Sequence[sa.Table] = CHILDREN
 ) -> None:

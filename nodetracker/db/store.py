@@ -173,6 +173,7 @@ class SqlStore(SqlReader):
     set_service = observed(services.set_service)
     delete_service = observed(hosts.delete_service)
     rename_host = observed(hosts.rename_host)
+    take_over_node = observed(hosts.take_over_node)
     delete_node = observed(nodes.delete_node)
     adopt_uuid = writing(nodes.adopt_uuid)
 

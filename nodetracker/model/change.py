@@ -193,8 +193,7 @@ class ApplyResult:
             (not for deletions).
         conflicts: nodenames whose row has changed since it was read; nothing of
             theirs was written. Read again and decide again.
-        refused: nodename -> why it may not be written (its uuid exists under
-            another host that is alive).
+        refused: nodename -> why it may not be written (another node has its uuid).
     """
 
     records: Mapping[str, NodeRecord] = field(default_factory=dict)

@@ -110,8 +110,7 @@ class AgentStore(FleetStore, Protocol):
 
         Rows are locked in id order; a change whose row has another generation
         than its record is a conflict, the others are written. A creation whose
-        uuid exists under another host takes that row over when that host is
-        down, and is refused while it is up.
+        uuid exists under another host is refused.
 
         Raises:
             FencedError: a row or the service has a newer epoch.
@@ -272,6 +271,23 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
             NotFoundError: nothing exists under the old name.
             RefusedError: something exists under the new name.
             ConflictError: the services row has changed since; check it again.
+        """
+
+    def take_over_node(
+        self, host: str, nodename: str, to: str | None, service_down_time: int
+    ) -> str:
+        """Give a node of a host that is down, with its claims, to another one; return that host.
+
+        The node gets the name by which the other host lists it. Its generation rises, and its
+        epoch is that of its new host, so that its former agent writes nothing.
+
+        Args:
+            to: None = the only host that was refused the node.
+
+        Raises:
+            NotFoundError: no such node, or no agent of the other host.
+            RefusedError: the host is up, or it is not clear who is to have the node.
+            ConflictError: the node has changed meanwhile.
         """
 
     def adopt_uuid(self, host: str, nodename: str, before: str, uuid: str) -> None:

@@ -129,10 +129,9 @@ def fail_move(scene: Scene) -> None:
 
 
 def create_node(scene: Scene, nodename: str, uuid: str) -> None:
-    """Create a node of alpha, or take it over from another host."""
+    """Create a node of alpha."""
     guests, devices = list_guests("a1"), list_devices("a1")
-    change = create(scene.agents["alpha"], nodename, None, guests, devices, uuid)
-    scene.apply(change, down_time=ALWAYS_DOWN)
+    scene.apply(create(scene.agents["alpha"], nodename, None, guests, devices, uuid))
 
 
 def rename(scene: Scene) -> None:
@@ -228,6 +227,16 @@ WRITES = [
         ),
     ),
     Write(
+        "take_over_node",
+        "of a host that is down",
+        lambda scene: scene.store.take_over_node("beta", "n2", "gamma", ALWAYS_DOWN),
+        {
+            "node b2": {"host", "updated_at"} | GENERATION,
+            "move of *": {"dest_host"},
+        }
+        | rows("history gamma n2 update 1", "warning beta fact_held n2 *"),
+    ),
+    Write(
         "delete_node",
         "idle",
         lambda scene: scene.store.delete_node("gamma", "n1"),
@@ -281,13 +290,6 @@ WRITES = [
             *("node a2", "guest a2 *", "device a2 *", "history alpha n2 delete 1"),
             *("claim stray a2", "claim astray a2", "claim moved a2", "removal a2"),
         ),
-    ),
-    Write(
-        "apply_changes",
-        "node of a host that is down",
-        lambda scene: create_node(scene, "n3", node_uuid("b2")),
-        rows("node b2", "guest b2 *", "device b2 *", "history alpha n3 update 1"),
-        is_audit=True,
     ),
     Write(
         "sync_warnings",

@@ -10,7 +10,6 @@ import pytest
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.db.store import SqlStore
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimState
@@ -34,8 +33,6 @@ from tests.builders import (
     SINCE,
     ask,
     claim,
-    create,
-    make_cell,
     make_device,
     make_guest,
     make_node,
@@ -450,43 +447,25 @@ class TestPci:
         with pytest.raises(ClaimRefusedError, match="nic"):
             self.claim(store)
 
-    def test_a_node_that_moves_to_another_host_keeps_its_claims_devices_and_cells(
+    def test_a_node_that_is_given_to_another_host_keeps_its_claims_devices_and_cells(
         self, store: Store
     ) -> None:
         agent = make_node(store, devices=self.VFS)
         store.confirm_claim(self.claim(store, PCPU=1).uuid)
-        self.claim(store, PCPU=1)
+        held = self.claim(store, PCPU=1)
         before = node(store)
-        free = make_device("10000:81:00.3")
-        found = (*self.VFS, free)
-        cells = {"cells": [make_cell(0), make_cell(1)]}
-        values = dataclasses.replace(before.values, numa_topology=cells, **pci_columns(found))
         other = register(store, "beta", "agent-b")
-        change = create(other, "node-1", values, (), found, before.uuid)
-        result = store.apply_changes(other, [change], service_down_time=-1)
+        store.take_over_node(agent.host, "node-1", "beta", -1)
         assert store.load_nodes(agent.host) == []
         (after,) = store.load_nodes("beta")
-        assert after.devices == {**before.devices, free.address: free}
-        assert after.values.numa_topology == before.values.numa_topology
-        assert after.values.pci_stats == pci_columns([free])["pci_stats"]
-        assert result.records["node-1"].devices == after.devices
-
-    def test_a_node_that_moves_with_another_device_in_place_keeps_the_claimed_one_as_removed(
-        self, store: Store
-    ) -> None:
-        make_node(store, devices=self.VFS)
-        (address,) = self.claim(store).devices
-        before = node(store)
-        found = tuple(
-            dataclasses.replace(vf, product_id="1515") if vf.address == address else vf
-            for vf in self.VFS
-        )
-        other = register(store, "beta", "agent-b")
-        change = create(other, "node-1", before.values, (), found, before.uuid)
-        store.apply_changes(other, [change], service_down_time=-1)
-        (after,) = store.load_nodes("beta")
-        removed = dataclasses.replace(before.devices[address], status=PciStatus.REMOVED)
-        assert after.devices[address] == removed
+        assert after.devices == before.devices
+        assert after.values == before.values
+        assert after.claims.keys() == before.claims.keys()
+        assert {claim.host for claim in after.claims.values()} == {"beta"}
+        store.abort_claim(held.uuid)
+        (freed,) = store.load_nodes("beta")
+        assert freed.values.pcpus_used == before.values.pcpus_used - 1
+        assert store.apply_changes(other, [update(freed, vcpus=1)], 60).conflicts == ()
 
     def test_devices_and_cells_are_chosen_together(self, store: Store) -> None:
         make_node(store, devices=self.VFS)

@@ -403,43 +403,25 @@ class TestUuidUnderAnotherHost:
         assert "beta" in result.refused["pool-1"]
         assert load_one(store, "beta") == record
 
-    def test_it_moves_in_one_transaction_when_that_host_is_down(self, store: Store) -> None:
+    def test_it_is_refused_also_while_that_host_is_down(self, store: Store) -> None:
         beta = register(store, "beta", "agent-b")
         record = create_one(store, beta, "pool-1")
-        register(store)
         alpha = register(store)
-        change = create(
-            alpha, "Pool-1", make_values(vcpus=3), (make_guest("new"),), (), record.uuid
+        change = create(alpha, "pool-1", node_uuid=record.uuid)
+        (reason,) = store.apply_changes(alpha, [change], ALWAYS_DOWN).refused.values()
+        assert (
+            f"belongs to host beta as pool-1 since {record.created_at.isoformat(timespec='seconds')}"
+            in reason
         )
-        result = store.apply_changes(alpha, [change], ALWAYS_DOWN)
-        after = load_one(store, "alpha")
-        assert result.records == {"Pool-1": after}
-        assert store.load_nodes("beta") == []
-        assert (after.id, after.uuid, after.generation) == (record.id, record.uuid, 2)
-        assert after.epoch == alpha.epoch == 2
-        assert after.values.vcpus == 3
-        assert after.created_at == record.created_at
-        assert [guest.name for guest in after.guests.values()] == ["new"]
-        assert after.devices == {}
-        (entry,) = read_history(store, "alpha")
-        assert entry.what is ChangeKind.UPDATE
-        assert entry.diff["host"] == ["beta", "alpha"]
-        assert entry.diff["hypervisor_hostname"] == ["pool-1", "Pool-1"]
+        assert "'nodetracker-manage host takeover pool-1 --from beta'" in reason
+        assert load_one(store, "beta") == record
 
     def test_a_host_without_such_a_service_counts_as_down(self, store: Store) -> None:
         beta = register(store, "beta", "agent-b")
         record = create_one(store, beta, "pool-1")
         other = key_of(take_service(store, "alpha", make_incarnation(), "another-binary"))
         change = create(other, "pool-1", node_uuid=record.uuid)
-        assert "pool-1" in store.apply_changes(other, [change], DOWN_TIME).records
-
-    def test_the_former_agent_finds_its_row_moved(self, store: Store) -> None:
-        beta = register(store, "beta", "agent-b")
-        record = create_one(store, beta, "pool-1")
-        alpha = register(store)
-        store.apply_changes(alpha, [create(alpha, "pool-1", node_uuid=record.uuid)], ALWAYS_DOWN)
-        assert store.apply_changes(beta, [update(record, vcpus=1)], 60).conflicts == ("pool-1",)
-        assert store.apply_changes(beta, [delete(record)], 60).conflicts == ("pool-1",)
+        assert "is down" in store.apply_changes(other, [change], DOWN_TIME).refused["pool-1"]
 
     def test_a_uuid_of_another_node_of_the_same_host_is_refused(self, store: Store) -> None:
         agent = register(store)
@@ -795,8 +777,7 @@ class TestAdministration:
         assert (availability.epoch, availability.ended_epoch) == (agent.epoch, agent.epoch)
         with pytest.raises(ClaimRefusedError, match="host alpha is down"):
             store.create_claim(REQUEST, "alpha", "alpha", AdmissionPolicy(DOWN_TIME, 600))
-        moved = dataclasses.replace(create(other, "moved"), uuid=record.uuid)
-        assert store.apply_changes(other, [moved], DOWN_TIME).refused == {}
+        assert store.take_over_node("alpha", "alpha", "beta", DOWN_TIME) == "beta"
         again = register(store)
         (service,) = store.list_services("alpha")
         assert (service.epoch, service.ended_epoch) == (again.epoch, agent.epoch)
@@ -838,6 +819,111 @@ class TestAdministration:
         with pytest.raises(FencedError):
             store.report_state(agent, 1, AuditState())
         assert register(store).epoch == 1
+
+
+class TestNodeTakeover:
+    """`take_over_node`: node pool-1 of beta, which alpha lists as Pool-1."""
+
+    @pytest.fixture
+    def beta(self, store: Store) -> AgentKey:
+        register(store, "beta", "agent-b")
+        return register(store, "beta", "agent-b")
+
+    @pytest.fixture
+    def record(self, store: Store, beta: AgentKey) -> NodeRecord:
+        create_one(store, beta, "pool-2")
+        return create_one(store, beta, "pool-1")
+
+    @pytest.fixture
+    def alpha(self, store: Store, record: NodeRecord) -> AgentKey:
+        agent = register(store)
+        self.refuse(store, agent, record)
+        return agent
+
+    @staticmethod
+    def refuse(store: Store, agent: AgentKey, record: NodeRecord, name: str = "Pool-1") -> str:
+        """Let an agent list the node and be refused; return the reason."""
+        change = create(agent, name, node_uuid=record.uuid)
+        (reason,) = store.apply_changes(agent, [change], ALWAYS_DOWN).refused.values()
+        kind = WarningKind.NODE_UUID_REFUSED
+        store.sync_warnings(agent, [HostWarning(kind, name, record.uuid, reason)])
+        return reason
+
+    @staticmethod
+    def take(store: Store, to: str | None = None, down_time: int = ALWAYS_DOWN) -> str:
+        return store.take_over_node("beta", "pool-1", to, down_time)
+
+    def test_the_host_that_was_refused_the_node_gets_it(
+        self, store: Store, alpha: AgentKey, beta: AgentKey, record: NodeRecord
+    ) -> None:
+        store.sync_warnings(beta, [HostWarning(WarningKind.FACT_HELD, "pool-1", "cpu", "held")])
+        assert self.take(store) == "alpha"
+        (after,) = store.load_nodes("alpha")
+        moved = dataclasses.replace(
+            record, host="alpha", nodename="Pool-1", generation=record.generation + 1,
+            epoch=alpha.epoch, updated_at=after.updated_at,
+        )  # fmt: skip
+        assert after == moved
+        assert [node.nodename for node in store.load_nodes("beta")] == ["pool-2"]
+        assert store.list_warnings("beta") == []
+        entry = read_history(store, "alpha", "Pool-1")[-1]
+        assert entry.what is ChangeKind.UPDATE
+        assert entry.diff == {
+            "host": ["beta", "alpha"], "hypervisor_hostname": ["pool-1", "Pool-1"],
+        }  # fmt: skip
+        result = store.apply_changes(alpha, [update(after, vcpus=3)], DOWN_TIME)
+        assert result.records["Pool-1"].values.vcpus == 3
+
+    def test_the_former_agent_neither_writes_the_node_nor_gets_it_again(
+        self, store: Store, alpha: AgentKey, beta: AgentKey, record: NodeRecord
+    ) -> None:
+        self.take(store)
+        (after,) = store.load_nodes("alpha")
+        for change in (update(record, vcpus=1), delete(record), measure(record, mem_available=1)):
+            assert store.apply_changes(beta, [change], DOWN_TIME).conflicts == ("pool-1",)
+        again = register(store, "beta", "agent-b")
+        assert list(store.load_versions("beta", COMPUTE_BINARY).by_nodename) == ["pool-2"]
+        reason = self.refuse(store, again, record, "pool-1")  # alpha is down
+        moved_at = read_history(store, "alpha", "Pool-1")[-1].at
+        assert (
+            f"belongs to host alpha as Pool-1 since {moved_at.isoformat(timespec='seconds')}"
+            in reason
+        )
+        assert load_one(store, "alpha", "Pool-1") == after
+
+    def test_a_host_that_is_up_keeps_its_node(
+        self, store: Store, alpha: AgentKey, beta: AgentKey, record: NodeRecord
+    ) -> None:
+        store.report_state(beta, 1, AuditState())
+        with pytest.raises(RefusedError, match="host beta is up; stop its agent first"):
+            self.take(store, down_time=DOWN_TIME)
+        assert load_one(store, "beta", "pool-1") == record
+        store.set_service("beta", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        assert self.take(store, down_time=DOWN_TIME) == "alpha"
+
+    def test_who_is_to_have_it_is_named_if_nobody_or_several_were_refused(
+        self, store: Store, record: NodeRecord
+    ) -> None:
+        with pytest.raises(RefusedError, match="no other host lists node pool-1: .* --to"):
+            self.take(store)
+        for host in ("alpha", "gamma"):
+            self.refuse(store, register(store, host, f"agent-{host}"), record)
+        with pytest.raises(RefusedError, match="hosts alpha, gamma list node pool-1: .* --to"):
+            self.take(store)
+        assert self.take(store, "gamma") == "gamma"
+        assert load_one(store, "gamma", "Pool-1").uuid == record.uuid
+
+    def test_what_cannot_be_is_refused(self, store: Store, record: NodeRecord) -> None:
+        with pytest.raises(NotFoundError, match="no such node: pool-9 on host beta"):
+            store.take_over_node("beta", "pool-9", None, ALWAYS_DOWN)
+        with pytest.raises(NotFoundError, match="host omega has no agent"):
+            self.take(store, "omega")
+        with pytest.raises(RefusedError, match="belongs to host beta already"):
+            self.take(store, "beta")
+        create_one(store, register(store), "pool-1")
+        with pytest.raises(RefusedError, match="host alpha has another node pool-1"):
+            self.take(store, "alpha")
+        assert load_one(store, "beta", "pool-1") == record
 
 
 class TestRename:

@@ -354,3 +354,51 @@ def test_an_agents_audits_and_heartbeats_never_pause_for_its_broker(
             mend()
         wait_until(lambda: host.manage("node", "audit", "host-1").returncode == 0, 90, 1)
         assert agent.stop() == 0
+
+
+def test_a_node_is_given_to_the_host_that_lists_it_and_not_taken_back(tmp_path: Path) -> None:
+    """As where the agent of another machine is to manage a hypervisor by its URI from now on."""
+    old = Host(tmp_path / "old", None)
+    new = Host(tmp_path / "new", None, connection=old.connection, host="host-2")
+    node = NODE | {"uuid": "0b9c4e6e-6d0f-4a53-9a51-2d1c0f7e3a11"}
+    for host in (old, new):
+        host.list_nodes(node)
+
+    def hosts() -> list[str]:
+        return [row["host"] for row in old.ask("node", "list")]
+
+    def refusal(host: str) -> str:
+        found = old.ask("warning", "list")
+        return "".join(
+            row["message"] for row in found
+            if (row["host"], row["kind"]) == (host, "node_uuid_refused")
+        )  # fmt: skip
+
+    command = "nodetracker-manage host takeover node-1 --from host-1"
+    with old.start() as former:
+        wait_until(lambda: hosts() == ["host-1"])
+        assert old.claim().returncode == 0
+        assert new.run("nodetracker-compute", "--once").returncode == 1
+        assert "belongs to host host-1 as node-1 since 20" in refusal("host-2")
+        assert "which is up" in refusal("host-2")
+        refused = old.manage("host", "takeover", "node-1", "--from", "host-1")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "host host-1 is up; stop its agent first" in refused.stderr
+        assert former.stop() == 0
+    with new.start() as agent:
+        wait_until(lambda: f"which is down: '{command}'" in refusal("host-2"))
+        assert hosts() == ["host-1"]
+        before = old.ask("node", "show", "host-1")
+        given = new.manage(*command.split()[1:])
+        assert (given.returncode, given.stderr) == (0, "")
+        assert given.stdout == "node node-1 of host host-1 given to host host-2\n"
+        assert new.manage("node", "audit", "host-2").returncode == 0
+        after = old.ask("node", "show", "host-2")
+        assert (after["uuid"], after["vcpus_used"]) == (before["uuid"], 1)
+        assert after["generation"] > before["generation"]
+        assert refusal("host-2") == ""
+        assert agent.stop() == 0
+    assert old.run("nodetracker-compute", "--once").returncode == 1  # also while host-2 is down
+    assert hosts() == ["host-2"]
+    assert "belongs to host host-2 as node-1" in refusal("host-1")
+    assert old.ask("claim", "list")[0]["host"] == "host-2"

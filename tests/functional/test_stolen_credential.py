@@ -154,6 +154,7 @@ def attack(fleet: Fleet) -> Iterator[tuple[str, tuple[int, Any]]]:
     yield "delete a service", call("delete_service", VICTIM, COMPUTE_BINARY, -100000)
     yield "delete a node by name", call("delete_node", VICTIM, "node-1")
     yield "rename", call("rename_host", VICTIM, "host-9", COMPUTE_BINARY, victim)
+    yield "take a node over", call("take_over_node", VICTIM, "node-1", THIEF, -100000)
     yield "erase the history", call("purge", datetime(2999, 1, 1, tzinfo=UTC), (), False)
     yield "list workloads", call("list_workloads", WorkloadQuery(host=VICTIM))
     yield "list claims", call("list_claim_page", ClaimQuery(host=VICTIM))
@@ -171,8 +172,10 @@ def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> No
     before = fleet.read_rows()
     answers = dict(attack(fleet))
     granted = {name: answer for name, (status, answer) in answers.items() if status == 200}
-    assert granted.keys() == {"write a node as one's own"}  # whose row is not one of its host
-    assert [answer["value"]["conflicts"] for answer in granted.values()] == [["node-1"]]
+    # Neither row is one of its host.
+    assert granted.keys() == {"write a node as one's own", "take a node's uuid"}
+    assert granted["write a node as one's own"]["value"]["conflicts"] == ["node-1"]
+    assert granted["take a node's uuid"]["value"]["refused"].keys() == {"node-2"}
     # Lists of everything are those of its own host.
     for method, query in (("list_workloads", WorkloadQuery()), ("list_claim_page", ClaimQuery())):
         status, answer = fleet.call(method, query)

@@ -31,7 +31,6 @@ class Decision:
     """Changes of a batch by kind of write, and those that are not written.
 
     Attributes:
-        adoptions: new nodes of the host whose rows another host has, which is down.
         touched: ids of nodes whose generation rises, as an update changes one of
             their migrations; above that, if they are updated too.
     """
@@ -39,19 +38,30 @@ class Decision:
     updates: list[Located] = field(default_factory=list)
     measures: list[Located] = field(default_factory=list)
     deletions: list[Located] = field(default_factory=list)
-    adoptions: list[Located] = field(default_factory=list)
     creations: list[NodeChange] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
     conflicts: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def list_foreign_hosts(
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The host that a row belongs to, for the agent that is refused the row.
+
+    Attributes:
+        since: when the host got the row.
+    """
+
+    since: datetime
+    is_up: bool
+
+
+def list_foreign_rows(
     agent: AgentKey, changes: Sequence[NodeChange], rows: Iterable[LockedRow]
-) -> list[str]:
-    """Return the hosts whose liveness decides whether a creation may take over their row."""
+) -> list[LockedRow]:
+    """Return the rows of other hosts that have the uuid of a creation."""
     wanted = {change.uuid for change in changes if change.record is None}
-    return sorted({row.host for row in rows if row.uuid in wanted and row.host != agent.host})
+    return [row for row in rows if row.uuid in wanted and row.host != agent.host]
 
 
 def list_move_claims(changes: Iterable[NodeChange]) -> set[str]:
@@ -68,14 +78,14 @@ def decide(
     agent: AgentKey,
     changes: Sequence[NodeChange],
     rows: Sequence[LockedRow],
-    hosts_up: frozenset[str],
+    holders: Mapping[int, Holder],
     ends: Mapping[str, int],
 ) -> Decision:
     """Sort changes into written, conflicting and refused ones.
 
     Args:
         rows: every row that a change names by id, uuid, or host and nodename.
-        hosts_up: those of `list_foreign_hosts` that are alive.
+        holders: id of each of `list_foreign_rows` -> its host.
         ends: uuid -> node id, of those of `list_move_claims` that exist.
 
     Raises:
@@ -99,7 +109,7 @@ def decide(
     left = [row for row in rows if row.id not in gone]
     for change in changes:
         if change.record is None:
-            _decide_new(agent, change, left, hosts_up, decision)
+            _decide_new(agent, change, left, holders, decision)
     return decision
 
 
@@ -126,7 +136,7 @@ def _decide_new(
     agent: AgentKey,
     change: NodeChange,
     rows: Iterable[LockedRow],
-    hosts_up: frozenset[str],
+    holders: Mapping[int, Holder],
     decision: Decision,
 ) -> None:
     same_uuid: LockedRow | None = None
@@ -136,8 +146,7 @@ def _decide_new(
             return
         if row.uuid == change.uuid:
             same_uuid = row
-    taken = [*decision.creations, *(adopted for adopted, _ in decision.adoptions)]
-    if any(other.uuid == change.uuid for other in taken):
+    if any(other.uuid == change.uuid for other in decision.creations):
         decision.refused[change.nodename] = (
             f"duplicate uuid {change.uuid}: two nodes of host {change.host} have it"
         )
@@ -147,10 +156,22 @@ def _decide_new(
         decision.refused[change.nodename] = (
             f"duplicate uuid {change.uuid}: node {same_uuid.nodename} of this host has it"
         )
-    elif same_uuid.host in hosts_up:
-        decision.refused[change.nodename] = (
-            f"node {change.nodename} (uuid {change.uuid}) of host {change.host} is stored under "
-            f"host {same_uuid.host} as {same_uuid.nodename}, and that host is up"
-        )
     else:
-        decision.adoptions.append((change, same_uuid))
+        decision.refused[change.nodename] = _explain_holder(
+            change, same_uuid, holders[same_uuid.id]
+        )
+
+
+def _explain_holder(change: NodeChange, row: LockedRow, holder: Holder) -> str:
+    """Say which host has a node that another one listed, since when, and how to give it away."""
+    command = f"nodetracker-manage host takeover {row.nodename} --from {row.host}"
+    cure = (
+        f"which is up: remove the node from the configuration of one of them, or stop the agent of "
+        f"host {row.host} and run '{command}'"
+        if holder.is_up
+        else f"which is down: '{command}' gives it to this host"
+    )
+    return (
+        f"node {change.nodename} (uuid {change.uuid}) of host {change.host} belongs to host "
+        f"{row.host} as {row.nodename} since {holder.since.isoformat(timespec='seconds')}, {cure}"
+    )

@@ -217,20 +217,6 @@ def assign_to_claims(
     return result
 
 
-def reassign_devices(
-    devices: Devices, stored: Devices, claims: Collection[Claim], guests: Iterable[Guest]
-) -> dict[str, TrackedDevice]:
-    """Assign the devices of a new reading to their claims, then to guests.
-
-    Args:
-        stored: the devices as the row's claims have them.
-    """
-    free = {address: replace(device, claim_uuid=None) for address, device in devices.items()}
-    free = _keep_removed(free, stored)
-    assigned = assign_to_claims(offer_withheld(free), claims, {})
-    return assign_to_guests(assigned, guests, [claim.uuid for claim in claims])
-
-
 def offer_withheld(devices: Devices) -> dict[str, TrackedDevice]:
     """Return the devices as if none was withheld, so that they can be assigned to their users."""
     return derive_status(

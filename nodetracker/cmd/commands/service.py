@@ -327,6 +327,30 @@ class RenameHost(StoreCommand, Command):
             raise RefusedError(f"host {service.host} is alive; stop its agent first")
 
 
+class TakeOverNode(StoreCommand, Command):
+    """Give a node of a host that is down to the host whose agent lists it and was refused.
+
+    Its row, claims, migrations and uuid go with it. The former host's agent is refused the node
+    from then on, also while the new host is down.
+    """
+
+    example = "host takeover node-1 --from compute-1"
+    arguments = (
+        argument("nodename", metavar="NODE", help="As node list shows it."),
+        argument("--from", dest="host", metavar="HOST", required=True, help="Host that has it."),
+        argument(
+            "--to",
+            metavar="HOST",
+            help="Host that is to have it, if no agent was refused the node or several were.",
+        ),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        host, nodename = parsed_args.host, parsed_args.nodename
+        to = self.store.take_over_node(host, nodename, parsed_args.to, self.service_down_time)
+        self.app.stdout.write(f"node {nodename} of host {host} given to host {to}\n")
+
+
 def _read_name(text: str) -> str:
     try:
         return check_host_name(text)

@@ -423,7 +423,7 @@ class TestOtherWriters:
         assert set(second.records()) == {"node-2"}
         assert set(first.records()) == {"node-1"}
 
-    def test_a_row_of_a_dead_host_moves(self, store, clock, tmp_path):
+    def test_a_row_of_a_dead_host_moves_by_command_and_not_back(self, store, clock, tmp_path):
         uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
         first = TrackedHost(store, tmp_path / "a.yaml", clock, host="a")
         first.audit(node(1, uuid=uuid))
@@ -435,8 +435,15 @@ class TestOtherWriters:
             host="b",
             agent_id="44444444-4444-4444-8444-444444444444",
         )
-        second.audit(node(1, uuid=uuid))
+        (refused,) = second.audit(node(1, uuid=uuid)).warnings
+        assert (refused.kind, refused.item) == (WarningKind.NODE_UUID_REFUSED, uuid)
+        assert second.records() == {}
+        assert store.take_over_node("a", "node-1", None, 60) == "b"
+        assert second.audit(node(1, uuid=uuid)).warnings == ()
         assert second.records()["node-1"].uuid == uuid
+        clock.seconds += 3600
+        (refused,) = first.audit(node(1, uuid=uuid)).warnings
+        assert "belongs to host b as node-1" in refused.message
         assert first.records() == {}
 
 

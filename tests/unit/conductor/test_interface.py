@@ -13,7 +13,7 @@ def test_writes_that_would_report_another_result_are_not_repeated():
     assert not_repeatable == {
         "adopt_uuid", "apply_changes", "delete_node", "delete_service", "fail_provider_removal",
         "purge", "raise_warning", "register_agent", "rename_host", "report_state",
-        "resolve_warnings", "set_migration_status", "take_provider_removals",
+        "resolve_warnings", "set_migration_status", "take_over_node", "take_provider_removals",
     }  # fmt: skip
 
 

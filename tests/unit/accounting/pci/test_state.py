@@ -13,7 +13,6 @@ from nodetracker.accounting.pci.state import (
     derive_status,
     free_devices,
     list_assigned,
-    reassign_devices,
     sync_devices,
 )
 from nodetracker.model.amounts import Amounts
@@ -155,24 +154,6 @@ class TestClaimsThatHaveDevices:
         held = assign_to_claims(devices, self.CLAIMS, self.BEFORE)
         assert held[VF0.address].claim_uuid == make_guest(3).uuid
         assert list_assigned(held, OTHER_CLAIM) == (VF1.address,)
-
-    def test_come_before_guests_in_a_reassignment(self):
-        guest = make_guest(3, pins=GuestPins((), (VF0.address, VF1.address)))
-        devices = allocate_devices(make_devices(*CARD), guest.pins.devices, guest.uuid)
-        held = reassign_devices(devices, devices, self.CLAIMS[:1], [guest])
-        assert list_assigned(held, CLAIM) == (VF0.address,)
-        assert list_assigned(held, guest.uuid) == (VF1.address,)
-
-    def test_keep_a_device_that_is_another_one_in_a_reassignment(self):
-        stored = allocate_devices(make_devices(*CARD), [VF0.address], CLAIM)
-        other = dataclasses.replace(VF0, product_id="1515")
-        held = reassign_devices(make_devices(PF, other, VF1), stored, self.CLAIMS[:1], [])
-        assert statuses(held) == {
-            PF.address: "unavailable",
-            VF0.address: "removed",
-            VF1.address: "available",
-        }
-        assert held[VF0.address].product_id == VF0.product_id
 
 
 def make_pair(driver="vfio-pci", **second):
