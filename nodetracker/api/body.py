@@ -12,7 +12,6 @@ import contextlib
 import logging
 import threading
 import uuid
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -22,21 +21,20 @@ import falcon
 from nodetracker.accounting.validator import parse_json
 from nodetracker.api.errors import Problem, explain, render_error_bytes, too_large
 from nodetracker.api.query import check_document
-from nodetracker.api.wsgi import Message, Send, WholeApplication
+from nodetracker.api.wsgi import Send, WholeApplication
 from nodetracker.model.errors import BusyError, RequestError
+from nodetracker.process.admission import MAX_BYTES, Message, Receive, discard
 
 LOG = logging.getLogger(__name__)
 
 MAX_HELD_BYTES = 16 * 1024 * 1024
 
 _MAX_DISCARDED = 64 * 1024 * 1024
-"""Bytes that are read on after too many, as clients read no answer while they send."""
+"""Bytes that are read on after a refusal, as most clients read no answer while they send."""
 
 _LOOKS = 3
 """Rounds of the event loop in which it notices that a client closed its connection
 while this process was stopped: after the request, it reads the end, then reports it."""
-
-Receive = Callable[[], Awaitable[Message]]
 
 
 @dataclass(slots=True)
@@ -44,6 +42,7 @@ class BodyReader:
     """An ASGI application that calls another application with bodies that have arrived.
 
     Attributes:
+        max_bytes: of a body whose scope does not have `MAX_BYTES`.
         body_seconds: in which a body has to arrive (408 otherwise).
         send_seconds: in which a client has to accept each part of an answer.
         max_held_bytes: of the bodies of all requests together (503 otherwise).
@@ -66,7 +65,7 @@ class BodyReader:
             if problem is None:
                 await self._answer(scope, receive, send, bytes(body))
             else:
-                await _refuse(scope, problem, send)
+                await self._refuse(scope, problem, receive, send)
         except ConnectionError:
             return
         finally:
@@ -106,36 +105,52 @@ class BodyReader:
         Raises:
             ConnectionError: the client has gone.
         """
-        if _is_refused_unsent(scope["headers"], self.max_bytes):
-            return explain(too_large(self.max_bytes))
+        max_bytes = scope.get(MAX_BYTES, self.max_bytes)
+        if _is_refused_unsent(scope["headers"], max_bytes):
+            return explain(too_large(max_bytes))
         names = {name for name, _ in scope["headers"]}
         if names >= {b"content-length", b"transfer-encoding"}:
             return explain(RequestError("Content-Length", "contradicts Transfer-Encoding"))
         max_held_bytes = max(self.max_held_bytes, 2 * self.max_bytes)
-        count = 0
         try:
             async with asyncio.timeout(self.body_seconds):
-                while count <= _MAX_DISCARDED:
+                while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ConnectionError
                     part = message.get("body", b"")
-                    count += len(part)
-                    if count <= self.max_bytes:
-                        body += part
-                        self._held_bytes += len(part)
+                    if len(body) + len(part) > max_bytes:
+                        return explain(too_large(max_bytes))
+                    body += part
+                    self._held_bytes += len(part)
                     if self._held_bytes > max_held_bytes:
                         return explain(BusyError("Too many bodies arrive; try again later."))
                     if not message.get("more_body", False):
-                        break
+                        return None
         except TimeoutError:
-            if count <= self.max_bytes:
-                return Problem(
-                    HTTPStatus.REQUEST_TIMEOUT,
-                    "nodetracker.http.request_timeout",
-                    f"The body did not arrive within {self.body_seconds:g} s.",
-                )
-        return explain(too_large(self.max_bytes)) if count > self.max_bytes else None
+            return Problem(
+                HTTPStatus.REQUEST_TIMEOUT,
+                "nodetracker.http.request_timeout",
+                f"The body did not arrive within {self.body_seconds:g} s.",
+            )
+
+    async def _refuse(self, scope: Any, problem: Problem, receive: Receive, send: Send) -> None:
+        """Answer with an error and close the connection, as the rest of the body may follow."""
+        request_id = f"req-{uuid.uuid4()}"
+        body = render_error_bytes(scope["path"], problem, request_id)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+            (b"x-openstack-request-id", request_id.encode()),
+            *((name.lower().encode(), value.encode()) for name, value in problem.headers.items()),
+        ]
+        status = problem.status.value
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        if b"expect" not in dict(scope["headers"]) and MAX_BYTES not in scope:
+            await discard(receive, _MAX_DISCARDED, self.body_seconds)
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def _watch(receive: Receive, gone: threading.Event) -> None:
@@ -150,21 +165,6 @@ def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bo
     found = dict(headers)
     length = found.get(b"content-length", b"0")
     return b"expect" in found and length.isdigit() and int(length) > max_bytes
-
-
-async def _refuse(scope: Any, problem: Problem, send: Send) -> None:
-    """Answer with an error and close the connection, as the rest of the body may follow."""
-    request_id = f"req-{uuid.uuid4()}"
-    body = render_error_bytes(scope["path"], problem, request_id)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-        (b"x-openstack-request-id", request_id.encode()),
-        *((name.lower().encode(), value.encode()) for name, value in problem.headers.items()),
-    ]
-    await send({"type": "http.response.start", "status": problem.status.value, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 _JSON = "application/json"

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import ceil
 from typing import Any
@@ -27,6 +27,7 @@ from nodetracker.api.connections import (
 from nodetracker.api.wsgi import Send, WsgiThreads
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.settings import ServerSettings
+from nodetracker.process.admission import LANE
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
 
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-auth-token"})
+_HEALTH = "health"
 
 _TLS_REASONS = {
     "KEY_VALUES_MISMATCH": "the key is not that of the certificate",
@@ -62,7 +64,8 @@ class Server:
 
     Args:
         settings: with the address, TLS, threads and limits.
-        gate: wraps the ASGI application; requests wait there before they get a thread.
+        gate: wraps the ASGI application; requests wait there before their bodies are read.
+        lanes: name -> number of threads that only requests of this `LANE` have.
         max_connections: None = by the process's limit of file descriptors.
 
     Raises:
@@ -76,12 +79,14 @@ class Server:
         gate: Callable[[Any], Any] = lambda application: application,
         deadlines: Deadlines = DEADLINES,
         max_connections: int | None = None,
+        lanes: Mapping[str, int] | None = None,
     ) -> None:
         self._application = application
         self._gate = gate
         self._settings = settings
         self._deadlines = deadlines
         self._max_connections = max_connections
+        self._lanes = lanes or {}
         self._tls = (
             load_tls(settings.option_group, settings.cert_file, settings.key_file)
             if settings.cert_file
@@ -106,7 +111,7 @@ class Server:
         config = uvicorn.Config(
             self._gate(
                 BodyReader(
-                    _Threads(self._application, settings.threads),
+                    _Threads(self._application, settings.threads, self._lanes),
                     settings.max_body_bytes,
                     deadlines.body,
                     deadlines.send,
@@ -178,15 +183,19 @@ class _Threads:
     Other requests may all wait, as for a token that Keystone does not answer.
     """
 
-    def __init__(self, application: WSGIApplication, count: int) -> None:
+    def __init__(self, application: WSGIApplication, count: int, lanes: Mapping[str, int]) -> None:
         self._shared = WsgiThreads(application, count)
-        self._spare = WsgiThreads(application, 1)
+        self._own = {
+            name: WsgiThreads(application, threads)
+            for name, threads in {_HEALTH: 1, **lanes}.items()
+        }
 
     async def __call__(self, scope: Any, body: bytes, gone: threading.Event, send: Send) -> None:
         """Answer one request."""
         has_credentials = any(name in _CREDENTIALS for name, _ in scope["headers"])
         is_probe = scope["path"] == "/health" and not has_credentials
-        await (self._spare if is_probe else self._shared)(scope, body, gone, send)
+        lane = _HEALTH if is_probe else scope.get(LANE)
+        await self._own.get(lane, self._shared)(scope, body, gone, send)
 
 
 class PatientServer:

@@ -9,15 +9,16 @@ import io
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 from wsgiref.types import WSGIApplication, WSGIEnvironment
 
+from nodetracker.process.admission import Message
+
 LOG = logging.getLogger(__name__)
 
-Message = MutableMapping[str, Any]
 Send = Callable[[Message], Coroutine[Any, Any, None]]
 WholeApplication = Callable[[Any, bytes, threading.Event, Send], Awaitable[None]]
 """Answers a request: its ASGI scope, its body, and an event that is set once its client has

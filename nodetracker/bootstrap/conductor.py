@@ -19,9 +19,12 @@ from nodetracker.bootstrap.stores import (
 from nodetracker.bootstrap.values import Problems, build_from_options, read_host_name
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.conductor.authorization import Authorizer
-from nodetracker.conductor.endpoint import MAX_BODY_BYTES, AgentEndpoint
+from nodetracker.conductor.bodies import MAX_BODY_BYTES
+from nodetracker.conductor.endpoint import AgentEndpoint
+from nodetracker.conductor.gate import LANES, STRANGER_LANE, URGENT_LANE, Gate
 from nodetracker.conductor.http_caller import is_loopback
 from nodetracker.conductor.service import AgentWatch, ConductorService
+from nodetracker.db.schema.revisions import serves_older
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.settings import ServerSettings
 from nodetracker.process.clock import DatabaseClock
@@ -46,19 +49,34 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     problems.raise_any()
     host, interval = read_host_name(conf), conf.report_interval
     notifier = broker.make_notifier(f"conductor:{host}")
-    # Each worker may hold a connection, and the heartbeat must never wait for one.
-    pool = {"max_pool_size": settings.threads + 1}
-    store = build_sql_store(conf, observers=broker.make_observers(notifier), pool=pool)
+    # A connection for each thread; heartbeats, this process's own included, and the look-up of
+    # credentials never wait for one that a call holds.
+    observers = broker.make_observers(notifier)
+    pool = {"max_pool_size": settings.threads + LANES[STRANGER_LANE]}
+    store = build_sql_store(conf, observers=observers, pool=pool)
+    pool = {"max_pool_size": LANES[URGENT_LANE] + 2}
+    heartbeats = build_sql_store(conf, observers=observers, pool=pool)
     clock = DatabaseClock()
     authorizer = Authorizer(store, policy, conf.service_down_time)
-    endpoint = AgentEndpoint(f"conductor {host}", store, store, authorizer, clock)
+    endpoint = AgentEndpoint(
+        f"conductor {host}",
+        store,
+        heartbeats,
+        authorizer,
+        clock,
+        serves_older=lambda: serves_older(store.engine),
+    )
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     server = Server(
-        endpoint, settings, max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2))
+        endpoint,
+        settings,
+        gate=lambda application: Gate(application, endpoint),
+        max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2)),
+        lanes=LANES,
     )
     watch = AgentWatch(endpoint, store, conf.service_down_time)
     membership = Membership(
-        store,
+        heartbeats,
         host,
         CONDUCTOR_BINARY,
         "",

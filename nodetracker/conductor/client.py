@@ -1,12 +1,14 @@
 """Implement the store for processes without a database: each method is a call to any conductor."""
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, cast
 
-from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.interface import CHANGES_BYTES, CONDUCTOR
+from nodetracker.model.change import ApplyResult, NodeChange
 from nodetracker.model.errors import (
     ForbiddenError,
     RpcEndingError,
@@ -96,6 +98,21 @@ class ConductorStore:
         arguments = method.encode_arguments(agent, report_count, state, host_time, is_last)
         self._call(method, arguments, self._heartbeat_timeout)
 
+    def apply_changes(
+        self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int
+    ) -> ApplyResult:
+        """Write changes in several calls where one would be larger than conductors read."""
+        method, result = CONDUCTOR.methods["apply_changes"], ApplyResult()
+        arguments = method.encode_arguments(agent, changes, service_down_time)
+        for part in _split(arguments["changes"]):
+            done: ApplyResult = self._call(method, arguments | {"changes": part}, self._timeout)
+            result = ApplyResult(
+                {**result.records, **done.records},
+                (*result.conflicts, *done.conflicts),
+                {**result.refused, **done.refused},
+            )
+        return result
+
     def close(self) -> None:
         """Do nothing: the connections belong to the process."""
 
@@ -136,3 +153,20 @@ class ConductorStore:
                 LOG.debug("Repeating %s: %s", method.name, error)
             except RpcError as error:
                 raise StoreError(str(error)) from None
+
+
+def _split(changes: list[Any]) -> Iterator[list[Any]]:
+    """Yield encoded changes in parts of at most `CHANGES_BYTES`, unless one is larger itself."""
+    if len(changes) < 2:
+        yield changes
+        return
+    part: list[Any] = []
+    size = 0
+    for change in changes:
+        own = len(json.dumps(change, separators=(",", ":")))
+        if part and size + own > CHANGES_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(change)
+        size += own + 1
+    yield part

@@ -2,7 +2,7 @@
 
 ``POST /store/METHOD`` with ``Authorization: Bearer CREDENTIAL`` carries out a method;
 ``POST /join`` exchanges a join token for a credential, ``POST /renew`` replaces one.
-Bodies and answers are JSON, compressed by gzip if they are large.
+Bodies and answers are JSON, compressed by gzip if they are large; that of a join is neither.
 """
 
 import gzip
@@ -10,14 +10,16 @@ import json
 import logging
 import re
 import time
-import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from nodetracker.conductor.authorization import Authorizer, Caller
+from nodetracker.conductor.bodies import LARGE_BYTES, MAX_BODY_BYTES, BodyParser
 from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
+from nodetracker.conductor.known_hosts import KnownHosts, read_credential_hash
 from nodetracker.model.claim import Claim
 from nodetracker.model.credential import Credential, hash_secret
 from nodetracker.model.errors import (
@@ -34,23 +36,23 @@ from nodetracker.model.errors import (
 from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import CallStore, CredentialStore
-from nodetracker.process.change_log import CHANGES, log_change, make_line
+from nodetracker.process.admission import Places
+from nodetracker.process.change_log import RefusalLog, log_change
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
 
 LOG = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Of a body once it is decompressed; an audit's 100 changes with 1,000 guests each take 40 MiB."""
+STRANGER_BYTES = 4096
+"""Of a body whose sender has no known credential."""
 
-MAX_UNKNOWN_BYTES = 1024 * 1024
-"""Of one that is read before its caller's credential or token is found."""
+JOIN, HEARTBEAT = "/join", "/store/report_state"
+IS_LARGE = "nodetracker.is_large"
+"""Key of a request's scope: its host's place for a large body is taken for it."""
 
-REFUSAL_SECONDS = 60.0
-"""How often the refusals of one caller are logged."""
-
-_MAX_REFUSALS = 1000
-_HEARTBEAT = "/store/report_state"
+_LOGGED = (AuthenticationError, ForbiddenError, RequestError, RpcUnavailableError)
+_HOST = "nodetracker.host"
+"""Key of the environment: the caller's, once its credential is found."""
 _IS_DUE = "nodetracker.is_due"
 """Key of the environment: whether the caller is to renew its credential."""
 _NEWS = "nodetracker.news"
@@ -72,32 +74,48 @@ _STATUSES: tuple[tuple[type[NodetrackerError], str], ...] = (
 )
 
 
+class HeartbeatStore(CredentialStore, CallStore, Protocol):
+    """What heartbeats need of the store."""
+
+
 class AgentEndpoint:
     """Answers the calls of agents, each as the host that its credential identifies.
 
     Args:
         name: of this conductor, for messages.
-        calls: what each answer to a heartbeat has for the agent.
+        heartbeats: the store with connections for heartbeats alone, and for finding
+            credentials before bodies are read.
         clock: the database's time; set at the first call.
         monotonic: seconds that never go back.
+        serves_older: see `BodyParser`.
+
+    Attributes:
+        known: hosts by their credentials.
     """
 
     def __init__(
         self,
         name: str,
         credentials: CredentialStore,
-        calls: CallStore,
+        heartbeats: HeartbeatStore,
         authorizer: Authorizer,
         clock: DatabaseClock,
         monotonic: Callable[[], float] = time.monotonic,
+        serves_older: Callable[[], bool] = lambda: True,
     ) -> None:
+        self.known = KnownHosts(heartbeats.find_hosts, monotonic)
         self._name = name
         self._credentials = credentials
-        self._calls = calls
+        self._heartbeats = heartbeats
         self._authorizer = authorizer
         self._clock = clock
         self._monotonic = monotonic
-        self._refused_at: dict[tuple[str, str], float] = {}
+        self._bodies = BodyParser(serves_older)
+        self._large = Places(1)
+        self._refusals = (
+            RefusalLog("Refused calls of hosts", monotonic),
+            RefusalLog("Refused calls without a known credential", monotonic),
+        )
         self._called_at: float | None = None
         self._hosts: set[str] = set()
         self.is_stopping = False
@@ -119,6 +137,10 @@ class AgentEndpoint:
         if self._called_at is None:
             self._called_at = self._monotonic() - seconds_ago
 
+    def close(self) -> None:
+        """Close the connections that only heartbeats use."""
+        self._heartbeats.close()
+
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""
         status, answer = "200 OK", {}
@@ -131,17 +153,18 @@ class AgentEndpoint:
                 raise NotFoundError("POST /store/METHOD is served here, to agents")
             if self.is_stopping:
                 raise RpcEndingError(f"{self._name} is ending; nothing was done")
-            answer = {"value": self._carry_out(environ, path, address)}
+            with ExitStack() as held:
+                answer = {"value": self._carry_out(environ, path, address, held)}
         except NodetrackerError as error:
-            status = next((text for kind, text in _STATUSES if isinstance(error, kind)), "200 OK")
             answer, refusal = {"error": encode_error(error)}, error
+            status = find_status(error)
         except Exception as error:  # a bug; the caller gets its name only
             LOG.exception("%s failed", path)
             status = "500 Internal Server Error"
             text = f"{self._name} failed ({path}): {type(error).__name__}; see its log"
             answer = {"error": encode_error(RpcError(text))}
         if refusal is not None:  # outside the handler, see `OutageLog.watch`
-            self._log_refusal(address, path, refusal)
+            self.log_refusal(environ.get(_HOST), address, path, refusal)
         now = self._clock.read()
         if environ[_IS_DUE]:
             answer["renew"] = True
@@ -151,19 +174,57 @@ class AgentEndpoint:
             answer["now"] = now.isoformat()
         return _send(environ, start, status, answer)
 
-    def _carry_out(self, environ: WSGIEnvironment, path: str, address: str) -> Any:
-        if path == "/join":
-            return self._join(_read_body(environ, MAX_UNKNOWN_BYTES), address)
-        secret_hash = _hash_secret(environ)
+    @contextmanager
+    def large_body(self, host: str) -> Iterator[None]:
+        """Carry out a call with a large body, within this block.
+
+        Raises:
+            RpcUnavailableError: another one of the host is carried out.
+        """
+        if not self._large.take(host):
+            raise RpcUnavailableError(f"another large body of host {host} is carried out")
+        try:
+            yield
+        finally:
+            self._large.give_back(host)
+
+    def _carry_out(self, environ: WSGIEnvironment, path: str, address: str, held: ExitStack) -> Any:
+        if path == JOIN:
+            if "HTTP_CONTENT_ENCODING" in environ:
+                raise RequestError("body", "expected JSON that is not compressed")
+            return self._join(self._read_call(environ, STRANGER_BYTES), address)
+        secret_hash = read_credential_hash(environ.get("HTTP_AUTHORIZATION", ""))
+        if secret_hash is None:
+            raise AuthenticationError("no credential; join by a token first")
+        try:
+            return self._call(environ, path, address, secret_hash, held)
+        except AuthenticationError:
+            self.known.forget(secret_hash)
+            raise
+
+    def _call(
+        self,
+        environ: WSGIEnvironment,
+        path: str,
+        address: str,
+        secret_hash: str,
+        held: ExitStack,
+    ) -> Any:
         body: Mapping[str, Any] | None = None
-        if path == _HEARTBEAT:
-            body = self._read_call(environ, MAX_UNKNOWN_BYTES)
+        if path == HEARTBEAT:
+            body = self._read_call(environ, LARGE_BYTES)
             if self._report(environ, body, secret_hash, address):
                 return None
         found = self._credentials.find_credential(secret_hash, address)
-        caller = self._note_call(environ, found)
+        caller = self._note_call(environ, found, secret_hash)
         if body is None:
-            body = self._read_call(environ, MAX_BODY_BYTES)
+            is_counted = environ.get("asgi.scope", {}).get(IS_LARGE, False)
+
+            def count() -> None:
+                if not is_counted:
+                    held.enter_context(self.large_body(caller.host))
+
+            body = self._read_call(environ, MAX_BODY_BYTES, count)
         if path == "/renew":
             return self._renew(caller, body, address)
         family, _, name = path.removeprefix("/").partition("/")
@@ -182,8 +243,23 @@ class AgentEndpoint:
             )
         return encode(value, unknown)
 
-    def _read_call(self, environ: WSGIEnvironment, max_bytes: int) -> Mapping[str, Any]:
-        body = _read_body(environ, max_bytes)
+    def _read_call(
+        self,
+        environ: WSGIEnvironment,
+        max_bytes: int,
+        on_large: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, Any]:
+        """Read the body of a call.
+
+        Args:
+            on_large: called before one of more than `LARGE_BYTES` is parsed.
+
+        Raises:
+            RequestError: it is no JSON object, or too large.
+            RpcUnavailableError: its caller has stopped waiting.
+        """
+        is_gzip = environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip"
+        body = self._bodies.parse(environ["wsgi.input"].read(), is_gzip, max_bytes, on_large)
         self._refuse_expired(body)
         return body
 
@@ -199,24 +275,27 @@ class AgentEndpoint:
             return False
 
         def authorize(credential: Credential) -> Mapping[str, Any]:
-            caller = self._note_call(environ, credential)
+            caller = self._note_call(environ, credential, secret_hash)
             self._check_version(body)
             arguments = _read_arguments(body, "report_state")
             return self._authorizer.authorize(caller, "report_state", arguments)
 
-        news = self._calls.report_for_news(secret_hash, authorize)
+        news = self._heartbeats.report_for_news(secret_hash, authorize)
         if news is None:  # its use is to be stored, or it is refused
-            self._credentials.find_credential(secret_hash, address)
-            news = self._calls.report_for_news(secret_hash, authorize)
+            self._heartbeats.find_credential(secret_hash, address)
+            news = self._heartbeats.report_for_news(secret_hash, authorize)
         if news is None:
             raise AuthenticationError("unknown credential")
         environ[_NEWS] = encode(news)
         return True
 
-    def _note_call(self, environ: WSGIEnvironment, credential: Credential) -> Caller:
+    def _note_call(
+        self, environ: WSGIEnvironment, credential: Credential, secret_hash: str
+    ) -> Caller:
         self._called_at = self._monotonic()
         self._hosts.add(credential.host)
-        environ[_IS_DUE] = credential.is_due
+        self.known.remember(secret_hash, credential.host)
+        environ[_IS_DUE], environ[_HOST] = credential.is_due, credential.host
         return Caller(credential.host, credential.agent_id)
 
     def _join(self, body: Mapping[str, Any], address: str) -> Any:
@@ -264,22 +343,25 @@ class AgentEndpoint:
             raise RequestError("expires_at", f"invalid value {render_value(text)}")
         now = self._clock.read()
         if now is None:
-            now = self._authorizer.store.now()
+            now = self._heartbeats.now()
             self._clock.set(now)
         late = (now - expires_at).total_seconds()
         if late > 0:
             raise RpcUnavailableError(f"the call arrived {late:.1f} s too late; nothing was done")
 
-    def _log_refusal(self, address: str, path: str, error: NodetrackerError) -> None:
-        """Log a refused caller once a minute; errors of the store are the caller's to log."""
-        if not isinstance(error, AuthenticationError | ForbiddenError):
+    def log_refusal(
+        self, host: str | None, address: str, path: str, error: NodetrackerError
+    ) -> None:
+        """Log a refused call, some a minute; errors of the store are the caller's to log.
+
+        Args:
+            host: the caller's, None if its credential is not known.
+        """
+        if not isinstance(error, _LOGGED) or isinstance(error, RpcEndingError):
             return
-        key, now = (address, type(error).__name__), self._monotonic()
-        if now - self._refused_at.get(key, float("-inf")) >= REFUSAL_SECONDS:
-            if len(self._refused_at) >= _MAX_REFUSALS:
-                self._refused_at.clear()
-            self._refused_at[key] = now
-            CHANGES.warning("Refused %s from %s: %s", path, address, make_line(str(error)))
+        caller = address if host is None else f"{address}, host {host}"
+        log = self._refusals[host is None]
+        log.add(f"Refused {path} from {caller}: {error}", f"{caller} {type(error).__name__}")
 
 
 def _name_target(arguments: Mapping[str, Any], value: object) -> str:
@@ -289,13 +371,6 @@ def _name_target(arguments: Mapping[str, Any], value: object) -> str:
         place = {"host": value.host, "node": value.nodename, "claim": value.uuid}
     place["provider"] = arguments.get("provider_uuid")
     return " ".join(f"{noun} {name}" for noun, name in place.items() if name is not None)
-
-
-def _hash_secret(environ: WSGIEnvironment) -> str:
-    scheme, _, secret = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    if scheme.lower() != "bearer" or not secret:
-        raise AuthenticationError("no credential; join by a token first")
-    return hash_secret(secret.strip())
 
 
 def _read_arguments(body: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -319,33 +394,9 @@ def _read_hash(body: Mapping[str, Any]) -> str:
     return value
 
 
-def _read_body(environ: WSGIEnvironment, max_bytes: int) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        RequestError: it is none, or too large.
-    """
-    data = environ["wsgi.input"].read()
-    too_large = RequestError("body", f"larger than {max_bytes} bytes")
-    if len(data) > max_bytes:
-        raise too_large
-    try:
-        if environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip":
-            unpacker = zlib.decompressobj(wbits=31)
-            data = unpacker.decompress(data, max_bytes)
-            if unpacker.unconsumed_tail:
-                raise too_large
-        body = json.loads(data, parse_constant=_refuse_constant)
-    except (zlib.error, ValueError, RecursionError):
-        raise RequestError("body", "expected a JSON object") from None
-    if not isinstance(body, dict):
-        raise RequestError("body", "expected a JSON object")
-    return body
-
-
-def _refuse_constant(name: str) -> None:
-    """Refuse NaN and infinities, which answers with the rows of all hosts could not have."""
-    raise ValueError(name)
+def find_status(error: NodetrackerError) -> str:
+    """Return the status of an answer with an error."""
+    return next((text for kind, text in _STATUSES if isinstance(error, kind)), "200 OK")
 
 
 def _send(

@@ -7,6 +7,12 @@ from nodetracker.rpc.interface import Interface
 COMPRESSED_FROM_BYTES = 4096
 """Bodies and answers of at least as many bytes are compressed."""
 
+PLAIN_BYTES = 4 * 1024 * 1024
+"""Of a body before it is compressed; only agents of the release before send larger ones."""
+
+CHANGES_BYTES = PLAIN_BYTES - 64 * 1024
+"""Of the changes in a body."""
+
 CONDUCTOR = Interface(
     Store,
     topic="conductor",

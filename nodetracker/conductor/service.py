@@ -186,6 +186,7 @@ class ConductorService:
         run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._report_end)
         if is_answered:
             self._store.close()
+            self._endpoint.close()
         if self._notifier is not None:
             self._notifier.flush(min(FLUSH_SECONDS, deadline - time.monotonic()))
         return is_answered and has_reported

@@ -1,5 +1,6 @@
 """Store ``join_tokens`` and ``agent_credentials``: who may call conductors as which host."""
 
+from collections.abc import Collection
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -159,6 +160,26 @@ _BY_SECRET = _select().where(
     )
 )
 """Built once, as each call of an agent needs it."""
+
+
+_HOSTS = sa.union_all(
+    *(
+        sa.select(_credentials[name].label("secret"), _credentials.host).where(
+            _credentials[name].in_(sa.bindparam("secrets", expanding=True))
+        )
+        for name in ("secret_hash", "next_hash", "previous_hash")
+    )
+)
+_HOSTS_AT_ONCE = 500
+
+
+def find_hosts(connection: sa.Connection, secret_hashes: Collection[str]) -> dict[str, str]:
+    wanted = list(secret_hashes)
+    found: dict[str, str] = {}
+    for start in range(0, len(wanted), _HOSTS_AT_ONCE):
+        part = {"secrets": wanted[start : start + _HOSTS_AT_ONCE]}
+        found |= {row.secret: row.host for row in connection.execute(_HOSTS, part)}
+    return found
 
 
 def _find(connection: sa.Connection, secret_hash: str) -> "sa.Row[Any] | None":

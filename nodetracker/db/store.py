@@ -211,6 +211,7 @@ class SqlStore(SqlReader):
     renew_credential = writing(credentials.renew_credential)
     revoke_credential = writing(credentials.revoke_credential)
     list_credentials = reading(credentials.list_credentials)
+    find_hosts = reading(credentials.find_hosts)
 
     def rehearse(self, work: Callable[[SchedulerStore], T]) -> T:
         return self._database.rehearse(lambda database: work(SqlStore(database, self._clock)))

@@ -376,6 +376,12 @@ class CredentialStore(Protocol):
                 replaced raises the warning ``credential_reused`` of its host.
         """
 
+    def find_hosts(self, secret_hashes: Collection[str]) -> Mapping[str, str]:
+        """Return secret -> host of those that are a credential, its next one or the one before.
+
+        It says whose calls may be read, and nothing about what they may do.
+        """
+
     def renew_credential(self, host: str, secret_hash: str) -> Credential:
         """Store the next credential of a host; both are valid until the new one is used.
 

@@ -3,6 +3,9 @@
 import contextlib
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable
 from logging.handlers import WatchedFileHandler
 
 from nodetracker.model.text import render_file_error
@@ -13,6 +16,10 @@ CHANGES = logging.getLogger("nodetracker.changes")
 """Logs changes, failed logins and refused callers; `open_change_file` adds a file."""
 
 _MAX_CHARACTERS = 1024
+
+MAX_REFUSALS = 20
+"""Refusals of one kind that are logged within a minute."""
+WINDOW_SECONDS = 60.0
 
 
 def log_change(
@@ -55,6 +62,51 @@ def open_change_file(path: str | None) -> None:
     for handler in [held for held in before if held.baseFilename != path]:
         CHANGES.removeHandler(handler)
         handler.close()
+
+
+class RefusalLog:
+    """Logs refusals of one kind, only some of them a minute, as anybody may cause thousands.
+
+    Args:
+        seconds: monotonic time.
+
+    Attributes:
+        count: of all since the start.
+    """
+
+    def __init__(self, what: str, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._named: set[str] = set()
+        self._logged = 0
+        self._window_end = 0.0
+        self.count = 0
+
+    def add(self, line: str, name: str | None = None) -> None:
+        """Log one.
+
+        Args:
+            name: of what is refused; the same one again within the minute is not logged.
+        """
+        with self._lock:
+            self.count += 1
+            if self._seconds() >= self._window_end:
+                self._named, self._logged = set(), 0
+                self._window_end = self._seconds() + WINDOW_SECONDS
+            if name in self._named:
+                return
+            self._logged += 1
+            logged = self._logged
+            if name is not None and logged <= MAX_REFUSALS:
+                self._named.add(name)
+        if logged <= MAX_REFUSALS:
+            CHANGES.warning("%s", make_line(line))
+        elif logged == MAX_REFUSALS + 1:
+            CHANGES.warning(
+                "%s: more than %d times within %g s; further ones are not logged",
+                self._what, MAX_REFUSALS, WINDOW_SECONDS,
+            )  # fmt: skip
 
 
 class _ChangeFile(WatchedFileHandler):

@@ -41,6 +41,21 @@ def test_a_token_is_exchanged_for_a_credential_of_one_host(joined):
     assert [item.host for item in joined.list_credentials()] == ["h1"]
 
 
+def test_hosts_are_found_by_each_secret_that_is_valid_or_was_replaced(joined):
+    joined.join_agent(TOKEN, "h2", "agent-2", hash_secret("h2"), "")
+    many = [hash_secret(f"stranger {number}") for number in range(1200)]
+    assert joined.find_hosts([*many, SECRET, hash_secret("h2")]) == {
+        SECRET: "h1",
+        hash_secret("h2"): "h2",
+    }
+    joined.renew_credential("h1", NEXT)
+    assert joined.find_hosts([SECRET, NEXT]) == {SECRET: "h1", NEXT: "h1"}
+    joined.find_credential(NEXT, "")
+    assert joined.find_hosts([SECRET, NEXT]) == {SECRET: "h1", NEXT: "h1"}
+    joined.revoke_credential("h1")
+    assert joined.find_hosts([SECRET, NEXT]) == joined.find_hosts([]) == {}
+
+
 def test_a_token_is_used_up(store):
     store.create_join_token(TOKEN, None, 1, DAY, "admin")
     store.join_agent(TOKEN, "h1", "agent-1", SECRET, "")

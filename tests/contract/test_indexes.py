@@ -57,6 +57,7 @@ def credential_calls(scene: Scene) -> None:
     store.find_credential(SECRETS["c"], "127.0.0.1")
     store.renew_credential("beta", SECRETS["d"])
     store.find_credential(SECRETS["d"], "127.0.0.1")
+    store.find_hosts(SECRETS.values())
     store.revoke_credential("beta")
 
 

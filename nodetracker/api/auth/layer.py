@@ -1,6 +1,5 @@
 """Authenticate requests: by a gate before the body (http_basic alone), by a layer in the thread."""
 
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from nodetracker.api.auth.addresses import find_client_address
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Authenticator, Identity
 from nodetracker.api.family import normalize_path
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
-from nodetracker.process.change_log import CHANGES
+from nodetracker.process.change_log import RefusalLog
 
 _SCOPED = (
     "DOMAIN_ID", "DOMAIN_NAME", "PROJECT_ID", "PROJECT_NAME", "PROJECT_DOMAIN_ID",
@@ -46,10 +45,6 @@ def drop_identity_headers(application: WSGIApplication) -> WSGIApplication:
     return answer
 
 
-MAX_LOGGED = 20
-"""Failed logins that are logged within a minute; all are counted."""
-
-_WINDOW_SECONDS = 60.0
 _SHOWN_NAME = 64
 
 _CREDENTIALS = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN")
@@ -66,16 +61,12 @@ class LoginFailures:
     """
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._count = 0
-        self._lock = threading.Lock()
-        self._logged = 0
-        self._window_end = 0.0
+        self._log = RefusalLog("Login failed", seconds)
 
     @property
     def count(self) -> int:
         """Requests since the start."""
-        return self._count
+        return self._log.count
 
     def add(self, user: str | None, address: str) -> None:
         """Count and log one.
@@ -83,20 +74,8 @@ class LoginFailures:
         Args:
             user: the name that was sent, None = none was, or a token.
         """
-        with self._lock:
-            self._count += 1
-            if self._seconds() >= self._window_end:
-                self._logged, self._window_end = 0, self._seconds() + _WINDOW_SECONDS
-            self._logged += 1
-            logged = self._logged
-        if logged <= MAX_LOGGED:
-            what = "invalid credentials" if user is None else f"user {user[:_SHOWN_NAME]!r}"
-            CHANGES.warning("Login failed: %s from %s", what, address)
-        elif logged == MAX_LOGGED + 1:
-            CHANGES.warning(
-                "Login failed: more than %d times within %g s; further ones are only counted",
-                MAX_LOGGED, _WINDOW_SECONDS,
-            )  # fmt: skip
+        what = "invalid credentials" if user is None else f"user {user[:_SHOWN_NAME]!r}"
+        self._log.add(f"Login failed: {what} from {address}")
 
 
 @dataclass(frozen=True, slots=True)

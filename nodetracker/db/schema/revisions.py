@@ -182,6 +182,12 @@ def contract(engine: sa.Engine) -> list[str]:
     return _run_locked(engine, remove)
 
 
+def serves_older(engine: sa.Engine) -> bool:
+    """Return whether the schema has what only programs of revisions before this one need."""
+    with translated(engine.url), engine.connect() as connection:
+        return bool(_list_leftovers(connection))
+
+
 def _contract(script: "Script") -> None:
     """Remove what only programs of revisions before this one need, if there is anything."""
     getattr(script.module, "contract", lambda: None)()

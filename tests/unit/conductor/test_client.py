@@ -1,11 +1,14 @@
 """The store of a process without a database."""
 
 import inspect
+import json
 from datetime import timedelta
 
 import pytest
 
 from nodetracker.conductor.client import CONDUCTOR, ConductorStore, open_conductor_store
+from nodetracker.conductor.interface import PLAIN_BYTES
+from nodetracker.model.change import ApplyResult
 from nodetracker.model.errors import (
     ForbiddenError,
     NotFoundError,
@@ -19,7 +22,7 @@ from nodetracker.model.service import AgentKey, AuditState
 from nodetracker.ports import HostAgent, Store
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.caller import RpcAgent
-from tests.builders import NOW
+from tests.builders import NOW, create, make_guest
 
 KEY = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")
 
@@ -67,6 +70,36 @@ def test_a_heartbeat_has_a_timeout_of_its_own_and_the_hosts_time():
     assert arguments["report_count"] == 7
     assert arguments["state"]["by_conductor"] is True
     assert arguments["host_time"] == NOW.isoformat()
+
+
+def test_changes_are_written_in_calls_that_conductors_read():
+    guests = tuple(make_guest(f"guest {number}") for number in range(100))
+    changes = [create(KEY, f"n{number}", guests=guests) for number in range(200)]
+    parts = [
+        ApplyResult({"n0": None}, ("n1",), {"n2": "refused"}),
+        ApplyResult({"n3": None}, ("n4",), {"n5": "refused"}),
+    ]
+    caller = RecordingCaller(*parts)
+    result = open_store(caller).apply_changes(KEY, changes, 60)
+    sent = [arguments for _, arguments, _ in caller.calls]
+    assert [change["nodename"] for item in sent for change in item["changes"]] == [
+        change.nodename for change in changes
+    ]
+    sizes = [len(json.dumps(item, separators=(",", ":"))) for item in sent]
+    assert max(sizes) < PLAIN_BYTES < sum(sizes)
+    assert {item["service_down_time"] for item in sent} == {60}
+    assert result == ApplyResult(
+        {"n0": None, "n3": None}, ("n1", "n4"), {"n2": "refused", "n5": "refused"}
+    )
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_change_that_is_larger_itself_is_one_call(monkeypatch, count):
+    monkeypatch.setattr("nodetracker.conductor.client.CHANGES_BYTES", 10)
+    caller = RecordingCaller(*[ApplyResult()] * count)
+    changes = [create(KEY, f"n{number}") for number in range(count)]
+    assert open_store(caller).apply_changes(KEY, changes, 60) == ApplyResult()
+    assert [len(arguments["changes"]) for _, arguments, _ in caller.calls] == [1] * count
 
 
 def test_a_time_that_the_caller_read_is_kept():

@@ -18,9 +18,10 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.conductor.authorization import Authorizer
+from nodetracker.conductor.bodies import LARGE_BYTES
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.credential_file import NEXT_FILE, make_next, read_credential
-from nodetracker.conductor.endpoint import MAX_UNKNOWN_BYTES, AgentEndpoint
+from nodetracker.conductor.endpoint import STRANGER_BYTES, AgentEndpoint
 from nodetracker.conductor.http_caller import (
     AgentIdentity,
     Endpoint,
@@ -156,13 +157,19 @@ class TestBodies:
         status, (message,) = post(port, "/store/apply_changes", b"no JSON", **headers)
         assert (status, "credential" in message) == (401, True)
 
-    @pytest.mark.parametrize("path", ["/join", "/store/report_state"])
     @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-    def test_one_that_is_read_before_its_caller_is_known_is_small(self, port, path, pack):
+    def test_a_heartbeat_is_small(self, port, pack):
         headers = NOBODY if pack is bytes else NOBODY | {"Content-Encoding": "gzip"}
-        data = pack(b" " * (MAX_UNKNOWN_BYTES + 1))
-        too_large = ["body", f"larger than {MAX_UNKNOWN_BYTES} bytes"]
-        assert post(port, path, data, **headers) == (400, too_large)
+        data = pack(b" " * (LARGE_BYTES + 1))
+        too_large = ["body", f"larger than {LARGE_BYTES} bytes"]
+        assert post(port, "/store/report_state", data, **headers) == (400, too_large)
+
+    def test_a_join_is_smaller_and_not_packed(self, port):
+        too_large = ["body", f"larger than {STRANGER_BYTES} bytes"]
+        assert post(port, "/join", b" " * (STRANGER_BYTES + 1)) == (400, too_large)
+        packed = gzip.compress(b"{}")
+        status, (argument, _) = post(port, "/join", packed, **{"Content-Encoding": "gzip"})
+        assert (status, argument) == (400, "body")
 
     @pytest.mark.parametrize(
         "changed",
@@ -503,9 +510,20 @@ class TestRequests:
             ("/store/report_state", b'{"expires_at": "2026-01-01T00:00:00"}', NOBODY, 400),
             ("/store/report_state", b"[" * 3000, NOBODY, 400),
             ("/store/report_state", b'{"count": NaN}', NOBODY, 400),
+            ("/store/report_state", b'{"count": 1e400}', NOBODY, 400),
             ("/store/report_state", b"\xff", NOBODY, 400),
             ("/store/report_state", b"x", NOBODY | {"Content-Encoding": "gzip"}, 400),
             ("/join", b"{}", {}, 400),
+            *(
+                (
+                    "/join",
+                    b'{"token": "%s", "host": "h", "agent_id": "%s", "secret_hash": "%s"}'
+                    % (text, AGENT.encode(), b"0" * 64),
+                    {},
+                    400,
+                )
+                for text in (b"\\ud800", b"\xed\xa0\x80", b"\\udc00\\ud800")
+            ),
             ("/join", b'{"token": 1, "host": "h", "agent_id": "a", "secret_hash": "s"}', {}, 400),
         ],
     )

@@ -11,7 +11,6 @@ from nodetracker.api.auth.addresses import NoauthAuthenticator, find_client_addr
 from nodetracker.api.auth.browser import is_foreign_page
 from nodetracker.api.auth.keystone import KeystoneAuthenticator, register_options
 from nodetracker.api.auth.layer import (
-    MAX_LOGGED,
     LoginFailures,
     LoginGate,
     authenticate,
@@ -19,6 +18,7 @@ from nodetracker.api.auth.layer import (
 )
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, Identity
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
+from nodetracker.process.change_log import MAX_REFUSALS
 
 IDENTITY_HEADERS = [
     "X-Roles", "X-Role", "X-User", "X-User-Id", "X-User-Name", "X-User-Domain-Id",
@@ -131,7 +131,7 @@ def test_failed_logins_of_a_storm_are_counted_and_twenty_a_minute_are_logged(cap
     failures = LoginFailures(lambda: now[0])
     for _ in range(155):
         failures.add("eve", "192.0.2.66")
-    assert len(caplog.messages) == MAX_LOGGED + 1
+    assert len(caplog.messages) == MAX_REFUSALS + 1
     assert caplog.messages[-1].startswith("Login failed: more than 20 times within 60 s")
     now[0] += 60.0
     failures.add("eve", "192.0.2.66")
