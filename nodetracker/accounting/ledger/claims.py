@@ -23,7 +23,12 @@ from nodetracker.accounting.ledger.transaction import (
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
 from nodetracker.accounting.numa.cell_fit import measure_left
-from nodetracker.accounting.numa.cells import cell_limits, decode_host_cells, sum_usage
+from nodetracker.accounting.numa.cells import (
+    cell_limits,
+    decode_host_cells,
+    find_near_cells,
+    sum_usage,
+)
 from nodetracker.accounting.pci.admission import PciAdmission
 from nodetracker.accounting.pci.columns import (
     GPU_RESOURCE_CLASS,
@@ -94,6 +99,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
         own_devices(node),
         request.pci_requests,
         policy.aliases,
+        find_near_cells(node.values.numa_topology),
         {cell["id"]: cell.get("socket") for cell in node.values.numa_topology.get("cells", ())},
         request.workload.kind is WorkloadKind.CONTAINER,
     )
@@ -237,7 +243,7 @@ def _fit_numa(
         request.numa,
         cells,
         sum_usage(cells, _list_others(node)),
-        free_devices=count_by_cell(stats),
+        free_devices=count_by_cell(stats, pci.near),
         limits=_limits_of(request, node),
         held=sum_usage(cells, own),
         is_packing=is_packing,

@@ -132,6 +132,24 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
     )
 
 
+def find_near_cells(column: Mapping[str, Any]) -> dict[int, frozenset[int]]:
+    """Return which cells are near a device of each cell of a row's column ``numa_topology``.
+
+    A cell is near itself. A cell without CPUs, such as a GPU's own memory, is near those with
+    CPUs at the least distance, and near all of them if the distances are unknown.
+    """
+    cells = decode_host_cells(column)
+    usable = frozenset(cell.id for cell in cells if cell.cpus)
+    near = {cell.id: frozenset({cell.id}) for cell in cells}
+    for entry in column.get("cells", ()):
+        if entry["id"] not in usable and usable:
+            known = entry.get("distances", {})
+            distances = {cell: known[str(cell)] for cell in usable if str(cell) in known}
+            least = min(distances.values(), default=None)
+            near[entry["id"]] = frozenset(cell for cell in usable if distances.get(cell) == least)
+    return near
+
+
 def cell_limits(values: NodeValues) -> NumaLimits:
     """Return the limits of a node's cells: its ratios, none if its host does not limit cells."""
     if not values.numa_topology.get(IS_LIMITED, True):

@@ -14,7 +14,7 @@ tried. They are few, as only the number of equal cards matters.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -278,6 +278,7 @@ class PciAdmission:
         devices: with derived status; they are not modified.
         requests: all requests of one claim; a device is used for one of them.
         aliases: name -> alias.
+        near: host cell id -> ids of the cells that a device of it is near, see `find_near_cells`.
         sockets: host cell id -> its socket, None when unknown; needed only for
             the policy ``socket``.
         is_container: its guest uses devices by the host's drivers where they have one,
@@ -287,6 +288,7 @@ class PciAdmission:
     devices: Devices
     requests: tuple[PciRequest, ...]
     aliases: Mapping[str, Alias]
+    near: Mapping[int, Set[int]] = field(default_factory=dict)
     sockets: Mapping[int, int | None] = field(default_factory=dict)
     is_container: bool = False
     _results: dict[frozenset[int], bool] = field(
@@ -351,7 +353,9 @@ class PciAdmission:
             )
         ranks = {}
         for address in self._preferred[alias.name]:
-            rank = rank_affinity(self.devices[address].numa_node, policy, cells, self.sockets)
+            numa_node = self.devices[address].numa_node
+            near = frozenset[int]() if numa_node is None else self.near.get(numa_node, frozenset())
+            rank = rank_affinity(near, policy, cells, self.sockets)
             if rank is not None:
                 ranks[address] = rank
         return Demand(request.count, ranks)
@@ -403,9 +407,9 @@ class PciAdmission:
 
 
 def rank_affinity(
-    numa_node: int | None,
+    near: Set[int],
     policy: PciNumaPolicy,
-    cells: Collection[int],
+    cells: Set[int],
     sockets: Mapping[int, int | None],
 ) -> int | None:
     """Return the distance of a device from a guest as a rank.
@@ -413,7 +417,8 @@ def rank_affinity(
     A cell whose socket is unknown shares its socket with no other cell.
 
     Args:
-        numa_node: the device's cell id, None when unknown.
+        near: ids of the host cells that the device is near; several only if its own has no CPUs.
+            Empty when unknown.
         cells: ids of the guest's host cells. Empty for a guest without cells,
             which prefers devices that guests with cells do not prefer.
         sockets: host cell id -> its socket.
@@ -421,20 +426,20 @@ def rank_affinity(
     Returns:
         0 is best; None: the policy forbids the device.
 
-    >>> [rank_affinity(cell, PciNumaPolicy.LEGACY, {0}, {}) for cell in (0, None, 1)]
+    >>> [rank_affinity(near, PciNumaPolicy.LEGACY, {0}, {}) for near in ({0}, set(), {1})]
     [0, 1, None]
     """
     if not cells:
-        return 0 if numa_node is None else 1
-    if numa_node in cells:
+        return 1 if near else 0
+    if near & cells and (policy is not PciNumaPolicy.REQUIRED or len(near) == 1):
         return 0
     if policy is PciNumaPolicy.PREFERRED:
-        return 1 if numa_node is None else 2
+        return 2 if near else 1
     if policy is PciNumaPolicy.LEGACY:
-        return 1 if numa_node is None else None
-    if policy is PciNumaPolicy.SOCKET and numa_node is not None:
-        socket = sockets.get(numa_node)
-        return 1 if socket is not None and socket in map(sockets.get, cells) else None
+        return None if near else 1
+    if policy is PciNumaPolicy.SOCKET:
+        found = {sockets.get(cell) for cell in near} - {None}
+        return None if found.isdisjoint(map(sockets.get, cells)) else 1
     return None
 
 

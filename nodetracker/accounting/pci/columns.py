@@ -82,16 +82,22 @@ def count_pools(devices: Iterable[TrackedDevice]) -> dict[PciPool, int]:
     return {pool: counts[pool] for pool in sorted(counts, key=lambda pool: pool.order)}
 
 
-def count_by_cell(pci_stats: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Return cell id -> number of available devices, from the column ``pci_stats``.
+def count_by_cell(
+    pci_stats: Iterable[Mapping[str, Any]], near: Mapping[int, Collection[int]]
+) -> dict[int, int]:
+    """Return cell id -> number of available devices near it, from the column ``pci_stats``.
 
-    >>> count_by_cell([{"numa_node": 1, "count": 2}, {"numa_node": None, "count": 4}])
-    {1: 2}
+    Args:
+        near: see `find_near_cells`.
+
+    >>> stats = [{"numa_node": 1, "count": 2}, {"numa_node": None, "count": 4}]
+    >>> count_by_cell(stats, {0: {0}, 1: {0}})
+    {0: 2}
     """
     counts: Counter[int] = Counter()
     for pool in pci_stats:
-        if pool["numa_node"] is not None:
-            counts[pool["numa_node"]] += pool["count"]
+        for cell in near.get(pool["numa_node"], ()):
+            counts[cell] += pool["count"]
     return dict(counts)
 
 

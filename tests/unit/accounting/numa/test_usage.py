@@ -4,6 +4,7 @@ from nodetracker.accounting.audit.inventory import numa_columns
 from nodetracker.accounting.numa.cells import (
     decode_host_cells,
     find_conflicts,
+    find_near_cells,
     sum_usage,
     topology_with_usage,
 )
@@ -184,3 +185,31 @@ def test_reserved_pages_cannot_be_used():
     cells = [make_cell(0, "0", huge={2048: 10}, reserved={2048: 9})]
     assignments = {"a": NumaAssignment((CellAssignment(0, 1, 4, 2048, 2),))}
     assert find_conflicts(cells, assignments) == ("host cell 0 has 1 of 2 used pages of 2048 KiB",)
+
+
+@pytest.mark.parametrize(
+    ("distances", "near"),
+    [
+        ({0: 80, 1: 120, 2: 10, 10: 60}, {0}),  # cell 10 has no CPUs either
+        ({0: 80, 1: 80, 2: 10, 10: 60}, {0, 1}),
+        ({}, {0, 1}),
+        ({2: 10}, {0, 1}),
+    ],
+    ids=["the nearest", "two at the same distance", "unknown", "only its own"],
+)
+def test_a_cell_without_cpus_is_near_the_nearest_cells_with_some(distances, near):
+    cells = (
+        NumaCell(0, frozenset({0}), 512),
+        NumaCell(1, frozenset({1}), 512),
+        NumaCell(2, frozenset(), 512, distances=distances),
+        NumaCell(10, frozenset(), 512),
+    )
+    column = numa_columns(NumaTopology(cells), Policy())["numa_topology"]
+    assert find_near_cells(column) == {0: {0}, 1: {1}, 2: near, 10: {0, 1}}
+
+
+def test_where_no_cell_has_cpus_each_is_near_itself():
+    cells = (NumaCell(0, frozenset(), 512),)
+    column = numa_columns(NumaTopology(cells), Policy())["numa_topology"]
+    assert find_near_cells(column) == {0: {0}}
+    assert find_near_cells({}) == {}

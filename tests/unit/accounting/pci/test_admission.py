@@ -37,10 +37,11 @@ ALIASES = {
     )
 }
 SOCKETS = {0: 0, 1: 0, 2: 1, 3: None}
+NEAR = {cell: {cell} for cell in SOCKETS}
 
 
 def admit(devices, *requests):
-    return PciAdmission(devices, requests, ALIASES, SOCKETS)
+    return PciAdmission(devices, requests, ALIASES, NEAR, SOCKETS)
 
 
 def chosen(devices, *requests, cells=()):
@@ -71,10 +72,31 @@ class TestAffinity:
     )
     def test_decides_which_cells_are_near(self, policy, cells, ranks):
         found = [
-            rank_affinity(node, PciNumaPolicy(policy), cells, SOCKETS)
-            for node in (0, 1, 2, 3, None)
+            rank_affinity(near, PciNumaPolicy(policy), cells, SOCKETS)
+            for near in ({0}, {1}, {2}, {3}, set())
         ]
         assert found == ranks
+
+    @pytest.mark.parametrize(
+        ("policy", "ranks"),
+        [
+            ("required", [0, None, None]),
+            ("legacy", [0, 0, None]),
+            ("preferred", [0, 0, 2]),
+            ("socket", [0, 0, 1]),
+        ],
+    )
+    def test_a_device_of_a_cell_without_cpus_is_near_the_nearest_ones(self, policy, ranks):
+        """One, two at the same distance, and another one of the guest's socket."""
+        found = [
+            rank_affinity(near, PciNumaPolicy(policy), {0}, SOCKETS) for near in ({0}, {0, 2}, {1})
+        ]
+        assert found == ranks
+
+    def test_a_device_of_a_cell_that_the_node_does_not_have_is_near_none(self):
+        for policy, is_accepted in (("legacy", True), ("socket", False), ("required", False)):
+            request = PciRequest("gpu", 1, PciNumaPolicy(policy))
+            assert admit(gpus(7), request).accepts({0}) is is_accepted
 
     def test_the_request_s_policy_wins_over_the_alias_s(self):
         devices = gpus(1)
@@ -85,7 +107,8 @@ class TestAffinity:
         assert chosen(gpus(1), PciRequest("near")) == [["0000:c0:00.0"]]
 
     def test_unknown_sockets_are_near_nothing(self):
-        admission = PciAdmission(gpus(1), (PciRequest("gpu", 1, PciNumaPolicy.SOCKET),), ALIASES)
+        request = PciRequest("gpu", 1, PciNumaPolicy.SOCKET)
+        admission = PciAdmission(gpus(1), (request,), ALIASES, NEAR)
         assert admission.accepts({1})
         assert not admission.accepts({0})
 
@@ -293,6 +316,7 @@ def test_chosen_devices_can_be_claimed_and_meet_the_requests(host, requests, cel
             for address in addresses:
                 assert alias.matches(claimed[address])
                 node = claimed[address].numa_node
-                assert rank_affinity(node, policy, cells, SOCKETS) is not None
+                near = set() if node is None else NEAR[node]
+                assert rank_affinity(near, policy, cells, SOCKETS) is not None
     one_more = [dataclasses.replace(request, count=request.count + 99) for request in requests]
     assert not admit(devices, *one_more).accepts(cells) or not requests
