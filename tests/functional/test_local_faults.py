@@ -3,10 +3,11 @@
 import os
 import resource
 import socket
+import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,61 @@ class TestResources:
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class TestLimitsOfTheAgent:
+    """Limits of the agent's own unit or container are not the host's capacity."""
+
+    LIMIT = 512 * 1024**2
+
+    def read(self, programs: Programs, *before: str) -> tuple[int, int]:
+        """Audit this machine behind a command; return the row's CPUs and memory."""
+        programs.configure(driver="local", instances_path="/")
+        command = [*before, str(programs.bin / "nodetracker-compute"), "--once"]
+        done = subprocess.run(
+            [*command, f"--config-file={programs.path}"], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        row = programs.ask("node", "show", "host-1", "host-1")
+        assert warnings_of(programs, "host_data") == []
+        return row["vcpus"], row["memory_mb"]
+
+    def expected(self) -> tuple[int, int]:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024**2
+        return os.sysconf("SC_NPROCESSORS_ONLN"), memory
+
+    @pytest.fixture
+    def group(self) -> Iterator[Path]:
+        """A memory cgroup with a limit, as MemoryMax of a unit sets it."""
+        require_root("make a cgroup")
+        old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+        parent, name = (old, "memory.limit_in_bytes") if old.exists() else (new, "memory.max")
+        path = parent / f"nodetracker-{os.getpid()}"
+        try:
+            path.mkdir()
+            (path / name).write_text(str(self.LIMIT))
+        except OSError as error:
+            pytest.skip(f"no memory cgroup can be made: {error}")
+        yield path
+        path.rmdir()
+
+    def test_of_a_unit(self, programs: Programs, group: Path) -> None:
+        enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+        assert self.read(programs, "sh", "-c", enter, "sh") == self.expected()
+
+    def test_of_a_container(self, programs: Programs) -> None:
+        require("podman")
+        require_root("start a container of this root directory")
+        paths = [programs.directory, Path(sys.prefix), Path(__file__).parents[2]]
+        limits = ("--memory", str(self.LIMIT), "--cpus=0.5")
+        small = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
+        run = (
+            *("podman", "run", "--rm", "--network=none", *limits, *small),
+            *(f"--volume={path}:{path}" for path in paths),
+        )
+        done = subprocess.run(
+            [*run, "--rootfs", "/:O", "/bin/true"], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"podman starts no container here: {done.stderr.strip()[-200:]}")
+        assert self.read(programs, *run, "--rootfs", "/:O") == self.expected()

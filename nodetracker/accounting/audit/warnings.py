@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from nodetracker.accounting.audit import inventory
 from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.fact import Fact
+from nodetracker.model.host import MemoryInfo
 from nodetracker.model.node import FACT_NAMES, HostSnapshot
+from nodetracker.model.numa import NumaTopology
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 
@@ -57,24 +60,26 @@ def list_reading_warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
         )
         for problem in snapshot.host_problems()
     )
-    if snapshot.memory.value is not None and snapshot.numa.value is not None:
-        mismatch = _memory_mismatch(snapshot.memory.value.total_mb, snapshot.numa.value.memory_mb)
-        if mismatch:
-            found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, NO_ITEM, mismatch))
+    mismatch = _find_memory_mismatch(snapshot.memory, snapshot.numa)
+    if mismatch:
+        found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, NO_ITEM, mismatch))
     return tuple(found)
 
 
-def _memory_mismatch(total_mb: int, cells_mb: int) -> str | None:
+def _find_memory_mismatch(memory: Fact[MemoryInfo], numa: Fact[NumaTopology]) -> str | None:
     """Return a warning if the cells' sum and the kernel's total differ by more than 10 %.
 
     Smaller differences are normal: the kernel reserves memory per cell, and
     the amount varies from boot to boot.
     """
+    if memory.value is None or numa.value is None:
+        return None
+    total_mb, cells_mb = memory.value.total_mb, numa.value.memory_mb
     if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
         return None
     return (
-        f"the NUMA cells report {cells_mb} MiB in total and the kernel {total_mb} MiB; "
-        "the row has the kernel's value"
+        f"the NUMA cells of {numa.source} have {cells_mb} MiB in total, and {memory.source} says "
+        f"{total_mb} MiB, which is offered"
     )
 
 

@@ -210,6 +210,19 @@ class TestNuma:
         assert view.values.memory_mb == total_mb
         assert (WarningKind.MEMORY_MISMATCH in kinds(view)) is warned
 
+    def test_a_smaller_total_of_the_kernel_names_both_files(self):
+        """As where LXCFS shows a container's limit in /proc."""
+        snapshot = make_snapshot(
+            numa=fresh("/sys/devices/system/node", NumaTopology(self.cells)),
+            memory=fresh("/proc/meminfo", MemoryInfo(476, 400)),
+        )
+        view = account(snapshot, None, Policy(), NOW)
+        (found,) = (w for w in view.warnings if w.kind is WarningKind.MEMORY_MISMATCH)
+        assert found.message == (
+            f"the NUMA cells of /sys/devices/system/node have {snapshot.numa.value.memory_mb} MiB in "
+            "total, and /proc/meminfo says 476 MiB, which is offered"
+        )
+
 
 def test_devices_are_addressed_by_pci_address():
     device = PciDevice("0000:81:00.0", "8086", "10fb")
