@@ -45,10 +45,12 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
             sizes.append(_guest_size(guest, overhead))
         milli += max(size["milli"] for size in sizes)
         larger = [size for size in sizes if size["milli"] > sizes[0]["milli"]]
-        pcpus += max(size["pcpus"] for size in (sizes[0], *larger))
+        dedicated = max(size["pcpus"] for size in (sizes[0], *larger))
+        milli -= 1000 * dedicated
+        pcpus += sizes[0]["pcpus"] if mine else dedicated
         memory += max(size["memory"] for size in sizes)
         disk += max(size["disk"] for size in sizes)
-    milli -= pcpus * 1000
+    pcpus += _count_named(record, claimed)
     reserved = record.values.reserved
     memory_used = reserved.get("memory_mb", 0) + memory
     disk_used = Fraction(reserved.get("disk_mb", 0) + disk, 1024)
@@ -62,6 +64,20 @@ def expected_usage(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Any
         "cpu_used": milli / 1000,
         "disk_used": disk / 1024,
     }
+
+
+def _count_named(record: NodeRecord, claimed: dict[str, list[Claim]]) -> int:
+    """Return how many CPUs guests name that neither a claim nor an unclaimed guest has pinned."""
+    pins: set[int] = set()
+    named: set[int] = set()
+    for claim in (claim for claims in claimed.values() for claim in claims):
+        for cell in claim.numa.cells if claim.numa else ():
+            pins |= set(cell.pins.values())
+    for guest in record.guests.values():
+        for cell in () if guest.missing_since else guest.pins.cells:
+            (pins if guest.claim_uuid is None else named).update(cell.pins.values())
+            named |= cell.isolated
+    return len(named - pins)
 
 
 def is_guest_of(guest: Guest, claim: Claim) -> bool:
@@ -87,7 +103,7 @@ def _claims_size(claims: list[Claim], overhead: int) -> dict[str, int]:
 def _guest_size(guest: Guest, overhead: int) -> dict[str, int]:
     pcpus = sum(len(cell.pins) for cell in guest.pins.cells)
     return {
-        "milli": max(guest.vcpu_milli, 1000 * pcpus),
+        "milli": max(guest.vcpu_milli - guest.pins.dedicated_milli, 1000 * pcpus),
         "pcpus": pcpus,
         "memory": guest.memory_mb + (overhead if guest.kind.value == "instance" else 0),
         "disk": guest.disk_mb,

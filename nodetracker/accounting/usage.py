@@ -28,10 +28,11 @@ def charge_of_guest(guest: Guest, overhead_mb: int) -> Amounts:
     """Return the charge of a guest by its own size, equal to that of a claim with its amounts.
 
     A powered-off guest is charged like a running one, as it may be started at
-    any time without a claim. Pinned CPUs are charged as dedicated CPUs.
+    any time without a claim. Pinned CPUs are charged as dedicated CPUs. Those that move
+    among dedicated CPUs are charged by the node, see `numa.cells.count_named`.
     """
     pcpus = guest.pins.pcpus
-    shared = max(0, guest.vcpu_milli - pcpus * MILLI)
+    shared = max(0, guest.vcpu_milli - pcpus * MILLI - guest.pins.dedicated_milli)
     amounts = Amounts(shared, pcpus, guest.memory_mb, guest.disk_mb)
     return charge_of_claim(amounts, guest.kind, overhead_mb)
 
@@ -60,8 +61,9 @@ def charge_of_workload(claimed: Amounts, guest: Guest | None, overhead_mb: int) 
 
     Memory, disk and CPUs are compared separately, each in full. Of a guest
     with more CPUs than its claims, shared and dedicated ones together, as many
-    count as dedicated as either has. A guest to which no claim is assigned is
-    charged in addition to the claims.
+    count as dedicated as either has; those that it is pinned to beside its claims are
+    charged by the node, see `numa.cells.count_named`. A guest to which no claim is assigned
+    is charged in addition to the claims.
 
     Args:
         claimed: the charge of the workload's active claims on the node.
@@ -79,7 +81,8 @@ def charge_of_workload(claimed: Amounts, guest: Guest | None, overhead_mb: int) 
     larger = claimed | own
     if own.cpu_milli <= claimed.cpu_milli:
         return replace(larger, vcpu_milli=claimed.vcpu_milli, pcpus=claimed.pcpus)
-    return replace(larger, vcpu_milli=own.cpu_milli - larger.pcpus * MILLI)
+    shared = own.cpu_milli - larger.pcpus * MILLI
+    return replace(larger, vcpu_milli=shared, pcpus=claimed.pcpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,11 +216,11 @@ def encode_guest(guest: Guest) -> dict[str, Any]:
 
 
 def _encode_pins(pins: GuestPins) -> dict[str, Any] | None:
-    """Return the column ``pins``; most guests have none, and few what nobody can locate."""
+    """Return the column ``pins``; most guests have none, and few all of its parts."""
     if pins == GuestPins():
         return None
     plain: dict[str, Any] = encode(pins)
-    return {k: v for k, v in plain.items() if v or k not in ("unresolved", "pages")}
+    return {k: v for k, v in plain.items() if v or k in ("cells", "devices")}
 
 
 def encode_claim(claim: Claim) -> dict[str, Any]:

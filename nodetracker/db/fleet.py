@@ -192,11 +192,18 @@ def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:
         .where(_guests.claim_uuid.is_(None))
         .group_by(_guests.compute_node_id, _guests.kind, _guests.pins)
     )
+    named: dict[int, set[int]] = {}
     for node_id, kind, pins, count, *sums in connection.execute(query):
         vcpu_milli, memory_mb, disk_mb = map(int, sums)
-        pcpus = codec.decode_pins(pins).pcpus * count
-        shared = max(0, vcpu_milli - pcpus * MILLI)
-        yield UnclaimedSum(node_id, WorkloadKind(kind), count, shared, pcpus, memory_mb, disk_mb)
+        decoded = codec.decode_pins(pins)
+        isolated = frozenset[int]().union(*(cell.isolated for cell in decoded.cells))
+        new = isolated - named.setdefault(node_id, set())
+        named[node_id] |= new
+        pcpus = decoded.pcpus * count
+        shared = max(0, vcpu_milli - pcpus * MILLI - decoded.dedicated_milli * count)
+        yield UnclaimedSum(
+            node_id, WorkloadKind(kind), count, shared, pcpus + len(new), memory_mb, disk_mb
+        )
 
 
 def _count_claims(connection: sa.Connection) -> dict[ClaimState, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
+from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa import CellAssignment, NumaAssignment
 
 _CONTAINERS = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
@@ -85,6 +86,20 @@ class LoosePages:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuAffinity:
+    """A set of host CPUs that a guest names, among which some of its CPUs or threads move.
+
+    Attributes:
+        cpus: as its driver reports them; in a row, the dedicated ones of them.
+        vcpu_milli: the guest's CPUs that move there, in thousandths, 0 for other threads; in
+            a row, those of them that take no shared CPU.
+    """
+
+    cpus: CpuSet
+    vcpu_milli: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GuestPins:
     """The host resources that a guest is bound to, with or without a claim.
 
@@ -93,12 +108,15 @@ class GuestPins:
         devices: addresses of its PCI devices.
         unresolved: what it uses beside these and nobody can say which it is.
         pages: its huge pages that are not bound to one cell.
+        affinities: the sets of CPUs that it names; see
+            `nodetracker.accounting.numa.cells.restrict_pins`.
     """
 
     cells: tuple[CellAssignment, ...] = ()
     devices: tuple[str, ...] = ()
     unresolved: tuple[UnresolvedUse, ...] = ()
     pages: tuple[LoosePages, ...] = ()
+    affinities: tuple[CpuAffinity, ...] = ()
 
     @property
     def assignment(self) -> NumaAssignment | None:
@@ -109,6 +127,11 @@ class GuestPins:
     def pcpus(self) -> int:
         """Number of its CPUs that are pinned to a single host CPU."""
         return sum(len(cell.pins) for cell in self.cells)
+
+    @property
+    def dedicated_milli(self) -> int:
+        """Thousandths of its CPUs that move among dedicated CPUs, pinned to none of them."""
+        return sum(affinity.vcpu_milli for affinity in self.affinities)
 
 
 GPU_NAMES = "gpu_names"

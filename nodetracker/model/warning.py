@@ -16,6 +16,7 @@ class WarningKind(enum.StrEnum):
     GUEST_UNRESOLVED = "guest_unresolved"
     MEMORY_MISMATCH = "memory_mismatch"
     CPU_SET_OFFLINE = "cpu_set_offline"
+    CPU_SET_MOVED = "cpu_set_moved"
     DRIVER_NOT_READY = "driver_not_ready"
     NODE_UUID_REFUSED = "node_uuid_refused"
     ROW_REFUSED = "row_refused"

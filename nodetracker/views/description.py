@@ -7,6 +7,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, capacity_of_class, list_capacities
 from nodetracker.accounting.liveness import Liveness
+from nodetracker.accounting.numa.cells import count_named_of
 from nodetracker.accounting.usage import charge_of_guest, list_node_workloads, overhead_of
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.change import HistoryEntry
@@ -138,6 +139,7 @@ def list_resources(record: NodeRecord) -> list[ResourceLine]:
     values, overhead_mb = record.values, overhead_of(record.values)
     guests = [guest for guest in record.guests.values() if guest.claim_uuid is None]
     unclaimed = sum((charge_of_guest(guest, overhead_mb) for guest in guests), Amounts())
+    unclaimed += Amounts(pcpus=count_named_of(record.claims.values(), record.guests.values()))
     lines = [
         ResourceLine(
             resource,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from nodetracker.accounting.numa.cells import count_named_of
 from nodetracker.accounting.usage import (
     charge_of_guest,
     charge_of_row,
@@ -103,6 +104,7 @@ def compare_usage(record: NodeRecord) -> list[DriftLine]:
     """
     workloads = _list_workloads(record)
     ledger = sum((workload.ledger for workload in workloads), Amounts())
+    ledger += Amounts(pcpus=count_named_of(record.claims.values(), record.guests.values()))
     hypervisor = sum((workload.hypervisor for workload in workloads), Amounts())
     row, reserved = _row_charge(record), reserved_amounts(record.values.reserved)
     is_read = has_read_guests(record)

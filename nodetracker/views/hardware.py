@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 
+from nodetracker.accounting.numa.cells import list_guest_assignments
 from nodetracker.accounting.withheld import list_withholders, mark_withheld
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.node import NodeRecord, NodeValues
@@ -375,24 +376,24 @@ def _render_cpu(cpu: int, use: CpuUse, users: Mapping[int, list[str]]) -> dict[s
 
 
 def _find_users(record: NodeRecord) -> dict[int, list[str]]:
-    """Return CPU -> what workloads do there, by the placements of claims and unclaimed guests."""
-    users: dict[int, list[str]] = {}
-    for name, placement in _list_placements(record):
+    """Return CPU -> what workloads do there: of each first its claims, then its guest."""
+    users: dict[int, dict[str, str]] = {}
+    for name, placement, isolated in _list_placements(record):
         for cell in placement.cells:
             for guest_cpu, cpu in cell.pins.items():
-                users.setdefault(cpu, []).append(f"{name} (its CPU {guest_cpu})")
+                users.setdefault(cpu, {}).setdefault(name, f"{name} (its CPU {guest_cpu})")
             for cpu in cell.isolated:
-                users.setdefault(cpu, []).append(f"{name} (kept free)")
-    return users
+                users.setdefault(cpu, {}).setdefault(name, f"{name} ({isolated})")
+    return {cpu: list(found.values()) for cpu, found in users.items()}
 
 
-def _list_placements(record: NodeRecord) -> Iterable[tuple[str, NumaAssignment]]:
+def _list_placements(record: NodeRecord) -> Iterable[tuple[str, NumaAssignment, str]]:
+    """Yield name of a workload, its placement, and why that has further CPUs beside pins."""
     for claim in record.claims.values():
         if claim.is_active and claim.numa is not None:
-            yield find_owner(claim.uuid, record)[1], claim.numa
-    for guest in record.guests.values():
-        if guest.claim_uuid is None and guest.pins.assignment is not None:
-            yield guest.name or guest.uuid, guest.pins.assignment
+            yield find_owner(claim.uuid, record)[1], claim.numa, "kept free"
+    for uuid, placement in list_guest_assignments(record.guests.values()).items():
+        yield find_owner(uuid, record)[1], placement, "in its CPU set"
 
 
 def _render_memory(line: CellLine) -> Iterable[dict[str, Any]]:

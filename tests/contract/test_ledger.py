@@ -21,7 +21,7 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.fact import FactEntry, FactState
-from nodetracker.model.guest import GuestPins, WorkloadKind
+from nodetracker.model.guest import CpuAffinity, GuestPins, WorkloadKind
 from nodetracker.model.listing import WorkloadQuery
 from nodetracker.model.numa import CellAssignment
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType, PciStatus
@@ -378,6 +378,37 @@ class TestBoundGuests:
         assert node(store).values.pcpus_used == before.values.pcpus_used
         cells = node(store).values.numa_topology["cells"]
         assert [cell["pinned_cpus"] for cell in cells] == [[4], []]
+
+    NAMING = dataclasses.replace(
+        GUEST,
+        pins=GuestPins(
+            (CellAssignment(0, isolated=frozenset({4})),),
+            affinities=(CpuAffinity(frozenset({4}), 1000),),
+        ),
+    )
+
+    def test_cpus_that_a_guest_names_are_its_own_with_and_without_a_claim(
+        self, store: Store
+    ) -> None:
+        charge = dataclasses.replace(self.CHARGE, pcpus=1)
+        make_node(store, (self.NAMING,), charge)
+        uuid = self.NAMING.uuid
+        assert node(store).guests[uuid].pins == self.NAMING.pins
+        shared = self.claim(store, ask(uuid, VCPU=1, MEMORY_MB=1024, DISK_GB=10))
+        assert (node(store).values.vcpus_used, node(store).values.pcpus_used) == (2, 1)
+        other = self.claim(store, ask(PCPU=1))
+        assert other.numa is not None
+        assert list(other.numa.cells[0].pins.values()) == [9]
+        with pytest.raises(ClaimRefusedError, match="Free PCPU 0.00"):
+            self.claim(store, ask(PCPU=1))
+        check_usage(store, "alpha")
+        store.abort_claim(shared.uuid)
+        check_usage(store, "alpha")
+        granted = self.claim(store, ask(uuid, PCPU=1, MEMORY_MB=1024, DISK_GB=10))
+        assert granted.numa is not None
+        assert list(granted.numa.cells[0].pins.values()) == [4]
+        check_usage(store, "alpha")
+        assert node(store).values.pcpus_used == 2
 
     def test_a_device_of_a_guest_is_not_claimed_by_others(self, store: Store) -> None:
         self.make(store)

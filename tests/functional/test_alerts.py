@@ -53,6 +53,7 @@ CAN_WAIT = {
     WarningKind.CLAIM_EXPIRED,  # ends by itself
     WarningKind.CLAIMED_TWICE,  # charged in full
     WarningKind.CLAIM_MISMATCH,  # both are charged in full
+    WarningKind.CPU_SET_MOVED,  # nothing is sold twice
     WarningKind.IOMMU_GROUP_SHARED,  # guests that run are not affected
     WarningKind.PLACEMENT_FOREIGN,  # others' own affair
     WarningKind.PLACEMENT_LOST,  # put back

@@ -14,6 +14,7 @@ import pytest
 from nodetracker.accounting.audit.view import account
 from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import ConfigError, DriverUnavailableError, HostDataError
+from nodetracker.model.guest import CpuAffinity
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.virt.docker.client import EngineClient
@@ -184,10 +185,10 @@ class TestInvalidAnswers:
         listing = driver_on_stub.driver().get_available_resource(HOST).guests.value
         assert listing.partial[0].problem.startswith("container web-2: Memory")
 
-    def test_pins_of_containers_are_cpus_of_the_machine(self, driver_on_stub, stub):
+    def test_sets_of_containers_are_cpus_of_the_machine(self, driver_on_stub, stub):
         stub.add(describe_container(1, CpusetCpus="1", NanoCpus=0))
         guest = guests_of(driver_on_stub.driver().get_available_resource(HOST))["web-1"]
-        assert [list(cell.pins.values()) for cell in guest.pins.cells] == [[1]]
+        assert guest.pins.affinities == (CpuAffinity(frozenset({1}), 1000),)
 
     def test_of_two_containers_with_one_workload_the_older_keeps_the_uuid(
         self, driver_on_stub, stub

@@ -347,9 +347,10 @@ def test_pinned_vcpus_are_kept_from_claims(libvirtd: Libvirtd, tmp_path: Path) -
             lambda: agent.node().values.numa_topology["cells"][0]["pinned_cpus"] == [1],
             "emulatorpin",
         )
+        assert (agent.node().values.vcpus_used, agent.node().values.pcpus_used) == (1, 1)
         refused = agent.programs.manage("claim", "create", str(request), "--host", "host-1")
         assert refused.returncode == 1
-        libvirtd.virsh("vcpupin", "web", "0", "0-1", "--live")
+        libvirtd.virsh("emulatorpin", "web", "0-1", "--live")  # all of the host's CPUs
         agent.follows(lambda: agent.node().values.pcpus_used == 0, "unpinned")
 
 

@@ -132,16 +132,22 @@ def _nic(nic: Nic, last_speed: int | None) -> dict[str, Any]:
     return {**encode(nic), "speed_mbps": last_speed if nic.speed_mbps is None else nic.speed_mbps}
 
 
-def offered_cpus(online: CpuSet, policy: Policy) -> tuple[CpuSet, CpuSet]:
+def offered_cpus(
+    online: CpuSet, policy: Policy, kept: CpuSet = frozenset()
+) -> tuple[CpuSet, CpuSet]:
     """Return the CPUs that guests may share and those that may be pinned.
 
     As in Nova: if neither set is configured, all online CPUs are shared; if
     only the dedicated set is configured, none is.
+
+    Args:
+        kept: CPUs that are not dedicated any more and are not shared while guests are pinned
+            to them.
     """
     dedicated = (policy.cpu_dedicated_set or frozenset()) & online
     if policy.cpu_shared_set is not None:
-        return policy.cpu_shared_set & online, dedicated
-    return (frozenset() if policy.cpu_dedicated_set else online), dedicated
+        return policy.cpu_shared_set & online - kept, dedicated
+    return (frozenset() if policy.cpu_dedicated_set else online - kept), dedicated
 
 
 def unusable_cpu_sets(online: CpuSet, policy: Policy) -> list[tuple[str, CpuSet, bool]]:
@@ -160,16 +166,19 @@ def unusable_cpu_sets(online: CpuSet, policy: Policy) -> list[tuple[str, CpuSet,
     return found
 
 
-def cpu_columns(cpu: CpuInfo, policy: Policy, cells: Sequence[CpuSet]) -> dict[str, Any]:
+def cpu_columns(
+    cpu: CpuInfo, policy: Policy, cells: Sequence[CpuSet], kept: CpuSet = frozenset()
+) -> dict[str, Any]:
     """Build the columns of the CPU fact.
 
     Args:
         cells: the CPUs of each NUMA cell.
+        kept: as of `offered_cpus`; they count as dedicated ones, as their guests do.
     """
-    shared, dedicated = offered_cpus(cpu.online, policy)
+    shared, dedicated = offered_cpus(cpu.online, policy, kept)
     return {
         "vcpus": len(shared),
-        "pcpus": len(dedicated),
+        "pcpus": len(dedicated | kept),
         "enable_cpu_pinning": bool(dedicated),
         "architecture": cpu.architecture,
         "cpu_info": {
@@ -221,9 +230,16 @@ def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict
     return metrics
 
 
-def numa_columns(topology: NumaTopology, policy: Policy) -> dict[str, Any]:
-    """Build the column of the NUMA fact: one object per cell with Nova's fields."""
-    column: dict[str, Any] = {"cells": [_cell_object(cell, policy) for cell in topology.cells]}
+def numa_columns(
+    topology: NumaTopology, policy: Policy, kept: CpuSet = frozenset()
+) -> dict[str, Any]:
+    """Build the column of the NUMA fact: one object per cell with Nova's fields.
+
+    Args:
+        kept: as of `offered_cpus`.
+    """
+    cells = [_cell_object(cell, policy, kept) for cell in topology.cells]
+    column: dict[str, Any] = {"cells": cells}
     if not policy.limits_numa_cells:
         column[IS_LIMITED] = False
     return {"numa_topology": column}
@@ -340,8 +356,8 @@ def policy_columns(policy: Policy, before: NodeValues, driver_disk_mb: int = 0) 
     }
 
 
-def _cell_object(cell: NumaCell, policy: Policy) -> dict[str, Any]:
-    shared, dedicated = offered_cpus(cell.cpus, policy)
+def _cell_object(cell: NumaCell, policy: Policy, kept: CpuSet) -> dict[str, Any]:
+    shared, dedicated = offered_cpus(cell.cpus, policy, kept)
     return {
         "id": cell.id,
         "cpuset": sorted(shared),

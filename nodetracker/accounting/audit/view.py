@@ -13,7 +13,11 @@ from nodetracker.accounting.audit.provider_config import (
     inventory_column,
     traits_column,
 )
-from nodetracker.accounting.audit.warnings import list_cpu_set_warnings, list_reading_warnings
+from nodetracker.accounting.audit.warnings import (
+    list_cpu_set_warnings,
+    list_moved_warnings,
+    list_reading_warnings,
+)
 from nodetracker.accounting.ledger.migrations import evaluate_moves, list_departing, list_moving
 from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.reconcile import (
@@ -22,7 +26,12 @@ from nodetracker.accounting.ledger.reconcile import (
     reconcile_claims,
 )
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
-from nodetracker.accounting.numa.cells import decode_host_cells, locate_devices, restrict_pins
+from nodetracker.accounting.numa.cells import (
+    decode_host_cells,
+    list_moved_pins,
+    locate_devices,
+    restrict_pins,
+)
 from nodetracker.accounting.numa.pages import withhold_pages
 from nodetracker.accounting.pci.state import (
     assign_to_claims,
@@ -33,7 +42,7 @@ from nodetracker.accounting.pci.state import (
 )
 from nodetracker.accounting.withheld import find_unresolved, list_withholdings, withheld_column
 from nodetracker.model.claim import Claim
-from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.fact import Fact, FactEntry, FactState, failed
 from nodetracker.model.guest import (
     GPU_NAMES,
@@ -46,6 +55,7 @@ from nodetracker.model.guest import (
 )
 from nodetracker.model.host import CpuInfo, Gpu
 from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
+from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice, TrackedDevice, find_spec
 from nodetracker.model.settings import Policy
 
@@ -83,7 +93,9 @@ def account(
     moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _assign_devices(snapshot, stored, policy, reconciliation)
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
-    known = replace(before, **_known_columns(snapshot, policy, stored), facts=facts)
+    moved = list_moved_pins(claims.values(), guests.values(), policy)
+    kept = frozenset[int]().union(*moved.values())
+    known = replace(before, **_known_columns(snapshot, policy, stored, kept), facts=facts)
     if snapshot.numa.value is not None:
         column = withhold_pages(
             known.numa_topology, snapshot.numa.value, claims.values(), guests.values()
@@ -111,6 +123,7 @@ def account(
         warnings=(
             *list_reading_warnings(snapshot),
             *cpu_set_warnings,
+            *list_moved_warnings(snapshot.nodename, moved),
             *unresolved,
             *reconciliation.warnings,
             *move_warnings,
@@ -310,11 +323,22 @@ def _with_usable_facts(
         cpu=_usable_cpu(snapshot.cpu, policy),
         pci=_located_devices(snapshot, before),
         gpus=_answering_gpus(snapshot, policy, before),
-        guests=_bound_guests(complete_listing(snapshot.guests, stored), policy),
+        guests=_bound_guests(
+            complete_listing(snapshot.guests, stored),
+            policy,
+            _cpus_of_cells(snapshot.numa.value, before),
+            stored,
+        ),
     )
     if not snapshot.gpus.is_fresh:
         snapshot = replace(snapshot, guests=_hold_gpus(snapshot.guests, stored))
     return _with_known_engine(snapshot, before)
+
+
+def _cpus_of_cells(topology: NumaTopology | None, before: NodeValues) -> dict[int, CpuSet]:
+    """Return the CPUs of each NUMA cell by its id, as read or else as stored."""
+    cells = decode_host_cells(before.numa_topology) if topology is None else topology.cells
+    return {cell.id: cell.cpus for cell in cells}
 
 
 def _answering_gpus(
@@ -443,18 +467,32 @@ def _located_devices(snapshot: HostSnapshot, before: NodeValues) -> Fact[tuple[P
     return replace(snapshot.pci, value=locate_devices(devices, cell_ids))
 
 
-def _bound_guests(fact: Fact[GuestListing], policy: Policy) -> Fact[GuestListing]:
+def _bound_guests(
+    fact: Fact[GuestListing],
+    policy: Policy,
+    cells: Mapping[int, CpuSet],
+    stored: Mapping[str, Guest],
+) -> Fact[GuestListing]:
     if fact.value is None:
         return fact
     guests = tuple(
-        replace(guest, pins=restrict_pins(guest.pins, policy)) if guest.pins.cells else guest
+        replace(guest, pins=restrict_pins(guest.pins, policy, cells, _pinned_cpus(stored, guest)))
+        if guest.pins.cells or guest.pins.affinities
+        else guest
         for guest in fact.value.guests
     )
     return replace(fact, value=replace(fact.value, guests=guests))
 
 
+def _pinned_cpus(stored: Mapping[str, Guest], guest: Guest) -> CpuSet:
+    """Return the dedicated CPUs to which a guest was pinned at the last audit."""
+    before = stored.get(guest.uuid)
+    cells = () if before is None else before.pins.cells
+    return frozenset[int]().union(*(cell.pins.values() for cell in cells))
+
+
 def _known_columns(
-    snapshot: HostSnapshot, policy: Policy, stored: NodeRecord | None
+    snapshot: HostSnapshot, policy: Policy, stored: NodeRecord | None, kept: CpuSet
 ) -> dict[str, Any]:
     before = stored.values if stored else NodeValues()
     columns = inventory.policy_columns(
@@ -466,13 +504,13 @@ def _known_columns(
         columns |= inventory.hypervisor_columns(snapshot.hypervisor.value)
     if snapshot.cpu.value is not None:
         cells = list_cell_cpus(snapshot.numa.value, before.numa_topology)
-        columns |= inventory.cpu_columns(snapshot.cpu.value, policy, cells)
+        columns |= inventory.cpu_columns(snapshot.cpu.value, policy, cells, kept)
     if snapshot.memory.value is not None:
         columns |= inventory.memory_columns(snapshot.memory.value)
     if snapshot.storage.value is not None:
         columns |= inventory.storage_columns(snapshot.storage.value)
     if snapshot.numa.value is not None:
-        columns |= inventory.numa_columns(snapshot.numa.value, policy)
+        columns |= inventory.numa_columns(snapshot.numa.value, policy, kept)
     if snapshot.pci.value is not None:
         columns["mdev_types"] = inventory.mdev_types_column(snapshot.mdev_types)
     if snapshot.gpus.value is not None:

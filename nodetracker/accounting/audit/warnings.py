@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from nodetracker.accounting.audit import inventory
-from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.node import FACT_NAMES, HostSnapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.settings import Policy
+from nodetracker.model.text import name_some
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 
 
@@ -27,6 +28,27 @@ def list_cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWa
         )
         for option, lacking, none_left in inventory.unusable_cpu_sets(
             snapshot.cpu.value.online, policy
+        )
+    ]
+
+
+def list_moved_warnings(nodename: str, moved: Mapping[str, CpuSet]) -> list[HostWarning]:
+    """Warn about workloads that are pinned to CPUs which `cpu_dedicated_set` lacks since.
+
+    Args:
+        moved: from `numa.cells.list_moved_pins`.
+    """
+    if not moved:
+        return []
+    cpus = render_cpu_set(frozenset().union(*moved.values()))
+    return [
+        HostWarning(
+            WarningKind.CPU_SET_MOVED,
+            nodename,
+            "cpu_dedicated_set",
+            f"cpu_dedicated_set no longer has CPUs {cpus}, to which guests are pinned: "
+            f"{name_some(moved)}. Until these have moved, the CPUs are not offered at all; add "
+            "them to the set again, or move the guests",
         )
     ]
 

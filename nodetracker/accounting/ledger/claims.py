@@ -253,11 +253,8 @@ def _fit_numa(
 
 def _list_others(node: LockedNode) -> list[NumaAssignment]:
     """Return what counts on the node's cells beside the workload's guest."""
-    guest_uuid = None if node.guest is None else node.guest.uuid
-    return [
-        *node.claim_assignments.values(),
-        *(numa for uuid, numa in node.guest_assignments.items() if uuid != guest_uuid),
-    ]
+    others = node.without_guest_cells().guest_assignments
+    return [*node.claim_assignments.values(), *others.values()]
 
 
 def _limits_of(request: ClaimRequest, node: LockedNode) -> NumaLimits:

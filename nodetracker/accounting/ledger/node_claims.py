@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 from nodetracker.accounting.ledger.transaction import LockedNode, NodeWrite
 from nodetracker.accounting.numa.cells import (
+    count_named_of,
     decode_host_cells,
     list_assignments,
+    list_guest_assignments,
     sum_usage,
     topology_with_usage,
 )
@@ -57,7 +59,8 @@ def ledger_columns(
         guests: by uuid, each with the claim that is assigned to it.
         devices: each with the claim or guest that it is assigned to.
     """
-    total = charge_of_ledger(claims, guests, overhead_of(values))
+    named = Amounts(pcpus=count_named_of(claims, guests.values()))
+    total = charge_of_ledger(claims, guests, overhead_of(values)) + named
     return {
         "numa_topology": topology_column(
             values.numa_topology, list_assignments(claims, guests.values())
@@ -92,21 +95,18 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
         RefusedError: a device of the claim is not available.
     """
     placed = {} if claim.numa is None else {claim.uuid: claim.numa}
+    guest = None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid)
     after = replace(
         node,
         values=_replace_inventory(node.values, node.unclaimed_guest, (), (claim,)),
         claimed=node.claimed + charge_on(node, claim),
-        guest=None if node.guest is None else replace(node.guest, claim_uuid=claim.uuid),
+        guest=guest,
         claim_assignments={**node.claim_assignments, **placed},
-        guest_assignments=(
-            node.guest_assignments
-            if node.guest is None
-            else _without(node.guest_assignments, node.guest.uuid)
-        ),
+        guest_assignments=_replace_guest(node, guest),
     )
     if claim.devices:
         after = _replace_devices(after, _assign_devices(node, claim))
-    after = _replace_usage(after, node.charge)
+    after = _replace_usage(after, node)
     return _replace_topology(after) if claim.numa is not None or node.has_cells else after
 
 
@@ -150,11 +150,11 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
         claimed=node.claimed - charge_on(node, claim),
         guest=guest,
         claim_assignments=_without(node.claim_assignments, claim.uuid),
-        guest_assignments={**node.guest_assignments, **_unclaimed_assignment(guest)},
+        guest_assignments=_replace_guest(node, guest),
     )
     if claim.devices:
         after = _replace_devices(after, _return_devices(node, claim))
-    after = _replace_usage(after, node.charge)
+    after = _replace_usage(after, node)
     return _replace_topology(after) if claim.numa is not None or node.has_cells else after
 
 
@@ -182,9 +182,11 @@ def charge_on(node: LockedNode, claim: Claim) -> Amounts:
 def guest_credit(node: LockedNode) -> Amounts:
     """Return the amounts that the workload is already charged beyond its claims.
 
-    All that its guest takes while it is unclaimed.
+    All that its guest takes while it is unclaimed, and the CPUs that nobody but it names.
     """
-    return node.charge - node.claimed
+    others = node.without_guest_cells()
+    named = node.count_named() - others.count_named()
+    return node.charge - node.claimed + Amounts(pcpus=named)
 
 
 def own_devices(node: LockedNode) -> Mapping[str, TrackedDevice]:
@@ -224,12 +226,14 @@ def _keep_guest_devices(
     return kept
 
 
-def _replace_usage(node: LockedNode, before: Amounts) -> LockedNode:
-    """Return a node whose row has the workload's charge instead of an earlier one."""
-    if node.charge == before:
+def _replace_usage(node: LockedNode, before: LockedNode) -> LockedNode:
+    """Return a node whose row has its workload's charge instead of the one before."""
+    named = Amounts(pcpus=node.count_named() - before.count_named())
+    change = node.charge - before.charge + named
+    if change == Amounts():
         return node
     values = node.values
-    total = charge_of_row(values) + node.charge - before
+    total = charge_of_row(values) + change
     columns = usage_columns(total, values.reserved, values.memory_mb, values.local_gb)
     known = {name: value for name, value in columns.items() if name in ADMISSION_COLUMNS}
     return replace(node, values=replace(values, **known))
@@ -262,10 +266,10 @@ def _listed_guest(node: LockedNode) -> Guest | None:
     return None if node.guest is None or node.guest.missing_since is not None else node.guest
 
 
-def _unclaimed_assignment(guest: Guest | None) -> dict[str, NumaAssignment]:
-    if guest is None or guest.claim_uuid is not None or guest.pins.assignment is None:
-        return {}
-    return {guest.uuid: guest.pins.assignment}
+def _replace_guest(node: LockedNode, guest: Guest | None) -> dict[str, NumaAssignment]:
+    """Return the assignments of a node's guests after the workload's guest has changed."""
+    others = node.without_guest_cells().guest_assignments
+    return {**others, **list_guest_assignments([] if guest is None else [guest])}
 
 
 def _without(items: Mapping[str, T], key: str) -> dict[str, T]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from nodetracker.accounting.numa.cells import find_conflicts
+from nodetracker.accounting.numa.cells import find_conflicts, list_guest_assignments
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.fact import Fact
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind
@@ -96,7 +96,11 @@ def reconcile_claims(
     late_claims = _find_holders(listed.values(), expired)
     for uuid in sorted(late_claims.keys() - holders.keys()):
         late = late_claims[uuid]
-        others = (g for g in listed.values() if g.uuid not in holders and g.uuid != uuid)
+        others = (
+            replace(guest, claim_uuid=_uuid_of(holders.get(guest.uuid)))
+            for guest in listed.values()
+            if guest.uuid != uuid
+        )
         if not _may_reopen(late, reconciled.values(), others, cells, devices or {}):
             warnings.append(_lost(nodename, listed[uuid], late))
         else:
@@ -240,7 +244,7 @@ def _released(claim: Claim, reason: ReleaseReason) -> Claim:
 def _may_reopen(
     late: Claim,
     claims: Iterable[Claim],
-    unclaimed: Iterable[Guest],
+    guests: Iterable[Guest],
     cells: Sequence[HostCell],
     devices: Mapping[str, TrackedDevice],
 ) -> bool:
@@ -254,7 +258,7 @@ def _may_reopen(
     if late.numa is None:
         return True
     assignments = {claim.uuid: claim.numa for claim in claims if claim.is_active and claim.numa}
-    assignments |= {g.uuid: g.pins.assignment for g in unclaimed if g.pins.assignment is not None}
+    assignments |= list_guest_assignments(guests)
     before = find_conflicts(cells, assignments)
     return find_conflicts(cells, assignments | {late.uuid: late.numa}) == before
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from nodetracker.accounting.numa.cells import count_named, list_guest_assignments
 from nodetracker.accounting.usage import charge_of_claims, charge_of_workload, overhead_of
 from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.model.amounts import Amounts
@@ -111,7 +112,7 @@ class LockedNode:
         now: the database's time.
         claimed: charge of the workload's active claims on the node.
         claim_assignments: claim uuid -> assignment, of the node's active claims.
-        guest_assignments: guest uuid -> assignment, of its unclaimed guests.
+        guest_assignments: guest uuid -> what it takes beside claims, see `assignment_of`.
         devices: address -> PCI device.
         used_resources: resource class without columns -> amount that active claims hold.
     """
@@ -154,6 +155,18 @@ class LockedNode:
     def has_cells(self) -> bool:
         """True when the workload's guest is bound to NUMA cells."""
         return self.guest is not None and bool(self.guest.pins.cells)
+
+    def without_guest_cells(self) -> "LockedNode":
+        """Return the node without what the workload's guest takes of its cells beside claims."""
+        uuid = None if self.guest is None else self.guest.uuid
+        if uuid not in self.guest_assignments:
+            return self
+        others = {key: numa for key, numa in self.guest_assignments.items() if key != uuid}
+        return replace(self, guest_assignments=others)
+
+    def count_named(self) -> int:
+        """Return how many dedicated CPUs its guests name, see `numa.cells.count_named`."""
+        return count_named(self.claim_assignments.values(), self.guest_assignments.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +247,7 @@ def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
         now=node.now,
         claimed=charge_of_claims(mine, overhead_of(values)),
         claim_assignments={c.uuid: c.numa for c in node.claims if c.numa is not None},
-        guest_assignments={
-            guest.uuid: guest.pins.assignment
-            for guest in node.unclaimed.values()
-            if guest.pins.assignment is not None
-        },
+        guest_assignments=list_guest_assignments(guests.values()),
         devices=mark_withheld(node.devices, values),
         used_resources=used,
     )

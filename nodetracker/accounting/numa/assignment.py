@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nodetracker.accounting.matching import KuhnMatching
-from nodetracker.accounting.numa.cell_fit import CellFit, fit_cell, pick_cpus, usable_cores
+from nodetracker.accounting.numa.cell_fit import (
+    CellFit,
+    fit_cell,
+    pick_cpus,
+    prefer_cpus,
+    usable_cores,
+)
 from nodetracker.accounting.numa.cells import NO_USAGE
-from nodetracker.model.cpuset import render_cpu_set
+from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.numa import (
     CellAssignment,
     CellUsage,
@@ -179,7 +185,8 @@ def fit_numa(
         cells: the host's cells. Without cells the request is refused, whereas
             Nova accepts it without an assignment.
         usage: by host cell id, from `cells.sum_usage`.
-        held: the workload's own, by host cell id; it may have as much again.
+        held: the workload's own, by host cell id; it may have as much again, and the CPUs to
+            which its guest is bound already come first.
         is_packing: prefer the fullest cells, else the emptiest; compared by
             CPUs, then by memory. It has no effect if all cells are needed.
         free_devices: host cell id -> number of available PCI devices. As in
@@ -208,6 +215,8 @@ def fit_numa(
     candidates = [_candidates(fits[guest]) for guest in request.cells]
     order = _order_cells(request, cells, usage, is_packing)
     order.sort(key=lambda cell_id: free_devices.get(cell_id, 0), reverse=accepts is not None)
+    if request.pcpus:
+        order.sort(key=lambda cell_id: len(_own_cpus(cell_id, usage, held)), reverse=True)
     near_networks = _near_networks(request, cells)
 
     def accepts_both(chosen: tuple[int, ...]) -> bool:
@@ -217,7 +226,7 @@ def fit_numa(
     chosen = choice.find()
     if chosen is None:
         return _refuse(request, cells, fits, choice, has_devices=accepts is not None)
-    return _place(request, cells, usage, fits, chosen)
+    return _place(request, cells, usage, held, fits, chosen)
 
 
 def _near_networks(
@@ -256,10 +265,19 @@ def _order_cells(
     return [cell.id for cell in sorted(ascending, key=free, reverse=not is_packing)]
 
 
+def _own_cpus(
+    cell_id: int, usage: Mapping[int, CellUsage], held: Mapping[int, CellUsage]
+) -> CpuSet:
+    """Return the CPUs of a cell that nobody but the workload's guest is bound to."""
+    used = usage.get(cell_id, NO_USAGE).pinned_cpus
+    return held.get(cell_id, NO_USAGE).pinned_cpus - used
+
+
 def _place(
     request: NumaRequest,
     cells: Sequence[HostCell],
     usage: Mapping[int, CellUsage],
+    held: Mapping[int, CellUsage],
     fits: Fits,
     chosen: Sequence[int],
 ) -> NumaAssignment:
@@ -269,7 +287,9 @@ def _place(
     first_cpu = 0
     for guest, cell_id in zip(request.cells, chosen, strict=True):
         used = usage.get(cell_id, NO_USAGE).pinned_cpus
-        pinned = pick_cpus(usable_cores(cell_by_id[cell_id], used, policy), guest.pcpus, policy)
+        cores = usable_cores(cell_by_id[cell_id], used, policy)
+        own = _own_cpus(cell_id, usage, held)
+        pinned = pick_cpus(prefer_cpus(cores, own, guest.pcpus, policy), guest.pcpus, policy)
         page_size_kb = fits[guest][cell_id].page_size_kb
         placed.append(
             CellAssignment(

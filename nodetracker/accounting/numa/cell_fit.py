@@ -88,6 +88,26 @@ def pick_cpus(cores: Sequence[Core], count: int, policy: CpuThreadPolicy) -> Pin
     return PinnedCpus(tuple(picked))
 
 
+def prefer_cpus(
+    cores: Sequence[Core], own: CpuSet, count: int, policy: CpuThreadPolicy
+) -> Sequence[Core]:
+    """Return the cores of a workload's own CPUs alone if `count` CPUs can be pinned to these.
+
+    With ``isolate``, a core's own CPUs are before its others.
+    """
+    if policy is CpuThreadPolicy.ISOLATE:
+        chosen = [
+            tuple(sorted(core, key=lambda cpu: (cpu not in own, cpu)))
+            for core in cores
+            if not own.isdisjoint(core)
+        ]
+    else:
+        found = (tuple(cpu for cpu in core if cpu in own) for core in cores)
+        least = 2 if policy is CpuThreadPolicy.REQUIRE else 1
+        chosen = [core for core in found if len(core) >= least]
+    return chosen if count_pinnable(chosen, policy) >= count else cores
+
+
 def _all_cores(cell: HostCell) -> tuple[CpuSet, ...]:
     """Return the cell's cores; a CPU without a known core is a separate one."""
     known = frozenset[int]().union(*cell.siblings)

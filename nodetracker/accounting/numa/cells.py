@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
-from nodetracker.model.guest import Guest, GuestPins
+from nodetracker.model.guest import CpuAffinity, Guest, GuestPins
 from nodetracker.model.host import HostProblem
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import (
@@ -23,6 +24,7 @@ from nodetracker.model.numa import (
 )
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.settings import Policy
+from nodetracker.model.units import MILLI, usage_units_from_milli
 
 
 def merge_overlapping_cells(
@@ -172,7 +174,7 @@ def sum_usage(
         Host cell id -> its usage, for each of `cells`.
     """
     parts = [part for assignment in assignments for part in assignment.cells]
-    exclusive = frozenset[int]().union(*(part.exclusive_cpus for part in parts))
+    exclusive = _list_exclusive(parts)
     return {
         cell.id: _sum_parts(
             [part for part in parts if part.host_cell == cell.id or len(cells) == 1],
@@ -195,37 +197,155 @@ def _sum_parts(parts: Sequence[CellAssignment], pinned_cpus: CpuSet) -> CellUsag
     )
 
 
-def list_assignments(
-    claims: Iterable[Claim], guests: Iterable[Guest]
-) -> tuple[NumaAssignment, ...]:
-    """Return the assignments of a node's active claims and unclaimed guests."""
-    return (
-        *(claim.numa for claim in claims if claim.is_active and claim.numa is not None),
-        *(
-            guest.pins.assignment
-            for guest in guests
-            if guest.claim_uuid is None and guest.pins.assignment is not None
-        ),
+def list_assignments(claims: Iterable[Claim], guests: Iterable[Guest]) -> list[NumaAssignment]:
+    """Return the assignments of a node's active claims, and what its guests take beside them."""
+    return [*list_claim_assignments(claims), *list_guest_assignments(guests).values()]
+
+
+def list_claim_assignments(claims: Iterable[Claim]) -> list[NumaAssignment]:
+    """Return the assignments of a node's active claims."""
+    return [claim.numa for claim in claims if claim.is_active and claim.numa is not None]
+
+
+def list_guest_assignments(guests: Iterable[Guest]) -> dict[str, NumaAssignment]:
+    """Return uuid of a guest -> what it takes of a node's cells beside claims."""
+    found = {guest.uuid: assignment_of(guest) for guest in guests}
+    return {uuid: numa for uuid, numa in found.items() if numa is not None}
+
+
+def assignment_of(guest: Guest) -> NumaAssignment | None:
+    """Return what a guest takes of a node's cells beside its claims.
+
+    Of a guest with a claim that is the CPUs that it is bound to, as nobody else may be pinned
+    to these, whatever CPUs its claim has; all else is the claim's.
+    """
+    numa = guest.pins.assignment
+    if numa is None or guest.missing_since is not None:
+        return None
+    return numa if guest.claim_uuid is None else keep_exclusive(numa)
+
+
+def keep_exclusive(numa: NumaAssignment) -> NumaAssignment | None:
+    """Return the CPUs alone to which no other guest may be pinned, None without any."""
+    cells = tuple(
+        CellAssignment(cell.host_cell, isolated=cell.exclusive_cpus)
+        for cell in numa.cells
+        if cell.exclusive_cpus
     )
+    return NumaAssignment(cells) if cells else None
 
 
-def restrict_pins(pins: GuestPins, policy: Policy) -> GuestPins:
-    """Return a guest's pins, with pins outside of `cpu_dedicated_set` as shared CPUs.
+def count_named(claims: Iterable[NumaAssignment], guests: Iterable[NumaAssignment]) -> int:
+    """Return how many dedicated CPUs guests name without a claim or a pin being charged for them.
 
-    Claims pin only CPUs of that set, so pins to other CPUs do not affect them.
-    The same applies to isolated CPUs.
+    Guests may move among the same CPUs, so their sets count together. Siblings that
+    claims keep free are not among them.
+
+    Args:
+        guests: from `assignment_of`.
+    """
+    guests = list(guests)
+    named = (part.isolated for guest in guests for part in guest.cells)
+    pinned = (part.pins.values() for numa in (*claims, *guests) for part in numa.cells)
+    return len(frozenset[int]().union(*named).difference(*pinned))
+
+
+def count_named_of(claims: Iterable[Claim], guests: Iterable[Guest]) -> int:
+    """Return `count_named` of a node's claims and guests."""
+    return count_named(list_claim_assignments(claims), list_guest_assignments(guests).values())
+
+
+def list_moved_pins(
+    claims: Iterable[Claim], guests: Iterable[Guest], policy: Policy
+) -> dict[str, CpuSet]:
+    """Return name of a workload -> CPUs that are its own though they are dedicated no more.
+
+    Args:
+        guests: with the pins that `restrict_pins` returned.
     """
     dedicated = policy.cpu_dedicated_set or frozenset()
+    names: dict[str, str] = {}
+    found: dict[str, CpuSet] = {}
+    for guest in guests:
+        names[guest.uuid] = guest.name or guest.uuid
+        found[names[guest.uuid]] = _list_exclusive(guest.pins.cells) - dedicated
+    for claim in claims:
+        if claim.is_active and claim.numa is not None:
+            name = names.get(claim.workload.uuid) or claim.workload.name or claim.workload.uuid
+            moved = _list_exclusive(claim.numa.cells) - dedicated
+            found[name] = found.get(name, frozenset()) | moved
+    return {name: cpus for name, cpus in found.items() if cpus}
+
+
+def _list_exclusive(cells: Iterable[CellAssignment]) -> CpuSet:
+    return frozenset[int]().union(*(cell.exclusive_cpus for cell in cells))
+
+
+def restrict_pins(
+    pins: GuestPins,
+    policy: Policy,
+    cell_cpus: Mapping[int, CpuSet] = MappingProxyType({}),
+    kept: CpuSet = frozenset(),
+) -> GuestPins:
+    """Return a guest's pins as they count: only dedicated CPUs are taken by it alone.
+
+    Claims pin only CPUs of `cpu_dedicated_set`, so a pin to another one is a shared CPU.
+    A set that the guest names takes the dedicated CPUs in it, unless it has all of the host's. Its
+    CPUs that move there take shared CPUs, but no more than the set has if it has dedicated ones.
+    They count in the cell of the set; those of a set of several cells, in each if they are as
+    many as it has, else in none.
+
+    The result is the same for pins that were restricted before.
+
+    Args:
+        cell_cpus: id of each host cell -> its online CPUs.
+        kept: CPUs that it was pinned to while they were dedicated, which it keeps.
+    """
+    dedicated = policy.cpu_dedicated_set or frozenset()
+    pinnable = dedicated | kept
+    online = frozenset[int]().union(*cell_cpus.values())
     cells = [
         replace(
             cell,
-            vcpus=cell.vcpus + sum(cpu not in dedicated for cpu in cell.pins.values()),
-            pins={guest: cpu for guest, cpu in cell.pins.items() if cpu in dedicated},
+            vcpus=cell.vcpus + sum(cpu not in pinnable for cpu in cell.pins.values()),
+            pins={guest: cpu for guest, cpu in cell.pins.items() if cpu in pinnable},
             isolated=cell.isolated & dedicated,
         )
         for cell in pins.cells
     ]
-    return replace(pins, cells=tuple(cell for cell in cells if cell.uses_resources))
+    pinned = frozenset[int]().union(*(cell.pins.values() for cell in cells))
+    affinities = []
+    for affinity in pins.affinities:
+        named = affinity.cpus & online
+        taken = frozenset[int]() if named == online else named & dedicated
+        milli = (
+            min(affinity.vcpu_milli, len(named - taken) * MILLI) if taken else affinity.vcpu_milli
+        )
+        if taken:
+            affinities.append(CpuAffinity(taken, affinity.vcpu_milli - milli))
+        vcpus = usage_units_from_milli(milli)
+        is_whole = usage_units_from_milli(affinity.vcpu_milli) == len(named)
+        at = {cell_id: cpus & named for cell_id, cpus in cell_cpus.items() if cpus & named}
+        for cell_id, cpus in at.items():
+            in_cell = vcpus if len(at) == 1 else len(cpus - taken) if is_whole else 0
+            _add_to_cell(cells, CellAssignment(cell_id, in_cell, isolated=cpus & taken - pinned))
+    used = (cell for cell in cells if cell.uses_resources)
+    return replace(
+        pins,
+        cells=tuple(sorted(used, key=lambda cell: cell.host_cell)),
+        affinities=tuple(affinities),
+    )
+
+
+def _add_to_cell(cells: list[CellAssignment], more: CellAssignment) -> None:
+    """Add the shared and the isolated CPUs of `more` to the first assignment on its host cell."""
+    for index, cell in enumerate(cells):
+        if cell.host_cell == more.host_cell:
+            cells[index] = replace(
+                cell, vcpus=cell.vcpus + more.vcpus, isolated=cell.isolated | more.isolated
+            )
+            return
+    cells.append(more)
 
 
 def topology_with_usage(

@@ -164,7 +164,7 @@ def _render_cell(cell: Mapping[str, Any]) -> str:
     >>> cell = {"host_cell": 1, "memory_mb": 512, "pages": 256, "page_size_kb": 2048,
     ...         "pins": {"0": 4, "1": 5}, "isolated": [6]}
     >>> _render_cell(cell)
-    'cell 1: 512 MiB in 256 pages of 2048 KiB, pinned to CPUs 4-5, 6 kept free'
+    'cell 1: 512 MiB in 256 pages of 2048 KiB, pinned to CPUs 4-5, 6 kept from others'
     """
     text = f"cell {cell['host_cell']}: {render_mib(cell['memory_mb'])}"
     if cell["pages"]:
@@ -172,5 +172,5 @@ def _render_cell(cell: Mapping[str, Any]) -> str:
     if cell["pins"]:
         text += f", pinned to CPUs {render_cpu_set(cell['pins'].values())}"
     if cell["isolated"]:
-        text += f", {render_cpu_set(cell['isolated'])} kept free"
+        text += f", {render_cpu_set(cell['isolated'])} kept from others"
     return text

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.transaction import LockedNode
+from nodetracker.accounting.numa.cells import keep_exclusive
 from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
@@ -37,6 +38,7 @@ GUEST_PREFIX = "guest_"
 DEVICE_PREFIX = "device_"
 _SERVICE_PREFIX = "service_"
 _CLAIMED_SUMS = "claimed"
+_OF_CLAIM, _OF_GUEST, _OF_CLAIMED_GUEST = range(3)
 _CLAIMED = (
     _claims.vcpu_milli,
     _claims.pcpus,
@@ -225,27 +227,36 @@ def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimReques
 def read_assignments(
     connection: sa.Connection, nodes: Mapping[int, LockedNode]
 ) -> dict[int, LockedNode]:
-    """Return nodes with the NUMA assignments of active claims and unclaimed guests."""
-    is_claim = sa.literal(1)
+    """Return nodes with the NUMA assignments of active claims and of guests beside them."""
     claims: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
     guests: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
     rows = connection.execute(
         sa.union_all(
-            sa.select(_claims.compute_node_id, _claims.uuid, _claims.numa, is_claim).where(
+            sa.select(
+                _claims.compute_node_id, _claims.uuid, _claims.numa, sa.literal(_OF_CLAIM)
+            ).where(
                 _claims.compute_node_id.in_(sorted(nodes)),
                 tables.IS_ACTIVE,
                 _claims.numa.is_not(None),
             ),
-            sa.select(_guests.compute_node_id, _guests.uuid, _guests.pins, sa.literal(0)).where(
+            sa.select(
+                _guests.compute_node_id,
+                _guests.uuid,
+                _guests.pins,
+                sa.case((_guests.claim_uuid.is_(None), _OF_GUEST), else_=_OF_CLAIMED_GUEST),
+            ).where(
                 _guests.compute_node_id.in_(sorted(nodes)),
-                _guests.claim_uuid.is_(None),
+                _guests.missing_since.is_(None),
                 _guests.pins.is_not(None),
             ),
         )
     )
-    for node_id, uuid, data, from_claim in rows:
-        if data is not None:
-            (claims if from_claim else guests)[node_id][uuid] = decode(NumaAssignment, data)
+    for node_id, uuid, data, origin in rows:
+        numa = None if data is None else decode(NumaAssignment, data)
+        if origin == _OF_CLAIMED_GUEST and numa is not None:
+            numa = keep_exclusive(numa)
+        if numa is not None:
+            (claims if origin == _OF_CLAIM else guests)[node_id][uuid] = numa
     return {
         node_id: replace(node, claim_assignments=claims[node_id], guest_assignments=guests[node_id])
         for node_id, node in nodes.items()

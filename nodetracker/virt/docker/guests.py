@@ -2,16 +2,21 @@
 
 import re
 import uuid as uuid_module
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodetracker.model.guest import GPU_NAMES, Guest, GuestPins, WorkloadKind, derive_container_uuid
+from nodetracker.model.guest import (
+    GPU_NAMES,
+    CpuAffinity,
+    Guest,
+    GuestPins,
+    WorkloadKind,
+    derive_container_uuid,
+)
 from nodetracker.model.host import Gpu
 from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.pci import PciDevice
-from nodetracker.model.units import usage_units_from_milli
 from nodetracker.virt.docker.containers import Container, ContainerError
 from nodetracker.virt.use import ALL, DeviceNodes, UseResolver, bind
 
@@ -182,36 +187,19 @@ class HostTopology:
 def derive_pins(container: Container, guest: Guest, host: HostTopology) -> GuestPins:
     """Return the pins of a container; one that does not hold resources has none.
 
-    A container that has as many CPUs as its CPU set is pinned to each of them.
-    One with fewer CPUs floats in the cell of its CPU set. Its memory is in the
-    only cell of its memory set, or else in the cell of its CPUs.
+    Its CPUs move among those of its CPU set. Its memory is in the only cell of
+    its memory set, or else in the cell of its CPUs.
     """
     if not container.holds_resources:
         return GuestPins()
     cell_of = {cpu: cell.id for cell in host.topology.cells for cpu in cell.cpus}
     cells = {cell_of[cpu] for cpu in container.cpus if cpu in cell_of}
-    pins: dict[int, dict[int, int]] = defaultdict(dict)
-    floating: dict[int, int] = {}
-    vcpus = usage_units_from_milli(container.vcpu_milli)
-    if vcpus == len(container.cpus):
-        for vcpu, cpu in enumerate(sorted(container.cpus)):
-            if cpu in cell_of:
-                pins[cell_of[cpu]][vcpu] = cpu
-    elif len(cells) == 1:
-        floating = dict.fromkeys(cells, vcpus)
     known = {cell.id for cell in host.topology.cells}
     memory_cells = (container.cells or cells) & known
     memory = memory_cells if len(memory_cells) == 1 else set[int]()
     pins_of_cells = GuestPins(
-        tuple(
-            CellAssignment(
-                host_cell=cell,
-                vcpus=floating.get(cell, 0),
-                memory_mb=guest.memory_mb if cell in memory else 0,
-                pins=pins.get(cell, {}),
-            )
-            for cell in sorted({*pins, *floating, *memory})
-        )
+        tuple(CellAssignment(cell, memory_mb=guest.memory_mb) for cell in memory),
+        affinities=(CpuAffinity(container.cpus, container.vcpu_milli),) if cells else (),
     )
     uses = host.resolver.resolve_nodes(container.devices)
     return bind(pins_of_cells, [*uses, *map(host.resolver.resolve_gpu, container.gpu_names)])

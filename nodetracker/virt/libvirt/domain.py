@@ -101,8 +101,8 @@ class Domain:
         persistent_bytes: memory in files or devices (NVDIMM, virtio-pmem), not of the host.
         modules: sizes of virtio-mem modules.
         affinity: vCPU -> host CPUs on which it may run, where that is restricted.
-        helper_cpus: host CPUs to which the emulator or an I/O thread is pinned
-            (bound to exactly one CPU).
+        helper_sets: host CPUs on which its emulator and its I/O threads may run, where that
+            is restricted.
         memory: parts of its memory with their allowed host cells.
         devices: addresses of its host PCI devices.
         mdevs: uuids of its mediated devices, or other names of devices that are passed through.
@@ -119,7 +119,7 @@ class Domain:
     disks: tuple[DomainDisk, ...] = ()
     unplugged: CpuSet = frozenset()
     affinity: Mapping[int, CpuSet] = field(default_factory=dict)
-    helper_cpus: CpuSet = frozenset()
+    helper_sets: frozenset[CpuSet] = frozenset()
     memory: tuple[MemoryPart, ...] = ()
     persistent_bytes: int = 0
     modules: tuple[MemoryModule, ...] = ()
@@ -175,7 +175,7 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         disks=tuple(_parse_disk(disk, source) for disk in root.iterfind("devices/disk")),
         unplugged=_parse_unplugged(root, vcpus, vcpus_max, source),
         affinity=_parse_affinity(root, vcpu, vcpus_max, source),
-        helper_cpus=_parse_helper_cpus(root, source),
+        helper_sets=_parse_helper_sets(root, vcpu, source),
         memory=parse_memory(root, memory_bytes, source),
         persistent_bytes=persistent_bytes,
         modules=tuple(_parse_modules(root, source)),
@@ -287,10 +287,12 @@ def _parse_unplugged(root: Element, vcpus: int, vcpus_max: int, source: str) -> 
     )
 
 
-def _parse_helper_cpus(root: Element, source: str) -> CpuSet:
-    pins = (*root.iterfind("cputune/emulatorpin"), *root.iterfind("cputune/iothreadpin"))
-    sets = [parse_cpus(pin.get("cpuset"), f"<{pin.tag}>", source) for pin in pins]
-    return frozenset().union(*(cpus for cpus in sets if len(cpus) == 1))
+def _parse_helper_sets(root: Element, vcpu: Element | None, source: str) -> frozenset[CpuSet]:
+    """Return the sets of the emulator, by default that of the vCPUs, and of the I/O threads."""
+    pins = [*root.iterfind("cputune/emulatorpin"), *root.iterfind("cputune/iothreadpin")]
+    if vcpu is not None and vcpu.get("cpuset") and root.find("cputune/emulatorpin") is None:
+        pins.append(vcpu)
+    return frozenset(parse_cpus(pin.get("cpuset"), f"<{pin.tag}>", source) for pin in pins)
 
 
 def _parse_devices(root: Element, source: str) -> set[str]:

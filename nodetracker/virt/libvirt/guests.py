@@ -16,6 +16,7 @@ from typing import Any
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import (
+    CpuAffinity,
     Guest,
     GuestPins,
     LoosePages,
@@ -301,53 +302,44 @@ def _details(
 def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     """Return the cells, CPUs and devices to which a domain is bound.
 
-    A vCPU that may run on only one host CPU is pinned to it; a vCPU whose CPUs
-    are all in one cell floats in that cell. CPUs pinned by an emulator or I/O
-    thread only are isolated. Memory is in the cell that ``numatune`` names, or
+    A vCPU that may run on only one host CPU is pinned to it; other sets that the
+    domain names are affinities. Memory is in the cell that ``numatune`` names, or
     else in the cell of all the vCPUs; a cell with several page sizes has one
-    assignment for each. vCPUs and ordinary memory that may be in several cells are left out.
+    assignment for each. Ordinary memory that may be in several cells is left out.
 
     Args:
         topology: the host's cells; without cells only devices are returned.
     """
     cell_of = {cpu: cell.id for cell in topology.cells for cpu in cell.cpus}
     pins: dict[int, dict[int, int]] = defaultdict(dict)
-    floating: dict[int, int] = defaultdict(int)
+    named = dict.fromkeys(sorted(domain.helper_sets, key=sorted), 0)
+    home, placed = set[int](), 0
     for vcpu in sorted(set(range(domain.vcpus_max)) - domain.unplugged):
         cpus = domain.affinity.get(vcpu, frozenset())
         cells = {cell_of[cpu] for cpu in cpus if cpu in cell_of}
-        if len(cells) != 1:
-            continue
-        if len(cpus) == 1:
+        if len(cells) == 1:
+            home |= cells
+            placed += 1
+        if len(cpus) > 1:
+            named[cpus] = named.get(cpus, 0) + MILLI
+        elif cells:
             pins[cells.pop()][vcpu] = min(cpus)
-        else:
-            floating[cells.pop()] += 1
-    helpers: dict[int, set[int]] = defaultdict(set)
-    vcpu_cpus = {cpu for cell_pins in pins.values() for cpu in cell_pins.values()}
-    for cpu in domain.helper_cpus - vcpu_cpus:
-        if cpu in cell_of:
-            helpers[cell_of[cpu]].add(cpu)
+    affinities = tuple(CpuAffinity(cpus, milli) for cpus, milli in named.items() if topology.cells)
     parts = domain.memory or (MemoryPart(domain.memory_bytes),)
     is_memory_bound = any(part.host_cells is not None or part.page_kb for part in parts)
-    if not (pins or floating or helpers or is_memory_bound):
-        return GuestPins((), domain.devices)
-    placed = sum(map(len, pins.values())) + sum(floating.values())
-    home = {*pins, *floating} if placed == domain.vcpus else set[int]()
-    memory, loose = _place_memory(parts, topology, frozenset(home))
+    if not (home or is_memory_bound):
+        return GuestPins((), domain.devices, affinities=affinities)
+    memory, loose = _place_memory(
+        parts, topology, frozenset(home if placed == domain.vcpus else ())
+    )
     assignments = [
         assignment
-        for cell in sorted({*pins, *floating, *helpers, *memory})
+        for cell in sorted({*pins, *memory})
         for assignment in _place_in_cell(
-            CellAssignment(
-                host_cell=cell,
-                vcpus=floating.get(cell, 0),
-                pins=pins.get(cell, {}),
-                isolated=frozenset(helpers.get(cell, ())),
-            ),
-            memory.get(cell, {}),
+            CellAssignment(host_cell=cell, pins=pins.get(cell, {})), memory.get(cell, {})
         )
     ]
-    return GuestPins(tuple(assignments), domain.devices, pages=loose)
+    return GuestPins(tuple(assignments), domain.devices, pages=loose, affinities=affinities)
 
 
 def _place_in_cell(

@@ -4,6 +4,7 @@ import dataclasses
 
 from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.transaction import LockedNode
+from nodetracker.accounting.numa.cells import list_guest_assignments
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests
 from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.model.amounts import Amounts
@@ -79,11 +80,7 @@ def make_node(claims=(), guest=None, node_id=1, **changes):
         now=later(10),
         claimed=charge_of_claims(claims, BASE.overhead["memory_mb"]),
         claim_assignments={c.uuid: c.numa for c in claims if c.numa is not None},
-        guest_assignments={
-            guest.uuid: guest.pins.assignment
-            for guest in guests
-            if guest.claim_uuid is None and guest.pins.assignment is not None
-        },
+        guest_assignments=list_guest_assignments(guests),
         devices=devices,
     )
     return dataclasses.replace(node, **changes)

@@ -66,8 +66,8 @@ def grant(request, node, policy=ALIASES):
         pytest.param(
             ask(PCPU=1, MEMORY_MB=512),
             CELL_GUEST,
-            {"numa_topology"},
-            id="of a pinned guest, without cells",
+            set(),
+            id="of a pinned guest, which keeps its CPU",
         ),
         pytest.param(
             ask(VCPU=1, MEMORY_MB=512),

@@ -423,3 +423,31 @@ def test_devices_matter_more_than_packing(is_packing):
             free_devices={0: 1},
         )
         assert [cell.host_cell for cell in placed.cells] == [1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "count", "pins", "isolated"),
+    [
+        pytest.param(PREFER, {5, 2}, 2, {2, 5}, set(), id="its own"),
+        pytest.param(PREFER, {5}, 2, {0, 4}, set(), id="too few"),
+        pytest.param(REQUIRE, {1, 5, 7}, 2, {1, 5}, set(), id="of one core"),
+        pytest.param(REQUIRE, {5, 7}, 2, {0, 4}, set(), id="of no whole core"),
+        pytest.param(ISOLATE, {7}, 1, {7}, {3}, id="with a free sibling"),
+    ],
+)
+def test_a_claim_gets_the_cpus_to_which_its_guest_is_bound(policy, own, count, pins, isolated):
+    request = make_request((0, count, 512), threads=policy)
+    held = {0: CellUsage(pinned_cpus=frozenset(own))}
+    [cell] = fit_one(request, THREADS, held=held).cells
+    assert (set(cell.pins.values()), cell.isolated) == (pins, isolated)
+    others = CellUsage(pinned_cpus=frozenset(own))
+    [cell] = fit_one(request, THREADS, others, held=held).cells
+    assert own.isdisjoint(cell.pins.values())
+
+
+def test_a_claim_is_on_the_cells_to_which_its_guest_is_bound():
+    cells = [make_cell(0, dedicated="0-3"), make_cell(1, dedicated="4-7")]
+    held = {1: CellUsage(pinned_cpus=frozenset({6}))}
+    for packing in (False, True):
+        found = fit_numa(make_request((0, 1, 512)), cells, {}, held=held, is_packing=packing)
+        assert [(cell.host_cell, cell.pins) for cell in found.cells] == [(1, {0: 6})]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.model.guest import GuestPins
+from nodetracker.model.guest import CpuAffinity, GuestPins
 from nodetracker.model.host import Gpu
 from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology
 from nodetracker.model.pci import PciDevice
@@ -37,43 +37,25 @@ def test_an_unbound_container_has_no_pins():
     assert bind(NanoCpus=10**9) == GuestPins()
 
 
-@pytest.mark.parametrize("given", [{}, {"NanoCpus": 2 * 10**9}, {"CpuQuota": 150_000}])
-def test_a_container_with_all_cpus_of_its_set_is_pinned_to_them(given):
-    assert bind(CpusetCpus="4,6", **given).cells == (CellAssignment(4, 0, 64, pins={0: 4, 1: 6}),)
+@pytest.mark.parametrize(
+    ("given", "milli"),
+    [({}, 2000), ({"NanoCpus": 2 * 10**9}, 2000), ({"CpuQuota": 150_000}, 1500)],
+)
+def test_the_cpus_of_a_container_are_in_its_set(given, milli):
+    found = bind(CpusetCpus="4,6", **given)
+    assert found.cells == (CellAssignment(4, 0, 64),)
+    assert found.affinities == (CpuAffinity(frozenset({4, 6}), milli),)
 
 
-def test_memory_is_unbound_when_pins_are_in_several_cells():
-    assert bind(CpusetCpus="3-4").cells == (
-        CellAssignment(0, 0, 0, pins={0: 3}),
-        CellAssignment(4, 0, 0, pins={1: 4}),
-    )
-
-
-def test_a_container_with_fewer_cpus_than_its_set_floats_in_the_cell():
-    assert bind(CpusetCpus="4-7", NanoCpus=1_500_000_000).cells == (CellAssignment(4, 2, 64),)
-    assert bind(CpusetCpus="0-7", NanoCpus=10**9) == GuestPins()
+def test_memory_is_unbound_when_the_set_is_in_several_cells():
+    found = bind(CpusetCpus="3-4")
+    assert found == GuestPins(affinities=(CpuAffinity(frozenset({3, 4}), 2000),))
 
 
 def test_memory_is_in_the_cell_of_the_memory_set():
     assert bind(CpusetMems="4", NanoCpus=10**9).cells == (CellAssignment(4, 0, 64),)
-    assert bind(CpusetCpus="0", CpusetMems="4").cells == (
-        CellAssignment(0, 0, 0, pins={0: 0}),
-        CellAssignment(4, 0, 64),
-    )
+    assert bind(CpusetCpus="0", CpusetMems="4").cells == (CellAssignment(4, 0, 64),)
     assert bind(CpusetMems="0,4", NanoCpus=10**9) == GuestPins()
-
-
-def test_cpus_float_in_a_cell_without_the_memory():
-    assert bind(CpusetCpus="4-7", CpusetMems="0", NanoCpus=10**9).cells == (
-        CellAssignment(0, 0, 64),
-        CellAssignment(4, 1, 0),
-    )
-
-
-def test_cells_are_in_ascending_order():
-    cells = (NumaCell(8, frozenset({0}), 8192), NumaCell(1, frozenset({1}), 8192))
-    found = bind(HostTopology(NumaTopology(cells)), CpusetCpus="0-1")
-    assert [cell.host_cell for cell in found.cells] == [1, 8]
 
 
 def test_unknown_cpus_and_cells_are_ignored():

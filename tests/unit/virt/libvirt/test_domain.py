@@ -161,10 +161,20 @@ def test_memory_in_files_or_devices_is_not_the_host_s(cells):
     assert domain.modules == (MemoryModule(512 * mib, 256 * mib, 128 * mib),)
 
 
-def test_helper_cpus_are_those_with_a_single_cpu_pin():
+def test_the_emulator_and_each_io_thread_have_their_sets():
     more = """<cputune><emulatorpin cpuset='3'/><iothreadpin iothread='1' cpuset='4-5'/>
       <iothreadpin iothread='2' cpuset='6'/></cputune>"""
-    assert parse_domain(document(more=more)).helper_cpus == frozenset({3, 6})
+    sets = {frozenset({3}), frozenset({4, 5}), frozenset({6})}
+    assert parse_domain(document(more=more)).helper_sets == sets
+
+
+def test_an_emulator_without_a_set_runs_where_the_vcpus_may():
+    named = document().replace("<vcpu", "<vcpu cpuset='2-3'", 1)
+    assert parse_domain(named).helper_sets == {frozenset({2, 3})}
+    pinned = document(more="<cputune><emulatorpin cpuset='3'/></cputune>")
+    pinned = pinned.replace("<vcpu", "<vcpu cpuset='2-3'", 1)
+    assert parse_domain(pinned).helper_sets == {frozenset({3})}
+    assert parse_domain(document()).helper_sets == frozenset()
 
 
 def test_a_cpuset_applies_to_each_vcpu():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.model.guest import GuestPins, LoosePages
+from nodetracker.model.guest import CpuAffinity, GuestPins, LoosePages
 from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology
 from nodetracker.virt.libvirt.domain import DEFAULT_PAGE_KB, Domain, MemoryPart
 from nodetracker.virt.libvirt.guests import derive_pins
@@ -40,13 +40,15 @@ def test_single_cpus_are_pins_and_memory_follows_them():
     assert found.pcpus == 2
 
 
-def test_a_set_of_one_cell_floats_in_it():
+def test_memory_follows_a_set_of_one_cell():
     found = derive_pins(domain(affinity={0: cpus(0, 1), 1: cpus(2)}), TWO)
-    assert found.cells == (CellAssignment(0, 1, 64, pins={1: 2}),)
+    assert found.cells == (CellAssignment(0, 0, 64, pins={1: 2}),)
+    assert found.affinities == (CpuAffinity(cpus(0, 1), 1000),)
 
 
 def test_a_set_of_several_cells_has_no_pins():
-    assert derive_pins(domain(affinity={0: cpus(3, 4), 1: cpus(3, 4)}), TWO) == GuestPins()
+    found = derive_pins(domain(affinity={0: cpus(3, 4), 1: cpus(3, 4)}), TWO)
+    assert found == GuestPins(affinities=(CpuAffinity(cpus(3, 4), 2000),))
 
 
 def test_memory_of_a_partly_bound_guest_is_left_out():
@@ -131,7 +133,8 @@ def test_each_page_size_has_its_own_placement():
 
 
 def test_unplugged_vcpus_are_not_bound():
-    assert derive_pins(domain(vcpus=1, affinity={1: cpus(5)}), TWO) == GuestPins()
+    for bound in (cpus(5), cpus(5, 6)):
+        assert derive_pins(domain(vcpus=1, affinity={1: bound}), TWO) == GuestPins()
 
 
 def test_any_vcpu_may_be_the_unplugged_one():
@@ -141,11 +144,9 @@ def test_any_vcpu_may_be_the_unplugged_one():
     assert derive_pins(guest, TWO).cells == (CellAssignment(4, 0, 64, pins={0: 4, 2: 6}),)
 
 
-def test_cpus_of_helpers_are_isolated():
-    found = derive_pins(
-        domain(affinity={0: cpus(4), 1: cpus(5)}, helper_cpus=cpus(0, 5, 6, 99)), TWO
-    )
-    assert found.cells == (
-        CellAssignment(0, isolated=cpus(0)),
-        CellAssignment(4, 0, 64, pins={0: 4, 1: 5}, isolated=cpus(6)),
-    )
+def test_sets_of_other_threads_hold_no_cpu_of_the_guest():
+    sets = frozenset({cpus(0), cpus(5, 6)})
+    found = derive_pins(domain(affinity={0: cpus(4), 1: cpus(5, 6)}, helper_sets=sets), TWO)
+    assert found.cells == (CellAssignment(4, 0, 64, pins={0: 4}),)
+    assert found.affinities == (CpuAffinity(cpus(0)), CpuAffinity(cpus(5, 6), 1000))
+    assert derive_pins(domain(helper_sets=sets), NumaTopology()) == GuestPins()
