@@ -26,7 +26,7 @@ from nodetracker.accounting.placement.tree import (
     Resources,
 )
 from nodetracker.accounting.usage import charge_of_claims, list_node_workloads, overhead_of
-from nodetracker.model.amounts import PARTS, Amounts
+from nodetracker.model.amounts import PARTS, PCPU, Amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
@@ -225,13 +225,24 @@ def _keep_digits(ratio: float) -> float:
 def _find_grantable(values: NodeValues, name: str, capacity: Capacity) -> int:
     """Return what the ledger would grant of a class, in parts."""
     free = capacity.own_limit - capacity.used
-    for fact in ("guests", FACTS.get(name)):
+    if name == PCPU:
+        free = min(free, _count_pinnable(values))
+    for fact in ("guests", FACTS.get(name), "numa" if name == PCPU else None):
         entry = None if fact is None else values.facts.get(fact)
         if entry is None:
             continue
         if entry.state is FactState.UNKNOWN or len(entry.unseen_kinds) == len(WorkloadKind):
             return min(0, free)
     return free
+
+
+def _count_pinnable(values: NodeValues) -> int:
+    """Return how many CPUs claims may be pinned to, which all claims of PCPU are.
+
+    Siblings that are kept free are not among them, though nobody is charged for them.
+    """
+    cells = values.numa_topology.get("cells", ())
+    return sum(len(set(cell["pcpuset"]).difference(cell["pinned_cpus"])) for cell in cells)
 
 
 def _list_charges(record: NodeRecord, claims: Iterable[Claim]) -> dict[str, Amounts]:
