@@ -199,8 +199,13 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
 
     @_check
     def check_cpu_sets(self) -> Verdict:
-        """Compare the configured CPU sets with the CPUs that are online."""
-        return readiness.evaluate_cpu_sets(self.host.snapshots, self.host.settings.policy)
+        """Compare the configured CPU sets with the CPUs that are online, and with stored rows."""
+        settings = self.host.settings
+        try:
+            rows = self.store.load_nodes(settings.host) if settings.policy.cpu_dedicated_set else []
+        except NodetrackerError:
+            rows = []  # the checks of schema and conductors name it
+        return readiness.evaluate_cpu_sets(self.host.snapshots, settings.policy, rows)
 
     @_check
     def check_unresolved(self) -> Verdict:

@@ -15,14 +15,16 @@ from nodetracker.accounting.audit.inventory import (
     reserved_count,
     unusable_cpu_sets,
 )
+from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.liveness import explain_short_down_time
+from nodetracker.accounting.numa.cells import list_guest_assignments
 from nodetracker.accounting.pci.state import sync_devices
 from nodetracker.accounting.withheld import find_unresolved
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotJoinedError
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
-from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
 from nodetracker.model.settings import Policy, ReservedPages
@@ -248,8 +250,14 @@ def evaluate_unresolved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Ve
     return Verdict(tuple(findings))
 
 
-def evaluate_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:
-    """Evaluate whether the CPUs of ``cpu_shared_set`` and ``cpu_dedicated_set`` are online."""
+def evaluate_cpu_sets(
+    snapshots: Iterable[HostSnapshot], policy: Policy, rows: Iterable[NodeRecord] = ()
+) -> Verdict:
+    """Evaluate whether the CPUs of ``cpu_shared_set`` and ``cpu_dedicated_set`` are online.
+
+    And whether guests name so many dedicated CPUs that fewer are free than stored rows say.
+    """
+    stored = {row.nodename: row for row in rows}
     if policy.cpu_shared_set is None and policy.cpu_dedicated_set is None:
         return Verdict()
     findings: list[Finding] = []
@@ -270,7 +278,28 @@ def evaluate_cpu_sets(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verd
                     f"node {snapshot.nodename}: {option}: {cpus} is offline and ignored",
                 )
             )
+        if snapshot.nodename in stored:
+            findings += _evaluate_named_cpus(snapshot, stored[snapshot.nodename], policy)
     return Verdict(tuple(findings))
+
+
+def _evaluate_named_cpus(
+    snapshot: HostSnapshot, row: NodeRecord, policy: Policy
+) -> Iterator[Finding]:
+    assert row.updated_at is not None, "it is stored"
+    view = account(snapshot, row, policy, row.updated_at)
+    before, after = (known.pcpus - known.pcpus_used for known in (row.values, view.values))
+    named = {
+        view.guests[uuid].name or uuid
+        for uuid, numa in list_guest_assignments(view.guests.values()).items()
+        if any(cell.isolated for cell in numa.cells)
+    }
+    if after < before and named:
+        yield Finding(
+            Level.WARNING,
+            f"node {snapshot.nodename}: {after} PCPU are free instead of {before}, as guests name "
+            f"CPUs of cpu_dedicated_set: {name_some(named)}",
+        )
 
 
 def evaluate_reserved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Verdict:

@@ -1,7 +1,8 @@
 import pytest
 
+from nodetracker.accounting.audit.view import account
 from nodetracker.model.fact import failed, fresh
-from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
+from nodetracker.model.guest import CpuAffinity, GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Filesystem, Gpu, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
@@ -24,7 +25,16 @@ from nodetracker.views.readiness import (
     evaluate_unresolved,
     failures,
 )
-from tests.builders import NOW, later, make_guest, make_incarnation, make_service, make_snapshot
+from tests.builders import (
+    NOW,
+    later,
+    make_guest,
+    make_incarnation,
+    make_record,
+    make_service,
+    make_snapshot,
+    make_values,
+)
 
 AGENT = make_incarnation().agent_id
 
@@ -201,6 +211,20 @@ def test_a_failed_cpu_fact_is_a_warning_only_with_configured_cpu_sets():
     snapshot = make_snapshot(cpu=failed("/sys", "boom"))
     assert evaluate_cpu_sets([snapshot], Policy()) == Verdict()
     assert evaluate_cpu_sets([snapshot], Policy(cpu_shared_set=cpus(0))).level is Level.WARNING
+
+
+def test_nodes_with_fewer_pcpus_by_sets_that_guests_name_are_listed():
+    """Until the row has been audited."""
+    policy = Policy(cpu_shared_set=cpus(0, 1), cpu_dedicated_set=cpus(2, 3))
+    pins = GuestPins(affinities=(CpuAffinity(cpus(2, 3), 1000),))
+    topology = NumaTopology((NumaCell(0, cpus(0, 1, 2, 3), 4096),))
+    snapshot = make_snapshot("node-1", make_guest(pins=pins), numa=fresh("t", topology))
+    row = make_record(make_values(pcpus=2, pcpus_used=0), updated_at=NOW)
+    text = "node node-1: 0 PCPU are free instead of 2, as guests name CPUs of cpu_dedicated_set: "
+    found = evaluate_cpu_sets([snapshot], policy, [row])
+    assert level_and_details(found) == (Level.WARNING, text + make_guest().name)
+    audited = make_record(account(snapshot, row, policy, NOW).values, updated_at=NOW)
+    assert evaluate_cpu_sets([snapshot], policy, [audited]) == Verdict()
 
 
 def test_another_host_of_this_agent_is_a_failure_that_names_the_command():
