@@ -146,8 +146,16 @@ def is_cut_off(service: ServiceRecord, liveness: Liveness) -> bool:
     is_by_conductor = service.last_audit.get("by_conductor") or service.last_audit.get("by_broker")
     if not is_by_conductor or has_recent_heartbeat(service, now, service_down_time):
         return False
-    interval = service.incarnation.report_interval
+    interval = limit_interval(service, service_down_time)
     return service.last_seen_up >= outage - timedelta(seconds=MISSED_HEARTBEATS * interval)
+
+
+def limit_interval(service: ServiceRecord, service_down_time: int) -> int:
+    """Return the seconds between a service's heartbeats, as far as others wait by them.
+
+    Its host says them. One that reports less often is down anyway.
+    """
+    return min(max(1, service.incarnation.report_interval), service_down_time)
 
 
 def explain_short_down_time(service_down_time: int, report_interval: int) -> str | None:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -20,6 +21,9 @@ MAX_CALLS = 2
 
 PATIENCE_SECONDS = 10.0
 """How long a request waits for a call that continues without it."""
+
+TURN_SECONDS = 240.0
+"""After which a call counts no more: longer than any waits for its agent."""
 
 _MAX_THREADS = 1000  # never reached: all but a few calls are rejected
 
@@ -41,27 +45,36 @@ class AgentCalls:
         max_calls: int = MAX_CALLS,
         patience_seconds: float = PATIENCE_SECONDS,
         reaches_all: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._prepare = prepare
         self._patience = patience_seconds
         self._reaches_all = reaches_all
-        self._turns = threading.BoundedSemaphore(max_calls)
+        self._max_calls = max_calls
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._started: dict[object, float] = {}
         self._executor = Executor("agent-call", _MAX_THREADS)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Count this block as one call, such as of placement.
+        """Count this block as one call, such as of placement, for `TURN_SECONDS` at most.
 
         Raises:
             BusyError: enough agents are being called already.
         """
-        if not self._turns.acquire(blocking=False):
-            raise BusyError("too many agents are being called at the moment; try again later")
+        call, now = object(), self._monotonic()
+        with self._lock:
+            started = {c: at for c, at in self._started.items() if now - at < TURN_SECONDS}
+            if len(started) >= self._max_calls:
+                raise BusyError("too many agents are being called at the moment; try again later")
+            self._started = started | {call: now}
         try:
             yield
         finally:
-            self._turns.release()
+            with self._lock:
+                self._started.pop(call, None)
 
     def can_reach(self, service: ServiceRecord) -> bool:
         """Return whether there is a way to a host's agent.

@@ -26,7 +26,6 @@ class Operation:
         since, until: the first and the last microversion that has it.
         is_change: whether it changes something; None = by its method.
         dry_run: name of the boolean parameter with which it changes nothing.
-        knows_caller: open, but its answer depends on credentials that a request has.
     """
 
     handler: Handler
@@ -38,7 +37,6 @@ class Operation:
     until: str = _LAST
     is_change: bool | None = None
     dry_run: str | None = None
-    knows_caller: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -77,9 +75,8 @@ class Route:
 
     @property
     def ignores_credentials(self) -> bool:
-        """Whether no request needs credentials, nor uses those that it has."""
-        operations = [found for listed in self.methods.values() for found in listed]
-        return all(found.is_open and not found.knows_caller for found in operations)
+        """Whether no request needs credentials; those that it has are not checked."""
+        return all(found.is_open for listed in self.methods.values() for found in listed)
 
     @property
     def allowed(self) -> list[str]:

@@ -406,7 +406,7 @@ def list_routes(open_metrics: bool = False) -> tuple[Route, ...]:
     """
     rule = None if open_metrics else "nodetracker:metrics:show"
     page = Operation(overview.show_metrics, rule, answers={200: {"type": "string"}})
-    health = Operation(overview.show_health, rule=None, knows_caller=True)
+    health = Operation(overview.show_health, rule=None)
     return (*_NOVA, *_ZUN, *_OWN, route("/health", GET=health), route("/metrics", GET=page))
 
 

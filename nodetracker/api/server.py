@@ -39,7 +39,6 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
 
-_CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-auth-token"})
 _HEALTH = "health"
 
 _TLS_REASONS = {
@@ -192,9 +191,7 @@ class _Threads:
 
     async def __call__(self, scope: Any, body: bytes, gone: threading.Event, send: Send) -> None:
         """Answer one request."""
-        has_credentials = any(name in _CREDENTIALS for name, _ in scope["headers"])
-        is_probe = scope["path"] == "/health" and not has_credentials
-        lane = _HEALTH if is_probe else scope.get(LANE)
+        lane = _HEALTH if scope["path"] == "/health" else scope.get(LANE)
         await self._own.get(lane, self._shared)(scope, body, gone, send)
 
 

@@ -23,6 +23,7 @@ from nodetracker.api.auth.layer import (
     authenticate,
     drop_identity_headers,
     leave_open,
+    recognize,
 )
 from nodetracker.api.call import Backend, Sessions
 from nodetracker.api.context import Authenticator, Identity
@@ -122,6 +123,7 @@ class _Strategy:
     Attributes:
         layer: None = none.
         identify_early: as `LoginGate.identify`, None where it does not take long.
+        recognize: as `layer.recognize`, None where only another service knows.
         sessions: None where the browser itself asks for passwords, or none are needed.
     """
 
@@ -129,6 +131,7 @@ class _Strategy:
     layer: Layer | None = None
     identify_early: Callable[[WSGIEnvironment], Awaitable[Identity]] | None = None
     read_user_file_problem: Callable[[], str | None] | None = None
+    recognize: Callable[[WSGIEnvironment], Identity] | None = None
     sessions: Sessions | None = None
 
 
@@ -281,7 +284,9 @@ def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
             "pool_timeout": POOL_SECONDS,
         },
     )
-    directory = build_agents(store, f"api:{settings.host}", partial(_get_caller, broker))
+    directory = build_agents(
+        store, f"api:{settings.host}", partial(_get_caller, broker), settings.service_down_time
+    )
     agents = AgentCalls(directory, lambda: clock.set(store.now()), reaches_all=broker.is_configured)
     return _Parts(settings, store, notifier, clock, agents, broker, counters, access)
 
@@ -415,7 +420,10 @@ def build_access(
         authenticated = authenticate(application, strategy.authenticator, failures)
         if strategy.layer is not None:
             authenticated = strategy.layer(authenticated)
-        layered = leave_open(application, authenticated, open_paths)
+        recognized = application
+        if strategy.recognize is not None:
+            recognized = recognize(application, strategy.recognize)
+        layered = leave_open(recognized, authenticated, open_paths)
         if strategy.sessions is not None:
             layered = accept_session_cookie(layered, conf.api.public_url)
         return drop_identity_headers(layered)
@@ -449,7 +457,8 @@ def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
         case "noauth":
             from nodetracker.api.auth.addresses import NoauthAuthenticator
 
-            return _Strategy(NoauthAuthenticator(conf.api.public_url))
+            noauth = NoauthAuthenticator(conf.api.public_url)
+            return _Strategy(noauth, recognize=noauth.identify)
         case "keystone":
             try:
                 from nodetracker.api.auth.keystone import (
@@ -476,4 +485,5 @@ def _build_strategy(conf: cfg.ConfigOpts, failures: LoginFailures) -> _Strategy:
                 basic,
                 identify_early=basic.identify_early,
                 read_user_file_problem=lambda: basic.problem,
+                recognize=basic.recognize,
             )

@@ -163,18 +163,21 @@ class Broker:
 
 
 def build_agents(
-    store: CallStore, sender: str, get_caller: Callable[[], "AgentCaller"]
+    store: CallStore,
+    sender: str,
+    get_caller: Callable[[], "AgentCaller"],
+    service_down_time: int,
 ) -> AgentDirectory:
     """Return the client of the agents, over the broker or by their heartbeats.
 
     Args:
         sender: name of this process.
-        get_caller: see `HostCaller`.
+        get_caller, service_down_time: see `HostCaller`.
     """
     from nodetracker.rpc.caller import RpcAgentDirectory
     from nodetracker.rpc.host_calls import HostCaller
 
-    return RpcAgentDirectory(HostCaller(store, sender, get_caller))
+    return RpcAgentDirectory(HostCaller(store, sender, get_caller, service_down_time))
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:

@@ -173,7 +173,8 @@ class ManageApp(App):
             self._get_caller()
             return self.broker.find_agents()
         sender = f"manage:{self.conf.DEFAULT.host}"
-        return build_agents(self.open_sql_store(), sender, self._get_caller)
+        down_time = self.conf.service_down_time
+        return build_agents(self.open_sql_store(), sender, self._get_caller, down_time)
 
     def _get_caller(self) -> "RpcCaller":
         caller = self.broker.caller

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from nodetracker.accounting.liveness import has_ended
+from nodetracker.accounting.liveness import has_ended, limit_interval
 from nodetracker.compute.identity import is_process_alive, is_same_machine
 from nodetracker.model.change import is_removed
 from nodetracker.model.credential import CREDENTIAL_FILE
@@ -269,7 +269,8 @@ class Takeover:
         Raises:
             StoppingError: the process ends meanwhile.
         """
-        interval = max(self._settings.report_interval, record.incarnation.report_interval)
+        other = limit_interval(record, self._settings.service_down_time)
+        interval = max(self._settings.report_interval, other)
         LOG.info(
             "Host %s is held by %s; watching its heartbeats for %d s",
             record.host,

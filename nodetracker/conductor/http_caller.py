@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -90,8 +91,15 @@ def parse_endpoint(text: str, allows_http: bool = False) -> Endpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address is this machine's own."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    """Return whether a name or address is this machine's own.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "127.example.org")]
+    [True, True, True, False]
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from nodetracker.accounting.liveness import limit_interval
 from nodetracker.model.errors import (
     NodetrackerError,
     RequestError,
@@ -40,6 +41,7 @@ class HostCaller:
         store: has the agents' services rows, which say how.
         sender: name of this process.
         get_caller: returns the caller over the broker; raises a NodetrackerError without one.
+        service_down_time: no agent is waited for longer than this and the call's timeout.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class HostCaller:
         store: CallStore,
         sender: str,
         get_caller: Callable[[], AgentCaller],
+        service_down_time: int,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._sender = sender
         self._get_caller = get_caller
+        self._service_down_time = service_down_time
         self._monotonic = monotonic
         self._sleep = sleep
 
@@ -99,7 +103,7 @@ class HostCaller:
         """Return the report interval of an agent that takes calls, None if it does not."""
         for service in self._store.list_services(host, COMPUTE_BINARY):
             if service.last_audit.get("takes_calls"):
-                return float(service.incarnation.report_interval)
+                return float(limit_interval(service, self._service_down_time))
         return None
 
 

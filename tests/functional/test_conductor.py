@@ -246,7 +246,7 @@ class TestCalls:
         with conductor.start_conductor(), remote.start(PATH=path) as agent:
             agent.wait_for("is ready")
             (node,) = store.list_nodes()
-            agents = build_agents(store, "test", lambda: pytest.fail("there is no broker"))
+            agents = build_agents(store, "test", lambda: pytest.fail("there is no broker"), 60)
             uptime = agents.agent_of("host-1").get_host_uptime(node.nodename)
             assert uptime.total_seconds() > 0
             status, answer = api("/v1/hosts/host-1/actions", {"action": "reboot"})

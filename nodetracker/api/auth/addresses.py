@@ -1,5 +1,6 @@
 """Addresses of clients, and noauth: every process of this machine may administer."""
 
+import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any
@@ -12,6 +13,7 @@ from nodetracker.model.errors import ForbiddenError
 USER = "noauth"
 """The administrator of noauth."""
 
+_BRACKETS = re.compile(r"\[([^][]*)\](?::[0-9]*)?")
 _FORWARDING = ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
 _LOOPBACK_NAMES = ("localhost", "localhost.")
 
@@ -25,7 +27,7 @@ def is_loopback(host: str) -> bool:
     if host.lower() in _LOOPBACK_NAMES:
         return True
     try:
-        address = ip_address(host.removeprefix("[").removesuffix("]"))
+        address = ip_address(host[1:-1] if host[:1] + host[-1:] == "[]" else host)
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
@@ -37,9 +39,11 @@ def split_port(host: str) -> str:
 
     >>> split_port("Node-1:8774"), split_port("[::1]:8774"), split_port("::1")
     ('node-1', '::1', '::1')
+    >>> split_port("[::1].example.org")  # is neither
+    '[::1].example.org'
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
+    if match := _BRACKETS.fullmatch(host):
+        return match[1].lower()
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() and ":" not in name else host).lower()
 

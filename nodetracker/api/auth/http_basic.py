@@ -71,6 +71,15 @@ class HttpBasicAuthenticator:
         is_right = self._is_remembered(attempt) or self._queue.check_in_thread(attempt)
         return self._decide(attempt.user, is_right)
 
+    def recognize(self, environ: WSGIEnvironment) -> Identity:
+        """Return the user of a password that was right a moment ago; it is not checked.
+
+        Raises:
+            AuthenticationError: it was not, or there is none.
+        """
+        attempt = self._read(environ)
+        return self._decide(attempt.user, self._is_remembered(attempt))
+
     async def identify_early(self, environ: WSGIEnvironment) -> Identity:
         """Do the same for a request that has no thread yet."""
         attempt = self._read(environ)

@@ -1,5 +1,6 @@
 """Authenticate requests: by a gate before the body (http_basic alone), by a layer in the thread."""
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -144,12 +145,29 @@ def authenticate(
     return answer
 
 
+def recognize(
+    application: WSGIApplication, identify: Callable[[WSGIEnvironment], Identity]
+) -> WSGIApplication:
+    """Return an application whose requests carry their `Identity` if that is known already.
+
+    Args:
+        identify: as `Authenticator.identify`, but checks nothing that takes time.
+    """
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        with contextlib.suppress(*_REJECTED):
+            environ[IDENTITY] = identify(environ)
+        return application(environ, start)
+
+    return answer
+
+
 def leave_open(
     open_application: WSGIApplication,
     authenticated: WSGIApplication,
     open_paths: frozenset[str],
 ) -> WSGIApplication:
-    """Return an application for which credentials do not exist at some paths."""
+    """Return an application that does not check credentials at some paths."""
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         is_open = normalize_path(environ["PATH_INFO"]) in open_paths

@@ -11,7 +11,7 @@ from typing import Any
 
 from cliff.command import Command
 
-from nodetracker.accounting.liveness import Liveness, has_recent_heartbeat
+from nodetracker.accounting.liveness import Liveness, has_recent_heartbeat, limit_interval
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import (
     ListCommand,
@@ -309,7 +309,7 @@ class RenameHost(StoreCommand, Command):
         """Refuse if the host's agent sent a heartbeat recently and sends another one."""
         if not has_recent_heartbeat(service, self.store.now(), self.service_down_time):
             return
-        interval = service.incarnation.report_interval
+        interval = limit_interval(service, self.service_down_time)
         total = get_watch_seconds(interval)
         self.app.stderr.write(
             f"host {service.host} sent a heartbeat recently; watching its heartbeats for "

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from nodetracker.accounting.schemas import record
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.addresses import add_client_address
-from nodetracker.api.auth.login_queue import FREE_FAILURES
+from nodetracker.api.auth.login_queue import FREE_FAILURES, LoginQueue
 from nodetracker.api.auth.users import hash_password
 from nodetracker.api.call import Answer
 from nodetracker.api.fields import parameters
@@ -187,14 +187,23 @@ class TestHttpBasic:
         assert client.request("GET", path, headers=headers).status_code == 200
         assert client.access.failures.count == 0
 
-    def test_health_has_details_for_who_may_see_them_and_the_rest_for_everybody(self, build):
+    def test_health_checks_no_password_and_has_details_for_who_is_known(self, build, monkeypatch):
         client = build()
+        assert client.request("GET", "/v1/about", headers=basic("admin")).status_code == 200
+        monkeypatch.setattr(LoginQueue, "check_in_thread", lambda *_: pytest.fail("is checked"))
         for headers, has_details in (
-            (basic("admin"), True), (basic("admin", "wrong"), False), ({}, False),
+            (basic("admin"), True), (basic("admin", "wrong"), False), (basic("eve", "wrong"), False),
+            ({"Authorization": "Bearer x", "X-Auth-Token": "x"}, False), ({}, False),
         ):  # fmt: skip
             found = client.request("GET", "/health", headers=headers)
             assert found.status_code == 200
             assert (HEALTH.broker_error in found.text) == has_details
+        assert client.access.failures.count == 0
+
+    @pytest.mark.parametrize("host", ["localhost", "evil.example.org"])
+    def test_health_has_details_without_authentication(self, build, host):
+        found = build(auth_strategy="noauth").request("GET", "/health", host=host)
+        assert (HEALTH.broker_error in found.text) == (host == "localhost")
 
     def test_identity_headers_of_clients_mean_nothing(self, build):
         spoofed = {

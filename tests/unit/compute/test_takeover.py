@@ -147,6 +147,13 @@ class TestWatched:
         starting.start(report_interval=mine)
         assert starting.seconds == pytest.approx(60)
 
+    def test_one_that_said_that_it_rarely_reports_is_watched_as_if_it_were_down(
+        self, starting, elsewhere
+    ):
+        starting.hold(run_of(report_interval=10**9, **elsewhere))
+        starting.start()
+        assert starting.seconds == pytest.approx(2 * 60)
+
     def test_an_agent_with_heartbeats_is_not_replaced_and_both_are_named(self, starting, elsewhere):
         theirs = run_of(**elsewhere)
         starting.send_heartbeats(starting.hold(theirs))

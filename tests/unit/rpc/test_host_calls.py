@@ -6,7 +6,9 @@ from datetime import timedelta
 from queue import SimpleQueue
 
 import pytest
+import sqlalchemy as sa
 
+from nodetracker.db.schema import tables
 from nodetracker.model.errors import (
     DriverFeatureError,
     NotFoundError,
@@ -22,12 +24,13 @@ from nodetracker.model.service import (
 )
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import host_calls
-from nodetracker.rpc.caller import RpcAgentDirectory
+from nodetracker.rpc.caller import CALL_SECONDS, RpcAgentDirectory
 from nodetracker.rpc.host_calls import HeartbeatCalls, HostCaller
 from tests.builders import register, take_news
 from tests.programs import wait_until
 from tests.stores import SqliteStore
 
+DOWN_TIME = 60
 INTERVAL = 10
 """Seconds between the heartbeats of the agents that `register` makes."""
 
@@ -106,8 +109,8 @@ class Host:
     def of(self, host="alpha", get_caller=None):
         """Return the client of a host's agent."""
         caller = HostCaller(
-            self.store, "api:c1", get_caller or (lambda: self.broker), lambda: self.seconds,
-            self.sleep,
+            self.store, "api:c1", get_caller or (lambda: self.broker), DOWN_TIME,
+            lambda: self.seconds, self.sleep,
         )  # fmt: skip
         return RpcAgentDirectory(caller).agent_of(host)
 
@@ -139,6 +142,19 @@ def test_one_that_takes_no_calls_is_called_over_the_broker(host):
     assert host.of().get_host_uptime("n1") == timedelta(days=1)
     assert host.of("unknown").get_host_uptime("n1") == timedelta(days=1)
     assert host.broker.calls == [("alpha", "get_host_uptime"), ("unknown", "get_host_uptime")]
+
+
+@pytest.mark.parametrize("interval", [10**9, -(10**9)])
+def test_one_that_says_that_it_rarely_reports_is_not_waited_for_longer_than_one_that_is_down(
+    host, interval
+):
+    host.is_alive = False
+    values = {"report_interval": interval}
+    with host.store.engine.begin() as connection:
+        connection.execute(sa.update(tables.services).values(**values))
+    with pytest.raises(RpcUnavailableError, match="did not answer within"):
+        host.of().get_host_uptime("n1")
+    assert host.seconds <= DOWN_TIME + CALL_SECONDS
 
 
 def test_without_a_broker_it_cannot_be_called(host):

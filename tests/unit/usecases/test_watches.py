@@ -203,6 +203,22 @@ def test_a_stopped_agent_is_warned_of_if_it_is_not_started_again(watched):
     assert watched.find(WarningKind.HOST_DOWN) == ["stopped"]
 
 
+def test_one_that_said_that_it_rarely_reports_is_down_and_not_cut_off_by_a_later_outage(watched):
+    keys = [watched.add_agent("h-1"), watched.add_agent("h-2")]
+    watched.add_agent("rare")
+    with watched.store.engine.begin() as connection:
+        rare = sa.update(tables.services).where(tables.services.c.host == "rare")
+        connection.execute(rare.values(report_interval=10**9))
+    for count in range(2, 42):
+        watched.tick(10)
+        for key in keys:
+            watched.store.report_state(key, count, AuditState(by_conductor=True))
+    watched.is_silent = True
+    for _ in range(8):
+        watched.tick(10)
+    assert watched.list_cut_off() == ["h-1", "h-2"]
+
+
 def test_no_host_is_warned_of_because_the_database_was_away(watched):
     keys = [watched.add_agent("h-1"), watched.add_agent("h-2")]
     watched.tick(600)

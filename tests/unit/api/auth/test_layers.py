@@ -210,7 +210,21 @@ def test_noauth_accepts_loopback_s_names_and_the_public_one(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["", "evil.example.org", "localhost.evil.org:8774", "127.0.0.1.evil.org", "10.0.0.1", "[::2]"],
+    [
+        "",
+        "evil.example.org",
+        "localhost.evil.org:8774",
+        "127.0.0.1.evil.org",
+        "10.0.0.1",
+        "[::2]",
+        "[::1].evil.com",
+        "[::1].evil.com:8774",
+        "[::1]:8774.evil.com",
+        "[[::1]]",
+        "[::1]evil",
+        "[::1",
+        "[localhost].evil.com",
+    ],
 )
 @pytest.mark.parametrize("public_url", [None, "https://api.example.org"])
 def test_noauth_refuses_other_names_as_of_a_page_by_dns_rebinding(host, public_url):
