@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 
 LOG = logging.getLogger(__name__)
 
+_REMOVAL_SECONDS = 60.0  # between looks for removals that others recorded
 PROBES_PER_NODE = 20
 """At least as many as run concurrently for one node, so that frozen nodes delay no other."""
 
@@ -222,6 +223,12 @@ def build_agent(
             HeartbeatCalls(settings.host, news, operations, store, manager.read_known, clock)
         )
     service = ComputeService(settings, manager, servers)
+    if reporter is not None and reporter.removals is not None:
+        removals = reporter.removals
+        service.add_tasks(
+            "placement-removals", removals, _REMOVAL_SECONDS, removals.requests, is_slow=True
+        )
+        removals.requests.request()  # those that are left
     return Agent(
         settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
         notifier, reporter, read_status,

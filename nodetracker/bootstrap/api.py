@@ -33,7 +33,6 @@ from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
 from nodetracker.api.server import Server, check_tls
-from nodetracker.api.service import ApiService
 from nodetracker.bootstrap.clients import (
     Broker,
     build_agents,
@@ -73,10 +72,10 @@ from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.usecases.scheduler import Scheduler
-from nodetracker.usecases.watch import Watcher
 from nodetracker.views.health import evaluate_api_health
 
 if TYPE_CHECKING:
+    from nodetracker.api.service import ApiService
     from nodetracker.rpc.caller import RpcCaller
 
 LOG = logging.getLogger(__name__)
@@ -149,12 +148,16 @@ class _Parts:
     access: Access
 
 
-def build_api(conf: cfg.ConfigOpts) -> tuple[ApiService, Server]:
+def build_api(conf: cfg.ConfigOpts) -> "tuple[ApiService, Server]":
     """Build the service; nothing is connected or started.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
     """
+    # Not under foreign WSGI servers, which run no service.
+    from nodetracker.api.service import ApiService
+    from nodetracker.usecases.watch import Watcher
+
     database = make_outage_log()
     parts = _build_parts(conf, database)
     membership = Membership(

@@ -17,6 +17,7 @@ from nodetracker.process.clock import DatabaseClock
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
+    from nodetracker.placement.removal import UnservedRemovals
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.caller import AgentCaller, RpcCaller
     from nodetracker.rpc.notify import NotificationSender
@@ -263,10 +264,10 @@ def build_placement_reporter(
     )
 
 
-def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], None] | None:
+def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> "UnservedRemovals | None":
     """Return what removes the providers of deleted nodes of hosts without an agent.
 
-    None if placement is not enabled. It is called periodically.
+    None if placement is not enabled.
 
     Raises: as `build_placement_client`.
     """
@@ -274,4 +275,4 @@ def build_unserved_removals(conf: cfg.ConfigOpts, store: Store) -> Callable[[], 
         return None
     from nodetracker.placement.removal import ProviderRemover, UnservedRemovals
 
-    return UnservedRemovals(ProviderRemover(build_placement_client(conf), store), store).run
+    return UnservedRemovals(ProviderRemover(build_placement_client(conf), store), store)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 
     from nodetracker.db.store import SqlStore
     from nodetracker.ports import ReadingStore, Store, StoreObserver
-    from nodetracker.usecases.watch import Watcher
+    from nodetracker.usecases.watch import RowPurge, Watcher
 
 LOG = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def build_reader(conf: cfg.ConfigOpts) -> "ReadingStore":
 
 def build_purge(
     conf: cfg.ConfigOpts, store: "Store", watcher: "Watcher | None" = None
-) -> Callable[[], None] | None:
+) -> "RowPurge | None":
     """Build what deletes old rows, None if nothing is to be deleted.
 
     Args:
@@ -82,7 +82,7 @@ def build_purge(
     from nodetracker.usecases.watch import RowPurge
 
     days = conf.database.released_claims_days, conf.database.history_days
-    return RowPurge(store, *days, watcher).run if any(days) else None
+    return RowPurge(store, *days, watcher) if any(days) else None
 
 
 def require_database(conf: cfg.ConfigOpts) -> None:

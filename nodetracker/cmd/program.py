@@ -27,10 +27,11 @@ from nodetracker.cmd.screen.streams import (
 )
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
 from nodetracker.process.change_log import open_change_file
-from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED, Daemon, Service
+from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
     from nodetracker.bootstrap.agent import Agent
+    from nodetracker.process.service import Service
 
 LOG = logging.getLogger(__name__)
 _Built = TypeVar("_Built")
@@ -112,8 +113,9 @@ def run_agent(
     Args:
         load: reads the configuration again at a reload.
         endpoints: in addition to that of metrics and health.
-        ends_with_terminal: as `Daemon`.
+        ends_with_terminal: as `Service.run`.
     """
+    from nodetracker.process.service import hold_signals
 
     def reload() -> None:
         reload_configuration(
@@ -125,12 +127,12 @@ def run_agent(
         agent.reconfigure(build_settings(conf))
 
     report = partial(write_report, conf, program)
-    daemon = Daemon(agent.service, reload, report, ends_with_terminal)
+    hold_signals()
     own: Sequence[Endpoint] = () if agent.endpoint is None else (agent.endpoint,)
     for served in (*own, *endpoints):
         served.start()
     try:
-        return daemon.run()
+        return agent.service.run(conf, reload, report, ends_with_terminal)
     finally:
         for served in (*own, *endpoints):
             served.stop()
@@ -170,7 +172,7 @@ def reload_configuration(
 def run_service(
     program: str,
     description: str,
-    build: Callable[[cfg.ConfigOpts], tuple[Service, CertifiedServer]],
+    build: Callable[[cfg.ConfigOpts], "tuple[Service, CertifiedServer]"],
     build_settings: Callable[[cfg.ConfigOpts], object],
     arguments: Sequence[str] | None,
 ) -> int:
@@ -195,7 +197,7 @@ def run_service(
         def reload() -> None:  # of the options, only those of logging may change
             reload_configuration(conf, load, build_settings, [server.reload_certificate])
 
-        return leave(Daemon(service, reload, lambda: write_report(conf, program)).run())
+        return leave(service.run(conf, reload, lambda: write_report(conf, program)))
 
     return run_program(program, run)
 

@@ -34,7 +34,6 @@ from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConfigError
 from nodetracker.ports import AuditObserver, Store, StoreObserver
 from nodetracker.process.daemon import is_started_by_hand
-from nodetracker.process.loops import PeriodicLoop
 from nodetracker.usecases.trends import read_fleet_trend
 from nodetracker.usecases.watch import INTERVAL_SECONDS, TrendWatch
 from nodetracker.views.problems import FleetView, view_fleet
@@ -124,21 +123,10 @@ def _run(arguments: Sequence[str]) -> int:
         f"Query it from another terminal: {name_manage()} --config-file {own_file} node list",
         flush=True,
     )
-    trends = TrendWatch(agent.store)
-    loops = [
-        PeriodicLoop(
-            "trends",
-            lambda: trends.check(agent.store.now()),
-            _TRENDS_SECONDS,
-            LOG.critical,
-        )
-    ]
+    agent.service.add_tasks("trends", TrendWatch(agent.store), _TRENDS_SECONDS, is_slow=True)
     purge = build_purge(conf, agent.store)
     if purge is not None:
-        loops.append(PeriodicLoop("purge", purge, INTERVAL_SECONDS, LOG.critical))
-        loops[-1].wake()
-    for loop in loops:
-        loop.start()
+        agent.service.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True).wake()
     servers = [PatientServer(server)]
     ends_with_terminal = is_started_by_hand(os.environ)
     return leave(run_agent(conf, load, agent, PROGRAM, servers, ends_with_terminal))

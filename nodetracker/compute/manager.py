@@ -10,6 +10,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from oslo_service import periodic_task
+
 from nodetracker.compute.audit_queue import AuditQueue, EventBatch
 from nodetracker.compute.heartbeat import Heartbeat, LastAudits
 from nodetracker.compute.identity import list_state_warnings
@@ -38,7 +40,7 @@ from nodetracker.ports import (
     HostStore,
 )
 from nodetracker.process.clock import DatabaseClock, Timer, utc_clock
-from nodetracker.process.loops import Progress, Wakeup
+from nodetracker.process.loops import WHEN_DUE, PeriodicTasks, Progress, Wakeup
 from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
@@ -95,7 +97,7 @@ class AutoDisable:
         self._written = agent.epoch, reason
 
 
-class ComputeManager:
+class ComputeManager(PeriodicTasks):
     """Owns the audits and heartbeats of one host; several threads call it.
 
     Whichever thread audits holds one lock, so one audit runs at a time. It
@@ -138,6 +140,7 @@ class ComputeManager:
         list_warnings: Callable[[], Sequence[HostWarning]] = tuple,
         database: OutageLog | None = None,
     ) -> None:
+        super().__init__()
         self._settings = settings
         self._incarnation = incarnation
         self._driver = driver
@@ -201,7 +204,8 @@ class ComputeManager:
         finally:
             self._has_started = True
 
-    def inventory_host(self) -> None:
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def inventory_host(self, context: object = None) -> None:
         """Audit all nodes, as the periodic task; an outage is one log line."""
         self._database.run("audit", self.update_available_resource)
 

@@ -3,34 +3,32 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from nodetracker.compute.manager import ComputeManager
-from nodetracker.model.errors import ConfigError, IdentityError, StoppingError
+from nodetracker.model.errors import StoppingError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.settings import AgentSettings
 from nodetracker.model.text import count_noun
 from nodetracker.ports import CallServer
-from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.service import NEEDS_OPERATOR, Service
 from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
 
 LOG = logging.getLogger(__name__)
 
-_FATAL = (ConfigError, IdentityError)
-_STALL_SECONDS = 120.0
-"""Limit of one step of an audit or heartbeat, in addition to the probes' timeout."""
 
-
-class ComputeService:
-    """Runs one manager: audits in one thread, heartbeats in another.
+class ComputeService(Service):
+    """Runs one manager: its periodic audit in one timer, heartbeats in another.
 
     Heartbeats do not wait for the driver or the first audit, and one follows
-    each audit of all nodes. A third thread audits the nodes of events.
+    each audit of all nodes. A third timer audits the nodes of events.
 
     Args:
         servers: answer calls after the first audit was tried, in their own
             threads, so neither audits nor heartbeats wait for them.
     """
+
+    fatal_errors = NEEDS_OPERATOR
 
     def __init__(
         self,
@@ -38,117 +36,89 @@ class ComputeService:
         manager: ComputeManager,
         servers: Sequence[CallServer] = (),
     ) -> None:
+        super().__init__(settings.graceful_shutdown_timeout)
         self._settings = settings
         self._manager = manager
         self._servers = servers
-        self._started = threading.Event()
-        self._on_fatal: Callable[[BaseException], None] | None = None
-        self._audits = PeriodicLoop(
-            "audits",
-            manager.inventory_host,
-            settings.audit_interval,
-            self._fail,
-            _FATAL,
-            wakeup=manager.audit_requests,
-            progress=manager.audit_progress,
-        )
-        self._heartbeats = PeriodicLoop(
+        self._start_ended = threading.Event()
+        self._heartbeats = self.add_timer(
             "heartbeats",
             manager.report_state,
             settings.report_interval,
-            self._fail,
-            _FATAL,
-            wakeup=manager.heartbeat_requests,
-            progress=manager.heartbeat_progress,
+            manager.heartbeat_requests,
+            manager.heartbeat_progress,
         )
-        self._events = PeriodicLoop(
-            "events",
-            manager.handle_events,
-            None,
-            self._fail,
-            _FATAL,
-            wakeup=manager.event_arrivals,
-            progress=manager.audit_progress,
+        self._audits = self.add_tasks(
+            "audits",
+            manager,
+            settings.audit_interval,
+            manager.audit_requests,
+            manager.audit_progress,
         )
-        self._loops = (self._audits, self._heartbeats, self._events)
+        self.add_timer(
+            "events", manager.handle_events, None, manager.event_arrivals, manager.audit_progress
+        )
 
-    @property
-    def graceful_shutdown_timeout(self) -> float:
-        """Limit of the duration of `stop`, in seconds."""
-        return self._settings.graceful_shutdown_timeout
+    def begin(self) -> None:
+        """Start in the background, ready after the first audit was tried."""
+        threading.Thread(target=self._run_start, name="start", daemon=True).start()
 
-    def start(
-        self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
-    ) -> None:
-        """Start in the background.
-
-        Args:
-            on_started: called from a thread after the first audit was tried.
-            on_fatal: called from a thread with the error that ends the service.
-        """
-        self._on_fatal = on_fatal
-        threading.Thread(
-            target=self._run_start, args=(on_started,), name="start", daemon=True
-        ).start()
-
-    def stop(self) -> bool:
+    def end(self) -> bool:
         """Stop after a running audit or heartbeat; return False if one runs at the timeout."""
-        deadline = time.monotonic() + self._settings.graceful_shutdown_timeout
+        deadline = time.monotonic() + self.graceful_shutdown_timeout
         self._manager.prepare_stop()
         is_answered = [server.stop(deadline - time.monotonic()) for server in self._servers]
-        for loop in self._loops:
+        for loop in self.loops:
             loop.stop()
-        has_started = self._started.wait(max(0.0, deadline - time.monotonic()))
-        joined = [loop.join(deadline - time.monotonic()) for loop in self._loops]
+        has_started = self._start_ended.wait(max(0.0, deadline - time.monotonic()))
+        have_ended = self.join_loops(deadline)
         run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._manager.report_end)
         self._manager.cleanup_host()
-        return has_started and all(joined) and all(is_answered)
+        return has_started and have_ended and all(is_answered)
 
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings, starting with an audit."""
         self._settings = settings
+        self.graceful_shutdown_timeout = settings.graceful_shutdown_timeout
         self._manager.reconfigure(settings)
         self._audits.change_interval(settings.audit_interval)
         self._audits.wake()
 
-    def is_making_progress(self) -> bool:
-        """Return whether the threads are alive and make progress."""
-        limit = _STALL_SECONDS + 2 * self._settings.probe_timeout
-        return all(loop.is_making_progress(limit) for loop in self._loops)
+    @property
+    def stall_seconds(self) -> float:
+        """Limit of one step of an audit or heartbeat."""
+        return super().stall_seconds + 2 * self._settings.probe_timeout
 
     def describe(self) -> str:
         """Return the status line for systemd."""
         return describe_status(self._manager.status())
 
-    def _run_start(self, on_started: Callable[[], None]) -> None:
+    def _run_start(self) -> None:
         try:
             self._manager.init_host()
-            self._heartbeats.start()
+            self._heartbeats.start(self.tg)
             self._audit_first()
-            self._manager.post_start_hook()
-            self._audits.start()
-            self._events.start()
             for server in self._servers:
                 server.start()
-            on_started()
+            self._manager.post_start_hook()
+            for loop in self.loops:
+                if loop is not self._heartbeats:
+                    loop.start(self.tg)
+            self.notify_ready()
         except StoppingError:
             pass
         except BaseException as error:  # whatever keeps the agent from starting ends the process
-            self._fail(error)
+            self.fail(error)
         finally:
-            self._started.set()
+            self._start_ended.set()
 
     def _audit_first(self) -> None:
         try:
             self._manager.pre_start_hook()
-        except (StoppingError, *_FATAL):
+        except (StoppingError, *NEEDS_OPERATOR):
             raise
         except BaseException:  # like any later audit: the next one may succeed
             LOG.exception("The first audit failed")
-
-    def _fail(self, error: BaseException) -> None:
-        if self._on_fatal is not None:
-            self._on_fatal(error)
 
 
 def describe_status(status: AgentStatus) -> str:

@@ -4,22 +4,23 @@ It notices when no agent reaches it any more, which is rarely the agents' fault.
 """
 
 import logging
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Protocol
 
+from oslo_service import periodic_task
+
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.conductor.endpoint import AgentEndpoint
-from nodetracker.model.errors import NodetrackerError, StoreError
+from nodetracker.model.errors import StoreError
 from nodetracker.model.service import AGENTS, COMPUTE_BINARY, AuditState
 from nodetracker.ports import FleetStore
-from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
-from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
-from nodetracker.rpc.notify import FLUSH_SECONDS, NotificationSender
-from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch
+from nodetracker.process.server_service import HttpServer, ServerService
+from nodetracker.rpc.notify import NotificationSender
+from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch, RowPurge
 
 
 class Calls(Protocol):
@@ -97,21 +98,24 @@ class AgentWatch:
 
 LOG = logging.getLogger(__name__)
 
-_STALL_SECONDS = 120.0
+
+class FleetTasks(PeriodicTasks):
+    """Watches the services and nodes of all hosts, as a periodic task."""
+
+    def __init__(self, fleet: FleetWatch, watch: AgentWatch, database: OutageLog) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self._watch = watch
+        self._database = database
+
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def check_fleet(self, context: object = None) -> None:
+        """Raise and resolve warnings, and sample the trends, unless another conductor does."""
+        self._database.run("fleet", lambda: self._fleet.check(self._watch.is_out))
 
 
-class HttpServer(Protocol):
-    """Serves the endpoint."""
-
-    def start(self) -> None:
-        """Start; raises RefusedError when the address is in use."""
-
-    def stop(self, timeout_seconds: float) -> bool:
-        """Accept no more calls; return whether all running ones ended in time."""
-
-
-class ConductorService:
-    """Runs one conductor, for the daemon.
+class ConductorService(ServerService):
+    """Runs one conductor.
 
     Args:
         host: its name.
@@ -119,7 +123,7 @@ class ConductorService:
         notifier: sends the store's notifications, None without a broker.
         report_interval: seconds between heartbeats, and between checks of the fleet.
         graceful_shutdown_timeout: seconds for running calls to end.
-        purge: called each hour, None = never; it may take long.
+        purge: deletes old rows each hour, None = never; it may take long.
     """
 
     def __init__(
@@ -134,83 +138,24 @@ class ConductorService:
         notifier: NotificationSender | None,
         report_interval: float,
         graceful_shutdown_timeout: float,
-        purge: Callable[[], None] | None = None,
+        purge: RowPurge | None = None,
     ) -> None:
-        self.graceful_shutdown_timeout = graceful_shutdown_timeout
-        self._host = host
-        self._store = store
-        self._server = server
+        database = OutageLog("The database", StoreError, LOG)
+        super().__init__(
+            f"Conductor {host}", server, (store, endpoint), membership, notifier, database,
+            report_interval, graceful_shutdown_timeout,
+        )  # fmt: skip
         self._endpoint = endpoint
-        self._membership = membership
-        self._watch = watch
-        self._fleet = fleet
-        self._notifier = notifier
-        self._database = OutageLog("The database", StoreError, LOG)
-        self._loops = (
-            PeriodicLoop("heartbeats", self._report_state, report_interval, self._fail),
-            PeriodicLoop("fleet", self._check_fleet, report_interval, self._fail),
-        )
-        self._slow_loops: Sequence[PeriodicLoop] = ()
+        self.add_tasks("fleet", FleetTasks(fleet, watch, database), report_interval)
         if purge is not None:
-            self._slow_loops = (PeriodicLoop("purge", purge, INTERVAL_SECONDS, self._fail),)
-        self._on_fatal: Callable[[BaseException], None] | None = None
+            self.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True)
 
-    def start(
-        self, on_started: Callable[[], None], on_fatal: Callable[[BaseException], None]
-    ) -> None:
-        """Start in the background; the database may become available later.
+    def begin(self) -> None:
+        """Serve in the background; see `ServerService`."""
+        super().begin()
+        LOG.info("%s is ready", self._name)
 
-        Raises:
-            RefusedError: the address is in use.
-        """
-        self._on_fatal = on_fatal
-        self._server.start()
-        for loop in (*self._loops, *self._slow_loops):
-            loop.start()
-            loop.wake()
-        LOG.info("Conductor %s is ready", self._host)
-        on_started()
-
-    def stop(self) -> bool:
-        """Accept no more calls, let running ones end and send their notifications.
-
-        Returns:
-            Whether all ended in time.
-        """
-        deadline = time.monotonic() + self.graceful_shutdown_timeout
+    def end(self) -> bool:
+        """Accept no more calls, let running ones end and send their notifications."""
         self._endpoint.is_stopping = True
-        for loop in (*self._loops, *self._slow_loops):
-            loop.stop()
-        is_answered = self._server.stop(deadline - time.monotonic())
-        has_reported = self._loops[0].join(deadline - time.monotonic())
-        run_within(LAST_HEARTBEAT_SECONDS, "last-heartbeat", self._report_end)
-        if is_answered:
-            self._store.close()
-            self._endpoint.close()
-        if self._notifier is not None:
-            self._notifier.flush(min(FLUSH_SECONDS, deadline - time.monotonic()))
-        return is_answered and has_reported
-
-    def is_making_progress(self) -> bool:
-        """Return whether its own threads are alive and make progress."""
-        return all(loop.is_making_progress(_STALL_SECONDS) for loop in self._loops)
-
-    def describe(self) -> str:
-        """Return a line about its state, for systemd."""
-        return f"Conductor {self._host}: {self._database.error or 'fine'}"
-
-    def _report_state(self) -> None:
-        self._database.run("heartbeat", self._membership.report_state)
-
-    def _report_end(self) -> None:
-        try:
-            self._membership.report_end()
-        except NodetrackerError as error:
-            LOG.debug("The last heartbeat was not written: %s", error)
-
-    def _check_fleet(self) -> None:
-        self._database.run("fleet", lambda: self._fleet.check(self._watch.is_out))
-
-    def _fail(self, error: BaseException) -> None:
-        if self._on_fatal is not None:
-            self._on_fatal(error)
+        return super().end()

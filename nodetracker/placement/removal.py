@@ -1,8 +1,11 @@
 """Remove the providers of deleted nodes from placement, in an agent and in the REST service."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+
+from oslo_service import periodic_task
 
 from nodetracker.accounting.placement.plan import plan_removal
 from nodetracker.accounting.placement.steps import ConsumerWrite
@@ -22,7 +25,7 @@ from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.placement.client import PlacementClient, read_tree
 from nodetracker.ports import HostStore, RemovalStore
-from nodetracker.process.loops import PeriodicLoop
+from nodetracker.process.loops import WHEN_DUE, PeriodicTasks, Wakeup
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.workers import run_within
 
@@ -32,7 +35,6 @@ RETRY_SECONDS = 300.0
 
 MAX_CONFLICTS = 4
 _MAX_WRITES = 100
-INTERVAL_SECONDS = 60.0
 _WHAT = "The removal of providers from placement"
 _ACTIVITY = "removals"
 
@@ -105,45 +107,41 @@ def _batches(writes: tuple[ConsumerWrite, ...]) -> Iterator[tuple[ConsumerWrite,
         yield writes[start : start + _MAX_WRITES]
 
 
-class HostRemovals:
+class HostRemovals(PeriodicTasks):
     """Removes the providers of one host's deleted nodes: observes its agent's audits.
 
-    Args:
-        interval_seconds: between looks for removals that others recorded.
+    Attributes:
+        requests: of a removal before the interval ends.
     """
 
-    def __init__(
-        self,
-        host: str,
-        remover: ProviderRemover,
-        store: HostStore,
-        interval_seconds: float = INTERVAL_SECONDS,
-    ) -> None:
+    def __init__(self, host: str, remover: ProviderRemover, store: HostStore) -> None:
+        super().__init__()
+        self.requests = Wakeup()
         self._query = RemovalQuery(host=host)
         self._host = host
         self._remover = remover
         self._store = store
         self._warnings: tuple[HostWarning, ...] | None = None
         self._outages = OutageLog(_WHAT, NodetrackerError, LOG)
-        self._loop = PeriodicLoop("placement-removals", self._run, interval_seconds, _ignore)
+        self._running = threading.Lock()
 
     def audited(self, report: AuditReport) -> None:
         """Remove the providers of nodes that an audit deleted, soon."""
         if any(change.kind is ChangeKind.DELETE for change in report.changes):
-            self._loop.wake()
+            self.requests.request()
 
-    def start(self) -> None:
-        """Start in the background, with the removals that are left."""
-        self._loop.start()
-        self._loop.wake()
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def remove_providers(self, context: object = None) -> None:
+        """Attempt what is due; an outage is one log line."""
+        with self._running:
+            self._outages.run(_ACTIVITY, self.work)
 
     def work_once(self, timeout_seconds: float) -> None:
-        run_within(timeout_seconds, "placement-removals", self._run)
+        run_within(timeout_seconds, "placement-removals", self.remove_providers)
 
     def stop(self, timeout_seconds: float) -> bool:
         """Attempt no further removal; return whether the running one ended in time."""
-        self._loop.stop()
-        return self._loop.join(timeout_seconds)
+        return self._running.acquire(timeout=max(0.0, timeout_seconds))
 
     def list_warnings(self) -> tuple[HostWarning, ...] | None:
         """Return the warnings of removals that failed, as of now; None before the first attempt."""
@@ -162,19 +160,19 @@ class HostRemovals:
         else:
             self._warnings = ()
 
-    def _run(self) -> None:
-        self._outages.run(_ACTIVITY, self.work)
 
-
-class UnservedRemovals:
+class UnservedRemovals(PeriodicTasks):
     """Removes the providers of deleted nodes of hosts without an agent, by any other process."""
 
     def __init__(self, remover: ProviderRemover, store: HostStore) -> None:
+        super().__init__()
         self._remover = remover
         self._store = store
         self._outages = OutageLog(_WHAT, NodetrackerError, LOG)
 
-    def run(self) -> None:
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def remove_providers(self, context: object = None) -> None:
+        """Attempt what is due; an outage is one log line."""
         self._outages.run(_ACTIVITY, self.work)
 
     def work(self) -> None:
@@ -188,7 +186,3 @@ class UnservedRemovals:
                 self._store.raise_warning(removal.host, warning)
             if not explain_removals(self._store.list_provider_removals(removal.host)):
                 self._store.resolve_warnings(WarningKind.PLACEMENT_REMOVAL, [removal.host])
-
-
-def _ignore(_error: BaseException) -> None:
-    """No error of this loop is fatal."""

@@ -68,6 +68,9 @@ class PlacementReporter:
     Args:
         is_in_ledger: returns whether the ledger has, or had, what a consumer represents.
         removals: of the providers of deleted nodes; None = others remove them.
+
+    Attributes:
+        removals: a periodic task of the agent's service.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class PlacementReporter:
     ) -> None:
         self._client = client
         self._settings = settings
-        self._removals = removals
+        self.removals = removals
         self._list_earlier = list_earlier
         self._has_audited = False
         self._monotonic = monotonic
@@ -97,13 +100,11 @@ class PlacementReporter:
         if report.store_error is None:
             self._slots.update(report.nodes, report.admin.is_excluded)
             self._has_audited = True
-            if self._removals is not None:
-                self._removals.audited(report)
+            if self.removals is not None:
+                self.removals.audited(report)
 
     def start(self) -> None:
         self._start_threads()
-        if self._removals is not None:
-            self._removals.start()
 
     def report_once(self) -> None:
         """Report the audited nodes, in a process that ends afterwards; log what was not reported.
@@ -116,8 +117,8 @@ class PlacementReporter:
             LOG.warning(
                 "Placement: %s not reported; the next audit does that", count_noun(left, "node")
             )
-        elif self._removals is not None:
-            self._removals.work_once(self._settings.timeout)
+        elif self.removals is not None:
+            self.removals.work_once(self._settings.timeout)
         for warning in self.list_warnings():  # there is no further audit that would store them
             LOG.warning("Node %s: %s", warning.nodename, warning.message)
         self._stopping.set()
@@ -134,16 +135,16 @@ class PlacementReporter:
         self._stopping.set()
         self._slots.stop()
         have_ended = self._slots.wait_idle(max(0.0, timeout_seconds))
-        if self._removals is None:
+        if self.removals is None:
             return have_ended
-        return self._removals.stop(deadline - time.monotonic()) and have_ended
+        return self.removals.stop(deadline - time.monotonic()) and have_ended
 
     def list_warnings(self) -> list[HostWarning]:
         """Return the warnings of all nodes as of now.
 
         Those of an earlier run are kept until the first report of their node has an outcome.
         """
-        removals = () if self._removals is None else self._removals.list_warnings()
+        removals = () if self.removals is None else self.removals.list_warnings()
         found, slots = list(removals or ()), list(self._slots)
         for slot in slots:
             found += slot.warnings or ()

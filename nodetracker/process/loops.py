@@ -1,14 +1,46 @@
-"""Run one activity at an interval in a thread, such as an agent's audits or heartbeats."""
+"""Run activities at an interval, as timers and periodic tasks of oslo.service.
+
+A timer of a service's thread group runs one activity, such as an agent's heartbeats, or the
+periodic tasks of one object, such as those of its manager.
+"""
 
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+from oslo_service import periodic_task
 
 from nodetracker.model.errors import StoppingError
 
+if TYPE_CHECKING:  # not before a backend is chosen
+    from oslo_service.threadgroup import ThreadGroup
+
 LOG = logging.getLogger(__name__)
+
+WHEN_DUE = 1e-6
+"""Spacing of all periodic tasks, in seconds: they run whenever their timer calls them.
+
+The timer keeps the interval, as that of the library (4.8.0) cannot be changed or woken, is
+shared by all objects of a class, and gets up to 5% longer at random.
+"""
+
+
+class PeriodicTasks(periodic_task.PeriodicTasks):
+    """Periodic tasks that one timer runs, one after the other.
+
+    Usually only one, as they wait for each other, and a failure leaves out those that follow.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(cfg.ConfigOpts())  # type: ignore[no-untyped-call]  # has options for others
+
+    def run_tasks(self) -> None:
+        """Run them now; errors are raised, and not logged each time."""
+        self.run_periodic_tasks(None, raise_on_error=True)  # type: ignore[no-untyped-call]
 
 
 def spread_first(splay: float) -> float:
@@ -78,7 +110,9 @@ class Progress:
 
 
 class PeriodicLoop:
-    """Calls a function at an interval until stopped; one failure never ends it.
+    """Calls a function at an interval until stopped, by a timer; one failure never ends it.
+
+    The timer itself only calls and would end on SystemExit; nobody could wake it.
 
     Args:
         name: of the thread.
@@ -109,18 +143,23 @@ class PeriodicLoop:
         self._interval = interval_seconds
         self._on_fatal = on_fatal
         self._fatal = fatal
-        self._splay = splay
         self._monotonic = monotonic
         self._wakeup = wakeup or Wakeup()
         self._progress = progress or Progress(monotonic)
         self._stopping = threading.Event()
         self._tick_started_at: float | None = None  # None while it waits for the next tick
+        self._waits_since = monotonic()
+        self._fraction = spread_first(splay())  # of the interval that it waits for
         self._logged_failure: str | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._name = name
+        self._has_started = False
+        self._ended = threading.Event()
 
-    def start(self) -> None:
-        """Start the thread; without a request, the first tick comes after the first interval."""
-        self._thread.start()
+    def start(self, group: "ThreadGroup") -> None:
+        """Start a timer of a group; without a request, the first tick comes after the interval."""
+        self._waits_since = self._monotonic()
+        group.add_dynamic_timer_args(self._beat)
+        self._has_started = True
 
     def wake(self) -> None:
         """Tick now instead of at the end of the interval."""
@@ -136,7 +175,7 @@ class PeriodicLoop:
         """Return whether the loop waits for its next tick, or its tick made progress recently."""
         if self._stopping.is_set():
             return True
-        if self._thread.ident is not None and not self._thread.is_alive():
+        if self._ended.is_set():
             return False
         started_at = self._tick_started_at
         if started_at is None:
@@ -150,27 +189,29 @@ class PeriodicLoop:
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait for the loop's end; return False if a tick still runs then."""
-        if self._thread.ident is not None:
-            self._thread.join(max(0.0, timeout_seconds))
-        return not self._thread.is_alive()
+        return not self._has_started or self._ended.wait(max(0.0, timeout_seconds))
 
-    def _run(self) -> None:
-        started_at = self._monotonic()
-        fraction = spread_first(self._splay())
-        while True:
-            if not self._wait_for_tick(started_at, fraction):
-                fraction = 1.0
-            if self._stopping.is_set():
-                return
-            started_at = self._monotonic()
-            self._tick_started_at = started_at
-            try:
-                if not self._run_tick():
-                    return
-            finally:
-                self._tick_started_at = None
+    def _beat(self) -> float:
+        """Wait for a tick and run it; return 0, as the timer is not to sleep."""
+        threading.current_thread().name = self._name
+        goes_on = False
+        try:
+            if not self._wait_for_tick():
+                self._fraction = 1.0
+            if not self._stopping.is_set():
+                self._tick_started_at = self._waits_since = self._monotonic()
+                goes_on = self._run_tick()
+        finally:
+            self._tick_started_at = None
+            if not goes_on:
+                self._ended.set()
+        if not goes_on:
+            from oslo_service.loopingcall import LoopingCallDone  # there is a group, so a backend
 
-    def _wait_for_tick(self, started_at: float, fraction: float) -> bool:
+            raise LoopingCallDone
+        return 0.0
+
+    def _wait_for_tick(self) -> bool:
         """Wait for the end of the interval, which may change meanwhile, or for a request.
 
         Returns:
@@ -178,9 +219,8 @@ class PeriodicLoop:
         """
         while not (self._wakeup.has_request or self._stopping.is_set()):
             interval = self._interval
-            left = (
-                None if interval is None else started_at + interval * fraction - self._monotonic()
-            )
+            due_at = None if interval is None else self._waits_since + interval * self._fraction
+            left = None if due_at is None else due_at - self._monotonic()
             if left is not None and left <= 0:
                 break
             self._wakeup.wait(left)
@@ -202,8 +242,8 @@ class PeriodicLoop:
             failure = error
         text = None if failure is None else f"{type(failure).__name__}: {failure}"
         if failure is not None and text != self._logged_failure:
-            LOG.error("%s failed", self._thread.name, exc_info=failure)
+            LOG.error("%s failed", self._name, exc_info=failure)
         elif failure is None and self._logged_failure is not None:
-            LOG.info("%s work again", self._thread.name)
+            LOG.info("%s work again", self._name)
         self._logged_failure = text
         return True

@@ -21,6 +21,9 @@ IDLE_SECONDS = 5.0
 LAST_HEARTBEAT_SECONDS = 5.0
 """How long the end of a process waits for its last heartbeat."""
 
+FLUSH_SECONDS = 2.0
+"""How long the end of a process waits for a broker that refuses its notifications."""
+
 
 class HungError(Exception):
     """A call did not end by its deadline, or was not made while its source hangs."""

@@ -17,7 +17,7 @@ from nodetracker.model.change import VERSION, Notification, StoreEvent
 from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import AgentDirectory, Notifier
-from nodetracker.process.workers import start_thread
+from nodetracker.process.workers import FLUSH_SECONDS, start_thread
 from nodetracker.views.notifications import (
     build_change_notifications,
     build_claim_notification,
@@ -37,9 +37,6 @@ MAX_ANNOUNCEMENTS = 1000
 """Announcements that wait for the broker; further ones are discarded."""
 
 RETRY_SECONDS = 5.0
-FLUSH_SECONDS = 2.0
-"""How long a process that is ending waits for a broker that refuses its notifications."""
-
 _SLOW = 5
 """How many times as long it waits for one that has not refused any."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nodetracker.model.errors import ConfigError
+from nodetracker.process.backend import choose_threads
 from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
@@ -41,9 +42,7 @@ def import_library() -> Any:
     By default that uses eventlet, or fails to be imported. An outage of the broker is
     logged when it starts and when it ends; the library logs each attempt of each connection.
     """
-    from oslo_service import backend
-
-    backend.init_backend(backend.BackendType.THREADING)
+    choose_threads()
     import oslo_messaging as library
     from oslo_config import cfg
     from oslo_messaging._drivers import impl_rabbit  # has its options

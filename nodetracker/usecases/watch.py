@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from oslo_service import periodic_task
+
 from nodetracker.accounting.liveness import (
     Liveness,
     is_cut_off,
@@ -18,6 +20,7 @@ from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceR
 from nodetracker.model.trend import Step
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import OperatorStore, Store, WatchStore
+from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.usecases.reads import read_items
 from nodetracker.views.warnings import find_hosts_down, list_due, plan_host_down
 
@@ -73,10 +76,11 @@ class HostDownWatch:
         return self._watched_since
 
 
-class TrendWatch:
+class TrendWatch(PeriodicTasks):
     """Samples the amounts of all nodes, once an hour."""
 
     def __init__(self, store: WatchStore) -> None:
+        super().__init__()
         self._store = store
         self._sampled: datetime | None = None
 
@@ -93,6 +97,11 @@ class TrendWatch:
         if hour != self._sampled:
             self._store.sample_trends()
             self._sampled = hour
+
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def sample_trends(self, context: object = None) -> None:
+        """Do so as a periodic task, where no other process does."""
+        self.check(self._store.now())
 
 
 class FleetWatch:
@@ -206,7 +215,7 @@ def purge_in_parts(
         pause(time.monotonic() - began_at)
 
 
-class RowPurge:
+class RowPurge(PeriodicTasks):
     """Deletes what `db purge` would, by two ages.
 
     Args:
@@ -225,6 +234,7 @@ class RowPurge:
         watcher: Watcher | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        super().__init__()
         self._store = store
         self._days = {
             ("migrations", "claims", "claim_history"): released_claims_days,
@@ -233,7 +243,8 @@ class RowPurge:
         self._watcher = watcher
         self._pause = pause
 
-    def run(self) -> None:
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def purge_rows(self, context: object = None) -> None:
         """Delete all that is too old, if this process is the one that does.
 
         Raises:

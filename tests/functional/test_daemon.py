@@ -209,7 +209,7 @@ def test_a_report_is_written_and_it_goes_on(shell: Shell) -> None:
         agent.process.send_signal(signal.SIGUSR2)
         agent.wait_for("Guru Meditation")
         agent.wait_for("service_down_time")
-        assert "nodetracker/process/daemon.py" in agent.output()
+        assert "nodetracker/process/service.py" in agent.output()
         assert SECRET not in agent.output()
         assert shell.is_alive(agent)
 

@@ -3,7 +3,7 @@
 import socket
 from typing import NamedTuple
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 
 class OptionGroup(NamedTuple):
@@ -82,12 +82,11 @@ DEFAULT = option_group(
         help="Seconds without a heartbeat after which a service is down. It must be at least "
         "three times report_interval.",
     ),
-    cfg.IntOpt(
+    LibraryOption(
         "graceful_shutdown_timeout",
+        type=types.Integer(min=0, max=MAX_SECONDS),
         mutable=True,
         default=60,
-        min=0,
-        max=MAX_SECONDS,
         help="Seconds that a running audit may take to finish after SIGTERM.",
     ),
 )

@@ -43,22 +43,28 @@ def main(arguments: Sequence[str]) -> None:
         _build(config_file(directory, f"agent-{number}")) for number in range(first, first + count)
     ]
     gate = threading.Semaphore(STARTED_AT_ONCE)
-    done = threading.Semaphore(0)
-
-    def note_started() -> None:
-        gate.release()
-        done.release()
-
+    starts = []
     for agent in agents:
         gate.acquire()
         time.sleep(PACE_SECONDS)
-        agent.service.start(note_started, _fail)
-    for _ in agents:
-        done.acquire()
+        starts.append(threading.Thread(target=_start, args=(agent, gate), daemon=True))
+        starts[-1].start()
+    for start in starts:
+        start.join()
     print("started", flush=True)
     sys.stdin.read()
     for agent in agents:
         agent.manager.prepare_stop()
+    os._exit(0)  # without waiting for their timers
+
+
+def _start(agent: Agent, gate: threading.Semaphore) -> None:
+    agent.service.begin()
+    while not agent.service.has_started.wait(1):
+        if (error := agent.service.fatal) is not None:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            return
+    gate.release()
 
 
 def _build(path: Path) -> Agent:
@@ -81,10 +87,6 @@ def _register_global_options(conf: cfg.ConfigOpts) -> None:
         except ImportError:  # an older version without these options
             continue
         conf.register_opts(getattr(module, name), group=name)
-
-
-def _fail(error: BaseException) -> None:
-    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -75,10 +75,8 @@ class RunningAgent:
             settings, make_incarnation(), "1", self.driver, self.store, timer=timer
         )
         self.service = ComputeService(settings, self.manager)
-        self.errors = []
-        started = threading.Event()
-        self.service.start(started.set, self.errors.append)
-        assert started.wait(30)
+        self.service.begin()
+        assert self.service.has_started.wait(30)
 
     @property
     def guests(self):
@@ -90,8 +88,8 @@ class RunningAgent:
 def running():
     agent = RunningAgent()
     yield agent
-    assert agent.service.stop()
-    assert agent.errors == []
+    assert agent.service.end()
+    assert agent.service.fatal is None
 
 
 def test_an_event_brings_its_node_up_to_date(running):
@@ -129,7 +127,7 @@ def test_other_settings_lead_to_an_audit(running):
 def test_the_last_heartbeat_reports_the_end_of_the_agent(running):
     (before,) = running.store.list_services()
     assert is_service_up(before, running.store.now(), 60)
-    assert running.service.stop()
+    assert running.service.end()
     (after,) = running.store.list_services()
     assert not is_service_up(after, running.store.now(), 60)
     assert (after.ended_epoch, after.epoch) == (before.epoch, before.epoch)
@@ -139,7 +137,7 @@ def test_a_database_that_hangs_does_not_keep_an_agent_from_ending(running, monke
     hung = threading.Event()
     monkeypatch.setattr(running.store, "report_state", lambda *arguments: hung.wait(60))
     monkeypatch.setattr("nodetracker.compute.service.LAST_HEARTBEAT_SECONDS", 0.01)
-    assert running.service.stop()
+    assert running.service.end()
     hung.set()
 
 
@@ -147,7 +145,7 @@ def test_a_stop_does_not_wait_for_an_event_to_become_due():
     running = RunningAgent(ManualTimer())
     running.driver.send(NodeEvent("n1", EventKind.GONE, make_guest(1).uuid))
     readings = running.driver.readings
-    assert running.service.stop()
+    assert running.service.end()
     assert running.driver.readings == readings
 
 
@@ -164,5 +162,5 @@ def test_a_service_that_changed_is_audited_once_for_many_changes():
     for _ in range(20):
         running.manager.ledger_moved()
     timer.advance_until(lambda: running.driver.readings > before, at_most=1)
-    assert running.service.stop()
+    assert running.service.end()
     assert running.driver.readings == before + 1

@@ -31,7 +31,7 @@ def make_service(send, graceful_shutdown_timeout):
         "c-1", Mock(), Server(notifier), Mock(), Mock(), Mock(), Mock(), notifier, 60,
         graceful_shutdown_timeout,
     )  # fmt: skip
-    service.start(lambda: None, lambda error: None)
+    service.begin()
     return service
 
 
@@ -42,7 +42,7 @@ def test_what_its_last_calls_told_is_sent_before_it_ends():
         time.sleep(0.2)
         heard.append(event_type)
 
-    assert make_service(send, 10).stop()
+    assert make_service(send, 10).end()
     assert heard == ["claim.create"]
 
 
@@ -51,6 +51,6 @@ def test_a_broker_that_is_away_holds_its_end_up_no_longer_than_allowed(caplog):
         raise ConnectionError("refused")
 
     began = time.monotonic()
-    assert make_service(send, 0.3).stop()
+    assert make_service(send, 0.3).end()
     assert time.monotonic() - began < 5
     assert "Notifications not sent: 1;" in caplog.text

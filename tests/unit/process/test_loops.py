@@ -2,8 +2,14 @@ import logging
 import threading
 import time
 
+import pytest
+from oslo_service import periodic_task
+
 from nodetracker.model.errors import FencedError, StoppingError
-from nodetracker.process.loops import PeriodicLoop, Progress, Wakeup
+from nodetracker.process.loops import WHEN_DUE, PeriodicLoop, PeriodicTasks, Progress, Wakeup
+from nodetracker.process.service import service
+
+GROUP = service.Service().tg
 
 
 def fail_test(error):
@@ -12,7 +18,7 @@ def fail_test(error):
 
 def run_loop(tick, interval=0.01, on_fatal=fail_test, fatal=()):
     loop = PeriodicLoop("loop", tick, interval, on_fatal, fatal)
-    loop.start()
+    loop.start(GROUP)
     return loop
 
 
@@ -70,7 +76,7 @@ def test_a_shared_wakeup_requests_ticks():
     tick, wakeup = Counter(1), Wakeup()
     wakeup.request()  # before the loop exists
     loop = PeriodicLoop("loop", tick, None, fail_test, wakeup=wakeup)
-    loop.start()
+    loop.start(GROUP)
     assert tick.reached.wait(30)
     loop.stop()
     assert loop.join(5)
@@ -152,7 +158,7 @@ class TestMoving:
         loop = PeriodicLoop(
             "loop", tick, None, fail_test, monotonic=lambda: now[0], progress=progress
         )
-        loop.start()
+        loop.start(GROUP)
         assert loop.is_making_progress(10)
         loop.wake()
         assert inside.wait(30)
@@ -221,7 +227,7 @@ def list_ticks(splay, requested_at=()):
         "loop", tick, 60, fail_test, splay=lambda: splay, monotonic=lambda: clock.now,
         wakeup=clock.wakeup,
     )  # fmt: skip
-    loop.start()
+    loop.start(GROUP)
     assert loop.join(30)
     return ticks
 
@@ -235,3 +241,32 @@ def test_hosts_that_start_together_tick_at_times_spread_over_a_whole_interval():
 def test_a_requested_tick_at_the_start_does_not_end_the_spread():
     assert list_ticks(0.25, requested_at=[1]) == [1, 46, 106, 166]
     assert list_ticks(1.0, requested_at=[91]) == [90, 91, 151, 211]
+
+
+class CountedTasks(PeriodicTasks):
+    def __init__(self, tick):
+        super().__init__()
+        self._tick = tick
+
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def count(self, context):
+        self._tick()
+
+
+def test_periodic_tasks_run_whenever_they_are_called():
+    first, second = Counter(3), Counter(3)
+    tasks = CountedTasks(first), CountedTasks(second)
+    for _ in range(3):
+        tasks[0].run_tasks()
+    tasks[1].run_tasks()
+    assert (first.count, second.count) == (3, 1)
+
+
+@pytest.mark.parametrize("error", [OSError("boom"), SystemExit(1)])
+def test_periodic_tasks_that_fail_are_logged_once_by_their_loop_alone(caplog, error):
+    tick = Counter(3, error)
+    loop = run_loop(CountedTasks(tick).run_tasks)
+    assert tick.reached.wait(30)
+    loop.stop()
+    assert loop.join(5)
+    assert caplog.messages == ["loop failed"]

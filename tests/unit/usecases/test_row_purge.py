@@ -35,7 +35,7 @@ class Rows:
 def test_parts_follow_each_other_with_a_pause_until_nothing_is_left(caplog):
     store, pauses = Rows(claims=5, migrations=1, history=3), []
     with caplog.at_level(logging.INFO):
-        RowPurge(store, 30, 90, pause=pauses.append).run()
+        RowPurge(store, 30, 90, pause=pauses.append).purge_rows()
     assert set(store.tables.values()) == {0}
     assert len(pauses) == 3 + 2
     assert {age for tables, age in store.asked if "claims" in tables} == {timedelta(days=30)}
@@ -43,7 +43,7 @@ def test_parts_follow_each_other_with_a_pause_until_nothing_is_left(caplog):
     (line,) = caplog.messages
     assert line == "Deleted old rows: 1 of migrations, 5 of claims, 3 of history"
     caplog.clear()
-    RowPurge(store, 30, 90, pause=pauses.append).run()
+    RowPurge(store, 30, 90, pause=pauses.append).purge_rows()
     assert caplog.messages == []
 
 
@@ -58,7 +58,7 @@ def test_a_pause_is_as_long_as_the_part_before_it(monkeypatch):
 @pytest.mark.parametrize(("days", "left"), [((0, 0), (1, 1)), ((30, 0), (0, 1)), ((0, 90), (1, 0))])
 def test_an_age_of_zero_is_never(days, left):
     store = Rows(claims=1, history=1)
-    RowPurge(store, *days, pause=lambda seconds: None).run()
+    RowPurge(store, *days, pause=lambda seconds: None).purge_rows()
     assert (store.tables["claims"], store.tables["history"]) == left
 
 
@@ -70,7 +70,7 @@ def test_only_the_first_of_the_services_that_are_up_purges():
     ]
     store = Rows(services, claims=1)
     for host, binary in (("a", CONDUCTOR_BINARY), ("c", CONDUCTOR_BINARY)):
-        RowPurge(store, 30, 90, Watcher(host, binary, 60), pause=lambda seconds: None).run()
+        RowPurge(store, 30, 90, Watcher(host, binary, 60), pause=lambda seconds: None).purge_rows()
     assert store.asked == []
-    RowPurge(store, 30, 90, Watcher("b", API_BINARY, 60), pause=lambda seconds: None).run()
+    RowPurge(store, 30, 90, Watcher("b", API_BINARY, 60), pause=lambda seconds: None).purge_rows()
     assert store.tables["claims"] == 0
