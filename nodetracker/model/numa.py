@@ -106,6 +106,9 @@ class HostCell:
         pages: pools in ascending page size; `reserved` includes what the
             operator reserves.
         networks: names of the networks with an interface at this cell.
+        split_cores: the cores with threads here and in other cells, as far as guests may use
+            them.
+        shared_elsewhere: threads of these that guests share in other cells.
     """
 
     id: int
@@ -115,6 +118,8 @@ class HostCell:
     siblings: tuple[CpuSet, ...] = ()
     pages: tuple[PagePool, ...] = ()
     networks: frozenset[str] = frozenset()
+    split_cores: tuple[CpuSet, ...] = ()
+    shared_elsewhere: CpuSet = frozenset()
 
     @property
     def cpus(self) -> CpuSet:

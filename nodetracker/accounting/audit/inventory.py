@@ -1,10 +1,10 @@
 """Describe a host's processors as Nova does: cells, sockets, cores and threads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.numa.cells import IS_LIMITED
+from nodetracker.accounting.numa.cells import IS_LIMITED, SPLIT_CORES
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.host import (
     ContainerEngine,
@@ -231,14 +231,18 @@ def measured_use(memory: MemoryInfo | None, storage: StorageInfo | None) -> dict
 
 
 def numa_columns(
-    topology: NumaTopology, policy: Policy, kept: CpuSet = frozenset()
+    topology: NumaTopology,
+    policy: Policy,
+    kept: CpuSet = frozenset(),
+    cores: Collection[CpuSet] = (),
 ) -> dict[str, Any]:
     """Build the column of the NUMA fact: one object per cell with Nova's fields.
 
     Args:
         kept: as of `offered_cpus`.
+        cores: the host's online CPUs by core; a core may be in several cells.
     """
-    cells = [_cell_object(cell, policy, kept) for cell in topology.cells]
+    cells = [_cell_object(cell, policy, kept, cores) for cell in topology.cells]
     column: dict[str, Any] = {"cells": cells}
     if not policy.limits_numa_cells:
         column[IS_LIMITED] = False
@@ -356,9 +360,12 @@ def policy_columns(policy: Policy, before: NodeValues, driver_disk_mb: int = 0) 
     }
 
 
-def _cell_object(cell: NumaCell, policy: Policy, kept: CpuSet) -> dict[str, Any]:
+def _cell_object(
+    cell: NumaCell, policy: Policy, kept: CpuSet, cores: Iterable[CpuSet]
+) -> dict[str, Any]:
     shared, dedicated = offered_cpus(cell.cpus, policy, kept)
-    return {
+    split = [sorted(core) for core in cores if core & cell.cpus and not core <= cell.cpus]
+    return ({SPLIT_CORES: split} if split else {}) | {
         "id": cell.id,
         "cpuset": sorted(shared),
         "pcpuset": sorted(dedicated),

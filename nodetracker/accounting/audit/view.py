@@ -510,7 +510,8 @@ def _known_columns(
     if snapshot.storage.value is not None:
         columns |= inventory.storage_columns(snapshot.storage.value)
     if snapshot.numa.value is not None:
-        columns |= inventory.numa_columns(snapshot.numa.value, policy, kept)
+        cores = snapshot.cpu.value.siblings if snapshot.cpu.value is not None else ()
+        columns |= inventory.numa_columns(snapshot.numa.value, policy, kept, cores)
     if snapshot.pci.value is not None:
         columns["mdev_types"] = inventory.mdev_types_column(snapshot.mdev_types)
     if snapshot.gpus.value is not None:

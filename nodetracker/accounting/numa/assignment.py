@@ -7,6 +7,7 @@ from types import MappingProxyType
 from nodetracker.accounting.matching import KuhnMatching
 from nodetracker.accounting.numa.cell_fit import (
     CellFit,
+    count_pinnable,
     fit_cell,
     pick_cpus,
     prefer_cpus,
@@ -226,7 +227,11 @@ def fit_numa(
     chosen = choice.find()
     if chosen is None:
         return _refuse(request, cells, fits, choice, has_devices=accepts is not None)
-    return _place(request, cells, usage, held, fits, chosen)
+    placed = _place(request, cells, usage, held, fits, chosen)
+    if placed is None:
+        reason = f"host {_name_cells(chosen)} share cores, which are too few for all guest cells"
+        return NumaRefusal(CANNOT_FIT, (reason,))
+    return placed
 
 
 def _near_networks(
@@ -280,15 +285,19 @@ def _place(
     held: Mapping[int, CellUsage],
     fits: Fits,
     chosen: Sequence[int],
-) -> NumaAssignment:
+) -> NumaAssignment | None:
+    """Choose the CPUs of each guest cell; None if host cells share cores that are too few."""
     cell_by_id = {cell.id: cell for cell in cells}
     policy = request.cpu_thread_policy
-    placed = []
+    placed: list[CellAssignment] = []
     first_cpu = 0
     for guest, cell_id in zip(request.cells, chosen, strict=True):
         used = usage.get(cell_id, NO_USAGE).pinned_cpus
+        used = used.union(*(part.exclusive_cpus for part in placed))
         cores = usable_cores(cell_by_id[cell_id], used, policy)
-        own = _own_cpus(cell_id, usage, held)
+        if count_pinnable(cores, policy) < guest.pcpus:
+            return None
+        own = _own_cpus(cell_id, usage, held) & cell_by_id[cell_id].dedicated
         pinned = pick_cpus(prefer_cpus(cores, own, guest.pcpus, policy), guest.pcpus, policy)
         page_size_kb = fits[guest][cell_id].page_size_kb
         placed.append(

@@ -35,23 +35,35 @@ def usable_cores(cell: HostCell, taken: CpuSet, policy: CpuThreadPolicy) -> tupl
     ``require`` uses cores with at least two free threads, so that at most one
     guest CPU, the last, has no sibling of the same guest. ``isolate`` uses
     completely free cores: a thread that other guests share excludes the core,
-    a thread that is unavailable to guests does not.
+    a thread that is unavailable to guests does not. Threads that the core has in
+    other cells come last, to be kept free there.
 
     Args:
-        taken: host CPUs that are already pinned or isolated.
+        taken: host CPUs that are already pinned or isolated, also those of the cell's
+            split cores in other cells.
     """
     cores = []
     for group in _all_cores(cell):
         free = (group & cell.dedicated) - taken
-        is_whole = free == group & (cell.dedicated | cell.shared)
+        others: CpuSet = frozenset()
+        if policy is CpuThreadPolicy.ISOLATE:
+            others = _find_core(cell, group) - group
+        is_whole = free == group & (cell.dedicated | cell.shared) and others.isdisjoint(
+            taken | cell.shared_elsewhere
+        )
         if (
             not free
             or (policy is CpuThreadPolicy.ISOLATE and not is_whole)
             or (policy is CpuThreadPolicy.REQUIRE and len(free) < 2)
         ):
             continue
-        cores.append(tuple(sorted(free)))
+        cores.append((*sorted(free), *sorted(others)))
     return tuple(cores)
+
+
+def _find_core(cell: HostCell, group: CpuSet) -> CpuSet:
+    """Return the whole core of a group of threads, with those in other cells."""
+    return next((core for core in cell.split_cores if core & group), group)
 
 
 def count_pinnable(cores: Sequence[Core], policy: CpuThreadPolicy) -> int:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -96,6 +96,9 @@ def _merge_cells(cells: tuple[NumaCell, ...], cores: Sequence[CpuSet]) -> NumaCe
 
 NO_USAGE = CellUsage()
 
+SPLIT_CORES = "split_cores"
+"""Key of a cell in the column ``numa_topology``: its cores with threads in other cells, if any."""
+
 IS_LIMITED = "is_limited"
 """Key of the column ``numa_topology``, false if the host does not limit its cells; else absent."""
 
@@ -107,6 +110,9 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
         column: as built by `inventory.numa_columns`, or ``{}``; its usage is
             ignored.
     """
+    entries = column.get("cells", ())
+    shared = frozenset[int]().union(*(cell["cpuset"] for cell in entries))
+    offered = shared.union(*(cell["pcpuset"] for cell in entries))
     return tuple(
         HostCell(
             id=cell["id"],
@@ -129,8 +135,12 @@ def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
                 )
             ),
             networks=frozenset(cell.get("networks", ())),
+            split_cores=tuple(offered.intersection(core) for core in cell.get(SPLIT_CORES, ())),
+            shared_elsewhere=(
+                shared.intersection(chain(*cell.get(SPLIT_CORES, ()))).difference(cell["cpuset"])
+            ),
         )
-        for cell in column.get("cells", ())
+        for cell in entries
     )
 
 
@@ -178,7 +188,7 @@ def sum_usage(
     return {
         cell.id: _sum_parts(
             [part for part in parts if part.host_cell == cell.id or len(cells) == 1],
-            exclusive & cell.cpus,
+            exclusive & cell.cpus.union(*cell.split_cores),
         )
         for cell in cells
     }
@@ -370,7 +380,7 @@ def topology_with_usage(
             | {
                 "cpu_usage": used.shared_vcpus,
                 "memory_usage": used.memory_mb,
-                "pinned_cpus": sorted(used.pinned_cpus),
+                "pinned_cpus": sorted(used.pinned_cpus & cell.cpus),
                 "mempages": [
                     dict(pool) | {"used": used_pages[pool["size_kb"]]} for pool in item["mempages"]
                 ],

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nodetracker.accounting.audit.inventory import numa_columns
 from nodetracker.accounting.ledger.request import parse_numa_request
 from nodetracker.accounting.numa.assignment import (
     CANNOT_FIT,
@@ -11,18 +12,28 @@ from nodetracker.accounting.numa.assignment import (
     NumaRefusal,
     fit_numa,
 )
-from nodetracker.accounting.numa.cells import sum_usage
+from nodetracker.accounting.numa.cells import (
+    decode_host_cells,
+    find_conflicts,
+    sum_usage,
+    topology_with_usage,
+)
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.numa import (
     CellAssignment,
     CellUsage,
     CpuPolicy,
     CpuThreadPolicy,
+    GuestCell,
     NumaAssignment,
+    NumaCell,
     NumaLimits,
+    NumaRequest,
+    NumaTopology,
     PagePool,
     PageSize,
 )
+from nodetracker.model.settings import Policy
 from tests.unit.accounting.numa.cases import make_cell, make_request
 
 PREFER, ISOLATE, REQUIRE = CpuThreadPolicy
@@ -451,3 +462,80 @@ def test_a_claim_is_on_the_cells_to_which_its_guest_is_bound():
     for packing in (False, True):
         found = fit_numa(make_request((0, 1, 512)), cells, {}, held=held, is_packing=packing)
         assert [(cell.host_cell, cell.pins) for cell in found.cells] == [(1, {0: 6})]
+
+
+class TestSplitCores:
+    """Cells 0 and 1 have a thread of each core: 0 and 1, 2 and 3."""
+
+    CORES = (frozenset({0, 1}), frozenset({2, 3}))
+    TOPOLOGY = NumaTopology(
+        tuple(
+            NumaCell(
+                cell, frozenset({cell, cell + 2}), 1024, (frozenset({cell}), frozenset({cell + 2}))
+            )
+            for cell in (0, 1)
+        )
+    )
+
+    def cells(self, **policy):
+        column = numa_columns(self.TOPOLOGY, Policy(**policy), cores=self.CORES)["numa_topology"]
+        return decode_host_cells(column), column
+
+    def ask(self, cells=1, policy=CpuThreadPolicy.ISOLATE):
+        guest = tuple(GuestCell(0, 1, 64) for _ in range(cells))
+        return NumaRequest(guest, CpuPolicy.DEDICATED, policy)
+
+    def grant(self, count, **policy):
+        """Place isolated guests until one is refused or there are enough."""
+        cells, column = self.cells(cpu_dedicated_set=frozenset(range(4)), **policy)
+        granted = []
+        for _ in range(count):
+            found = fit_numa(self.ask(), cells, sum_usage(cells, granted))
+            if isinstance(found, NumaRefusal):
+                break
+            granted.append(found)
+        return granted, cells, column
+
+    def test_an_isolated_cpu_keeps_its_sibling_in_the_other_cell_free(self):
+        granted, cells, column = self.grant(3)
+        taken = [{*part.pins.values(), *part.isolated} for one in granted for part in one.cells]
+        assert sorted(map(sorted, taken)) == [[0, 1], [2, 3]]
+        usage = sum_usage(cells, granted)
+        shown = topology_with_usage(column, usage)["cells"]
+        assert [cell["pinned_cpus"] for cell in shown] == [[0, 2], [1, 3]]
+        assert find_conflicts(cells, dict(zip("ab", granted, strict=True))) == ()
+        for policy in CpuThreadPolicy:
+            assert isinstance(fit_numa(self.ask(1, policy), cells, usage), NumaRefusal)
+
+    def test_a_pinned_or_shared_sibling_in_the_other_cell_excludes_the_core(self):
+        cells, _ = self.cells(cpu_dedicated_set=frozenset(range(4)))
+        pinned = [fit_numa(self.ask(policy=CpuThreadPolicy.PREFER), cells, {})]
+        pinned.append(fit_numa(self.ask(), cells, sum_usage(cells, pinned)))
+        assert isinstance(fit_numa(self.ask(), cells, sum_usage(cells, pinned)), NumaRefusal)
+        cells, _ = self.cells(cpu_dedicated_set=frozenset({0, 2}), cpu_shared_set=frozenset({1, 3}))
+        assert isinstance(fit_numa(self.ask(), cells, {}), NumaRefusal)
+
+    def test_a_sibling_that_no_guest_may_use_does_not(self):
+        cells, _ = self.cells(cpu_dedicated_set=frozenset({0, 2}))
+        (part,) = fit_numa(self.ask(), cells, {}).cells
+        assert (set(part.pins.values()), part.isolated) == ({0}, set())
+
+    def test_cells_of_one_guest_have_different_cores(self):
+        cells, _ = self.cells(cpu_dedicated_set=frozenset(range(4)))
+        granted = fit_numa(self.ask(2), cells, {})
+        taken = [{*part.pins.values(), *part.isolated} for part in granted.cells]
+        assert sorted(map(sorted, taken)) == [[0, 1], [2, 3]]
+        one, _ = self.cells(cpu_dedicated_set=frozenset({0, 1}))
+        refused = fit_numa(self.ask(2), one, {})
+        assert "share cores, which are too few" in refused.reasons[0]
+
+    def test_a_sibling_in_the_other_cell_is_not_the_one_that_its_own_claim_gets(self):
+        cells, _ = self.cells(cpu_dedicated_set=frozenset(range(4)))
+        held = {1: CellUsage(pinned_cpus=frozenset({0, 3}))}
+        (part,) = fit_numa(self.ask(), cells[1:], {}, held=held).cells
+        assert (set(part.pins.values()), part.isolated) == ({3}, {2})
+
+    def test_cells_without_such_cores_are_stored_as_before(self):
+        cores = [frozenset({cpu}) for cpu in range(4)]
+        column = numa_columns(self.TOPOLOGY, Policy(), cores=cores)
+        assert column == numa_columns(self.TOPOLOGY, Policy())
