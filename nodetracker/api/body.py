@@ -106,8 +106,9 @@ class BodyReader:
             ConnectionError: the client has gone.
         """
         max_bytes = scope.get(MAX_BYTES, self.max_bytes)
-        if _is_refused_unsent(scope["headers"], max_bytes):
-            return explain(too_large(max_bytes))
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length[:20]) > max_bytes:
+            return explain(_too_large(scope, max_bytes))
         names = {name for name, _ in scope["headers"]}
         if names >= {b"content-length", b"transfer-encoding"}:
             return explain(RequestError("Content-Length", "contradicts Transfer-Encoding"))
@@ -120,7 +121,7 @@ class BodyReader:
                         raise ConnectionError
                     part = message.get("body", b"")
                     if len(body) + len(part) > max_bytes:
-                        return explain(too_large(max_bytes))
+                        return explain(_too_large(scope, max_bytes))
                     body += part
                     self._held_bytes += len(part)
                     if self._held_bytes > max_held_bytes:
@@ -148,7 +149,7 @@ class BodyReader:
         status = problem.status.value
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        if b"expect" not in dict(scope["headers"]) and MAX_BYTES not in scope:
+        if b"expect" not in dict(scope["headers"]):  # who waits for a decision sends nothing
             await discard(receive, _MAX_DISCARDED, self.body_seconds)
         await send({"type": "http.response.body", "body": b""})
 
@@ -160,11 +161,12 @@ async def _watch(receive: Receive, gone: threading.Event) -> None:
     gone.set()
 
 
-def _is_refused_unsent(headers: list[tuple[bytes, bytes]], max_bytes: int) -> bool:
-    """Return whether the client waits for a decision about a body that is too long."""
-    found = dict(headers)
-    length = found.get(b"content-length", b"0")
-    return b"expect" in found and length.isdigit() and int(length) > max_bytes
+def _too_large(scope: Any, max_bytes: int) -> Exception:
+    if MAX_BYTES in scope:
+        return falcon.HTTPContentTooLarge(
+            description=f"A body of more than {max_bytes} bytes needs credentials that are known."
+        )
+    return too_large(max_bytes)
 
 
 _JSON = "application/json"

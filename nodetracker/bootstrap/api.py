@@ -432,10 +432,9 @@ def build_access(
         return drop_identity_headers(layered)
 
     def put_gate(application: Application) -> Application:
-        identify = strategy.identify_early
-        if identify is None:
+        if conf.api.auth_strategy == "noauth":
             return application
-        return LoginGate(application, identify, open_paths, has_proxy)
+        return LoginGate(application, strategy.identify_early, open_paths, has_proxy)
 
     authorizer = PolicyAuthorizer(enforcer)
     problem, sessions = strategy.read_user_file_problem, strategy.sessions

@@ -36,15 +36,12 @@ from nodetracker.model.errors import (
 from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import CallStore, CredentialStore
-from nodetracker.process.admission import Places
+from nodetracker.process.admission import STRANGER_BYTES, Places
 from nodetracker.process.change_log import RefusalLog, log_change
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
 
 LOG = logging.getLogger(__name__)
-
-STRANGER_BYTES = 4096
-"""Of a body whose sender has no known credential."""
 
 JOIN, HEARTBEAT = "/join", "/store/report_state"
 IS_LARGE = "nodetracker.is_large"

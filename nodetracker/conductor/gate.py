@@ -17,7 +17,6 @@ from nodetracker.conductor.endpoint import (
     HEARTBEAT,
     IS_LARGE,
     JOIN,
-    STRANGER_BYTES,
     AgentEndpoint,
     find_status,
 )
@@ -29,7 +28,15 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
 )
 from nodetracker.model.serializer import encode_error
-from nodetracker.process.admission import LANE, MAX_BYTES, Message, Places, Receive, discard
+from nodetracker.process.admission import (
+    LANE,
+    MAX_BYTES,
+    STRANGER_BYTES,
+    Message,
+    Places,
+    Receive,
+    discard,
+)
 
 STRANGERS_PER_ADDRESS = 4
 STRANGERS = 32

@@ -13,6 +13,9 @@ LANE = "nodetracker.lane"
 MAX_BYTES = "nodetracker.max_body_bytes"
 """Key of a request's scope: the limit of its body, where it has one of its own."""
 
+STRANGER_BYTES = 4096
+"""Limit of a body whose sender has no credential that is known."""
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 

@@ -11,6 +11,7 @@ from nodetracker.api.auth.addresses import find_client_address
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Authenticator, Identity
 from nodetracker.api.family import normalize_path
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
+from nodetracker.process.admission import MAX_BYTES, STRANGER_BYTES
 from nodetracker.process.change_log import RefusalLog
 
 _SCOPED = (
@@ -49,6 +50,7 @@ def drop_identity_headers(application: WSGIApplication) -> WSGIApplication:
 _SHOWN_NAME = 64
 
 _CREDENTIALS = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN")
+_TOKENS = ("HTTP_X_AUTH_TOKEN", "HTTP_COOKIE")
 _REJECTED = (AuthenticationError, ForbiddenError, ThrottledError)
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -81,16 +83,17 @@ class LoginFailures:
 
 @dataclass(frozen=True, slots=True)
 class LoginGate:
-    """An ASGI application whose requests log in before another one gives them a thread.
+    """An ASGI application whose requests log in before another one reads their bodies.
 
     Attributes:
-        identify: as `Authenticator.identify`, which is called for requests that are not open.
+        identify: as `Authenticator.identify`, which is called for requests that are not open;
+            None = another layer does that in a thread.
         open_paths: those of `route.list_open_paths`.
         has_proxy: whether proxies say the client's address.
     """
 
     application: Application
-    identify: Callable[[WSGIEnvironment], Awaitable[Identity]]
+    identify: Callable[[WSGIEnvironment], Awaitable[Identity]] | None
     open_paths: frozenset[str]
     has_proxy: bool
 
@@ -99,14 +102,22 @@ class LoginGate:
         if scope["type"] == "http":
             environ = _read_environ(scope)
             is_open = normalize_path(scope["path"]) in self.open_paths
-            if "HTTP_AUTHORIZATION" in environ and not is_open:
+            is_known = self.identify is None and not environ.keys().isdisjoint(_TOKENS)
+            if self.identify is not None and "HTTP_AUTHORIZATION" in environ and not is_open:
                 environ[CLIENT_ADDRESS] = find_client_address(environ, self.has_proxy)
-                scope = {**scope, IDENTITY: await self._try(environ)}
+                found = await self._try(self.identify, environ)
+                is_known = isinstance(found, Identity)
+                scope = {**scope, IDENTITY: found}
+            if not is_known:
+                scope = {**scope, MAX_BYTES: STRANGER_BYTES}
         await self.application(scope, receive, send)
 
-    async def _try(self, environ: WSGIEnvironment) -> Identity | Exception:
+    @staticmethod
+    async def _try(
+        identify: Callable[[WSGIEnvironment], Awaitable[Identity]], environ: WSGIEnvironment
+    ) -> Identity | Exception:
         try:
-            return await self.identify(environ)
+            return await identify(environ)
         except _REJECTED as error:
             return error
 

@@ -11,6 +11,7 @@ import uvicorn
 
 from nodetracker.api.body import BodyReader
 from nodetracker.api.wsgi import WsgiThreads
+from nodetracker.process.admission import MAX_BYTES
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
 
@@ -88,6 +89,17 @@ def test_a_body_that_is_too_long_is_413_even_without_an_end(is_endless):
     assert exchange.run() == 413
     assert exchange.error()["request_id"].startswith("req-")
     assert dict(exchange.sent[0]["headers"])[b"connection"] == b"close"
+
+
+@pytest.mark.parametrize("headers", [[], [(b"content-length", b"5")]])
+def test_the_limit_of_a_request_is_that_of_its_sender(headers):
+    exchange = Exchange(b"123", b"45")
+    reader = BodyReader(exchange.application, max_bytes=10, body_seconds=1, send_seconds=1)
+    scope = SCOPE | {"headers": headers, MAX_BYTES: 4}
+    asyncio.run(reader(scope, exchange.receive, exchange.send))
+    assert exchange.sent[0]["status"] == 413
+    assert "credentials" in exchange.error()["detail"]
+    assert exchange.bodies == []
 
 
 def test_a_long_body_is_refused_before_it_is_sent_if_the_client_asks():

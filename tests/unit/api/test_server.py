@@ -1,6 +1,7 @@
 """The server: its event loop, and connections that it closes."""
 
 import asyncio
+import contextlib
 import errno
 import http.client
 import logging
@@ -16,6 +17,8 @@ import pytest
 from nodetracker.api.auth.layer import LoginGate
 from nodetracker.api.context import IDENTITY, Identity
 from nodetracker.api.server import Server, _Loop
+from nodetracker.model.errors import AuthenticationError
+from nodetracker.process.admission import STRANGER_BYTES
 from tests.functional.servers.process import find_free_port
 from tests.settings import make_api_settings
 
@@ -101,6 +104,42 @@ def test_an_answer_that_the_application_cuts_off_is_closed_without_a_line_of_uvi
         assert server.stop(30)
     assert answer.endswith(b"1\r\n[\r\n")
     assert [record.getMessage() for record in library_records if record.levelno > 30] == []
+
+
+@pytest.mark.parametrize("has_early_check", [True, False])
+def test_who_is_not_known_sends_small_bodies(has_early_check: bool) -> None:
+    """With Keystone a token is checked in a thread, later: there whoever has one is read."""
+
+    async def identify(environ: WSGIEnvironment) -> Identity:
+        if environ["HTTP_AUTHORIZATION"] != "right":
+            raise AuthenticationError("wrong")
+        return Identity("alice")
+
+    def application(environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+        start("200 OK", [])
+        return [str(len(environ["wsgi.input"].read())).encode()]
+
+    def post(size: int, headers: dict[str, str]) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", settings.port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/claims", b" " * size, headers)
+            return connection.getresponse().status
+
+    settings = make_api_settings("api-1", port=find_free_port(), max_body_bytes=2**20)
+    early = identify if has_early_check else None
+    server = Server(
+        application, settings, lambda gated: LoginGate(gated, early, frozenset(), False)
+    )
+    server.start()
+    known = {"Authorization": "right"} if has_early_check else {"X-Auth-Token": "token"}
+    try:
+        assert post(STRANGER_BYTES, {}) == 200
+        for size in (STRANGER_BYTES + 1, 2**20):
+            assert post(size, known) == 200
+            for headers in ({}, {"Authorization": "wrong"}):
+                assert post(size, headers) == 413
+    finally:
+        assert server.stop(30)
 
 
 def test_requests_that_wait_for_their_login_hold_no_thread() -> None:

@@ -21,7 +21,7 @@ from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.bodies import LARGE_BYTES
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.credential_file import NEXT_FILE, make_next, read_credential
-from nodetracker.conductor.endpoint import STRANGER_BYTES, AgentEndpoint
+from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.conductor.http_caller import (
     AgentIdentity,
     Endpoint,
@@ -47,6 +47,7 @@ from nodetracker.model.service import (
     Incarnation,
 )
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.process.admission import STRANGER_BYTES
 from nodetracker.process.clock import DatabaseClock
 from tests.builders import create, take_news
 from tests.stores import SqliteStore
