@@ -35,6 +35,25 @@ multipliers = st.sampled_from([1.0, 1.0, -1.0, 0.0, 0.3, 2.5])
 rare = st.sampled_from([False] * 5 + [True])
 
 
+pools = st.fixed_dictionaries(
+    {"size_kb": st.just(1024), "total": small, "used": st.integers(0, 2), "reserved": st.just(0)}
+)
+"""Huge pages of 1 MiB."""
+cells = st.fixed_dictionaries(
+    {
+        "id": st.just(0), "cpuset": st.just([0]), "pcpuset": st.just([]), "memory": small,
+        "siblings": st.just([]), "mempages": st.lists(pools, max_size=1),
+    }
+)  # fmt: skip
+topologies = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {"cells": st.lists(cells, min_size=1, max_size=1)},
+        optional={"loose_huge_mb": st.integers(1, 3)},
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """A host to create: its nodes, and what happens to its service."""
@@ -102,7 +121,7 @@ def nodes(draw: st.DrawFn) -> tuple[NodeValues, tuple[Guest, ...]]:
         traits=sorted(draw(st.sets(st.sampled_from(["T", "TX", "CUSTOM_T"])))),
         facts=draw(st.sampled_from(FACTS)),
         tracks_resources=not draw(rare),
-        numa_topology={},
+        numa_topology=draw(topologies),
         pci_stats=[],
         **usage_columns(charge, reserved, total, local_gb),
     )

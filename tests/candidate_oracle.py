@@ -96,7 +96,7 @@ def _passes(record: NodeRecord, request: ClaimRequest) -> bool:
             (request, "VCPU", 1000, wanted.vcpu_milli, 0, free.vcpu_milli, values.vcpus * 1000, cpu_used),
             (request, "PCPU", 1, wanted.pcpus, 0, free.pcpus, values.pcpus, values.pcpus_used),
             (request, "MEMORY_MB", 1, wanted.memory_mb, overhead, free.memory_mb, values.memory_mb,
-             values.memory_mb_used),
+             values.memory_mb_used + _unused(record)),
             (request, "DISK_GB", 1024, wanted.disk_mb, 0, free.disk_mb, values.local_gb * 1024, disk_used),
         )
     )  # fmt: skip
@@ -114,12 +114,24 @@ def _fits(
     return limit is None or amount + overhead <= limit * parts - used
 
 
-def _free(record: NodeRecord) -> Amounts:
-    """Return what the node's own ratios and reservations leave free."""
-    values, reserved = record.values, record.values.reserved
+def limit(total: int, kept: int, ratio: float) -> int:
+    return floor((total - kept) * ratio)
 
-    def limit(total: int, kept: int, ratio: float) -> int:
-        return floor((total - kept) * ratio)
+
+def _unused(record: NodeRecord) -> int:
+    """Return by how much less memory is free outside huge pages, in MiB; pages are of 1 MiB."""
+    values, kept_mb = record.values, record.values.reserved.get("memory_mb", 0)
+    pools = [pool for c in values.numa_topology.get("cells", []) for pool in c["mempages"]]
+    total = sum(pool["total"] for pool in pools)
+    used = sum(pool["used"] for pool in pools) + values.numa_topology.get("loose_huge_mb", 0)
+    ratio = values.ram_allocation_ratio
+    lost = limit(values.memory_mb, kept_mb, ratio) - limit(values.memory_mb - total, kept_mb, ratio)
+    return max(0, lost - used)
+
+
+def _free(record: NodeRecord) -> Amounts:
+    """Return what the node's own ratios and reservations leave free, of memory outside huge pages."""
+    values, reserved = record.values, record.values.reserved
 
     kept_mb = reserved.get("memory_mb", 0)
     return Amounts(
@@ -127,7 +139,7 @@ def _free(record: NodeRecord) -> Amounts:
         - round(values.cpu_used * 1000),
         pcpus=values.pcpus - values.pcpus_used,
         memory_mb=limit(values.memory_mb, kept_mb, values.ram_allocation_ratio) + kept_mb
-        - values.memory_mb_used,
+        - values.memory_mb_used - _unused(record),
         disk_mb=limit(values.local_gb * 1024, reserved.get("disk_mb", 0), values.disk_allocation_ratio)
         - round(values.disk_used * 1024),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 import nodetracker
+from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.placement.tree import OWNER_TRAIT
 from nodetracker.accounting.placement.warnings import explain_name_conflicts, explain_old_version
 from nodetracker.bootstrap.agent import build_driver, build_probes
@@ -213,6 +214,22 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         return readiness.evaluate_unresolved(self.host.snapshots, self.host.settings.policy)
 
     @_check
+    def check_free_amounts(self) -> Verdict:
+        """List the nodes that offer less as soon as this version audits them."""
+        try:
+            records = self.store.load_nodes(self.host.settings.host)
+            now = self.store.now()
+        except StoreError:
+            return Verdict()  # the check of the schema names it
+        known = {record.nodename: record for record in records if record.has_stale_limits}
+        policy = self.host.settings.policy
+        return readiness.evaluate_free_amounts(
+            (snapshot.nodename, account(snapshot, known[snapshot.nodename], policy, now).values)
+            for snapshot in (self.host.snapshots if known else ())
+            if snapshot.nodename in known
+        )
+
+    @_check
     def check_host_name(self) -> Verdict:
         """Search for this machine's agent under another host name."""
         path = self.host.compute_id_path
@@ -262,6 +279,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         ("Reserved resources", check_reserved),
         ("CPU sets", check_cpu_sets),
         ("Unresolved devices", check_unresolved),
+        ("Free amounts", check_free_amounts),
         ("Host name", check_host_name),
         ("Heartbeat interval", check_liveness),
         ("Service user", check_service_user),

@@ -56,8 +56,6 @@ PASS_SIZE = 1000
 GUEST_NODES = sa.bindparam("guest_nodes", type_=sa.BigInteger(), expanding=True)
 """Ids of the nodes with a guest of the workload."""
 
-_FREE = (_nodes.memory_mb_free, _nodes.vcpu_milli_free, _nodes.disk_mb_free)
-
 
 def find_candidates(
     connection: sa.Connection,
@@ -179,6 +177,17 @@ class Search:
         return CandidateNode(row.id, row.host, row.nodename, weight, free, has_guest)
 
 
+def _list_free(shape: RequestShape) -> "tuple[sa.ColumnElement[Any], ...]":
+    """Return the free amounts that are weighed: of memory outside huge pages if it gets no others.
+
+    A row that does not know these has all memory.
+    """
+    memory: sa.ColumnElement[Any] = _nodes.memory_mb_free
+    if not shape.may_be_huge:
+        memory = sa.func.coalesce(_nodes.ordinary_mb_free, memory)
+    return memory, _nodes.vcpu_milli_free, _nodes.disk_mb_free
+
+
 @lru_cache(maxsize=STATEMENTS)
 def build_search(
     shape: RequestShape, service_down_time: int, limit: int, has_low: bool, has_high: bool
@@ -195,7 +204,7 @@ def build_search(
         _nodes.place,
         _nodes.host,
         _nodes.hypervisor_hostname.label("nodename"),
-        *(column.label(name) for column, name in zip(_FREE, WEIGHED, strict=True)),
+        *(column.label(name) for column, name in zip(_list_free(shape), WEIGHED, strict=True)),
         sa.case((has_stale_limits(), 1), else_=0).label("has_stale_limits"),
     )
     low = whole("low")
@@ -229,6 +238,7 @@ def _is_found(shape: RequestShape, service_down_time: int) -> sa.ColumnElement[b
 @lru_cache(maxsize=STATEMENTS)
 def build_scale(shape: RequestShape, service_down_time: int) -> sa.Select[Any]:
     """Return the statement that reads the least and most free amounts, by `list_values`."""
-    ends = (find(column) for find in (sa.func.min, sa.func.max) for column in _FREE)
+    free = _list_free(shape)
+    ends = (find(column) for find in (sa.func.min, sa.func.max) for column in free)
     query = sa.select(*ends).where(*are_named(shape), _is_found(shape, service_down_time))
     return read_index(query) if shape.is_indexed and not shape.has_host else query

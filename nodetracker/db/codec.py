@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
+from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
     Claim,
@@ -186,7 +187,9 @@ def decode_node(row: Row, **children: Any) -> NodeRecord:
     Args:
         children: `NodeRecord`'s guests, devices, claims and moves, if they were read.
     """
-    generation = row["generation"]
+    generation, values = row["generation"], decode_values(row)
+    # The release before changes usage, but not what it makes of huge pages.
+    is_known = row["huge_mb_unused"] == limits_of(values).huge_mb_unused
     return NodeRecord(
         id=row["id"],
         uuid=row["uuid"],
@@ -194,10 +197,10 @@ def decode_node(row: Row, **children: Any) -> NodeRecord:
         nodename=row["hypervisor_hostname"],
         generation=generation,
         epoch=row["epoch"],
-        values=decode_values(row),
+        values=values,
         created_at=row["created_at"],
         updated_at=row["updated_at"],
-        has_stale_limits=row["limits_generation"] != generation,
+        has_stale_limits=row["limits_generation"] != generation or not is_known,
         **children,
     )
 

@@ -42,8 +42,9 @@ from nodetracker.db.screens import (
     read_index,
     shape_of,
 )
-from nodetracker.model.amounts import MEMORY
+from nodetracker.model.amounts import MEMORY, ORDINARY
 from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.numa import may_use_huge_pages
 from nodetracker.ports import AdmissionPolicy
 
 _nodes = tables.compute_nodes.c
@@ -112,6 +113,7 @@ def count_exclusions(
 def _list_open(request: ClaimRequest, knows_aliases: bool) -> frozenset[AdmissionCheck]:
     """Return the checks that columns leave to the rule; it stops at an unknown PCI alias."""
     is_open = {
+        AdmissionCheck.ORDINARY_RAM: may_use_huge_pages(request.numa),
         AdmissionCheck.CLASSES: any(request.amounts.resources.values()),
         AdmissionCheck.NUMA: request.numa is not None and knows_aliases,
         AdmissionCheck.PCI: bool(request.pci_requests) and knows_aliases,
@@ -122,13 +124,14 @@ def _list_open(request: ClaimRequest, knows_aliases: bool) -> frozenset[Admissio
 @lru_cache(maxsize=STATEMENTS)
 def build_searches(shape: RequestShape, service_down_time: int, knows_aliases: bool) -> Searches:
     """Return the statements for requests of one shape."""
-    of_row = map_checks(shape, is_exact=True)
+    of_row = map_checks(shape)
     if not knows_aliases:
         of_row[AdmissionCheck.PCI] = sa.false()
     shares = {
-        AMOUNT_CHECKS[name]: (wanted - most) / number(f"{name}_amount")
+        AMOUNT_CHECKS[name]: (wanted - most)
+        / number(f"{MEMORY if name == ORDINARY else name}_amount")
         for name, (most, wanted) in map_amounts(shape).items()
-        if name != MEMORY or not shape.adds_memory
+        if name not in (MEMORY, ORDINARY) or not shape.adds_memory
     }
     fails = {
         **{c: sa.not_(passes) for c, passes in map_service_checks(service_down_time).items()},
@@ -147,8 +150,7 @@ def build_searches(shape: RequestShape, service_down_time: int, knows_aliases: b
 
     def select(*columns: sa.ColumnElement[Any]) -> Query:
         query = sa.select(*columns).select_from(tables.WITH_SERVICE)
-        is_indexed = shape.is_indexed and not (shape.has_host or shape.adds_memory)
-        query = read_index(query) if is_indexed else query
+        query = read_index(query) if shape.is_indexed and not shape.has_host else query
         return query.where(*named, sa.not_(has_guest()))
 
     return Searches(

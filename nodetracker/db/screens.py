@@ -28,9 +28,10 @@ from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.tables import CANDIDATE_INDEX
 from nodetracker.db.services import is_up
-from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, PARTS, PCPU, VCPU
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.numa import may_use_huge_pages
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 Condition = sa.ColumnElement[bool]
@@ -51,6 +52,7 @@ class RequestShape:
 
     Attributes:
         has_memory: False = an instance takes the driver's overhead alone.
+        may_be_huge: it may get huge pages, so that memory outside them is left to the rule.
         amounts: (resource class, whether the node's own limit counts) of what is compared.
         traits, classes: number of required traits, and of further resource classes.
     """
@@ -59,6 +61,7 @@ class RequestShape:
     has_host: bool
     has_nodename: bool
     has_memory: bool
+    may_be_huge: bool
     has_gpus: bool
     amounts: tuple[tuple[str, bool], ...]
     traits: int
@@ -83,6 +86,7 @@ def shape_of(request: ClaimRequest) -> RequestShape:
         request.host is not None,
         request.nodename is not None,
         bool(request.amounts.memory_mb),
+        may_use_huge_pages(request.numa),
         bool(request.amounts.resources.get(GPU_RESOURCE_CLASS)),
         tuple(
             (name, name not in request.limits)
@@ -144,7 +148,8 @@ def are_named(shape: RequestShape) -> list[Condition]:
 
 def has_stale_limits() -> Condition:
     """Return the condition that a node's limits and flags are not of its row."""
-    return _nodes.limits_generation != _nodes.generation
+    is_unknown = _nodes.ordinary_mb_free.is_(None)
+    return sa.or_(_nodes.limits_generation != _nodes.generation, is_unknown)
 
 
 def has_guest() -> Condition:
@@ -161,28 +166,26 @@ def is_exempt() -> Condition:
     return sa.or_(has_stale_limits(), _nodes.admission_flags.bitwise_and(UNTRACKED) != 0)
 
 
-def map_checks(shape: RequestShape, is_exact: bool = False) -> Checks:
+def map_checks(shape: RequestShape) -> Checks:
     """Return the condition of each check of a node's row; a node that `is_exempt` need not pass it.
 
-    Args:
-        is_exact: False = whether memory is known does not count where `RequestShape.adds_memory`,
-            so that the index is enough.
+    Memory outside huge pages is only compared where it limits a claim more than all memory does.
     """
     no_overhead: Condition = _nodes.overhead_mb == 0
-    if shape.is_indexed and not is_exact:
-        # They differ by the overhead, but on nodes that are large enough for it.
-        no_overhead = _nodes.memory_mb_claimable == _nodes.instance_memory_mb_claimable
     facts = [_nodes.admission_flags.bitwise_and(whole("flags")) == 0]
-    if shape.adds_memory and is_exact:
+    if shape.adds_memory:
         facts.append(sa.or_(_is_known("memory"), no_overhead))
     if shape.has_gpus:  # a node without them lacks the class
         has_class = has_text(_json(_nodes.inventory), render_json(GPU_RESOURCE_CLASS))
         facts.append(sa.or_(_is_known("gpus"), sa.not_(has_class)))
     checks: Checks = {AdmissionCheck.FACTS: sa.and_(*facts)}
     for name, (most, wanted) in map_amounts(shape).items():
-        fits: Condition = most >= wanted
-        is_free = name == MEMORY and shape.adds_memory
-        checks[AMOUNT_CHECKS[name]] = sa.or_(fits, no_overhead) if is_free else fits
+        passes: list[Condition] = [most >= wanted]
+        if name == ORDINARY:
+            passes.append(_nodes.ordinary_mb_free == _nodes.memory_mb_free)
+        if name in (MEMORY, ORDINARY) and shape.adds_memory:
+            passes.append(no_overhead)
+        checks[AMOUNT_CHECKS[name]] = sa.or_(*passes)
     for check, column, prefix, count in (
         (AdmissionCheck.TRAITS, _nodes.traits, "trait", shape.traits),
         (AdmissionCheck.CLASSES, _nodes.inventory, "class", shape.classes),
@@ -197,25 +200,35 @@ def map_amounts(shape: RequestShape) -> dict[str, tuple[Amount, Amount]]:
     """Return resource class -> two amounts, of which the second is larger by what a node lacks.
 
     They are what can be claimed and what is; by limits of the request, the room and the usage.
+    Memory may be limited a second time, as `ORDINARY`.
     """
     memory: tuple[Amount, Amount] = (_nodes.memory_mb_claimable, _nodes.memory_mb_used)
+    ordinary: Amount = _nodes.ordinary_mb_free
     if shape.kind is WorkloadKind.INSTANCE:
-        used = _nodes.memory_mb_used + _nodes.overhead_mb
-        memory = (_nodes.instance_memory_mb_claimable, used)
+        left: Amount = _nodes.memory_mb_free - _nodes.overhead_mb
+        least = sa.case((left < memory[0], left), else_=memory[0])
+        memory = (least, _nodes.memory_mb_used + _nodes.overhead_mb)
+        ordinary = ordinary - _nodes.overhead_mb
+    unused = _nodes.memory_mb_free - _nodes.ordinary_mb_free
     cpu_used = _used(_nodes.cpu_used, MILLI, _reserved("vcpus") * double(MILLI))
     disk_used = _used(_nodes.disk_used, MIB_PER_GIB, _reserved("disk_mb"))
     columns: dict[str, tuple[Amount, Amount]] = {
         VCPU: (_nodes.vcpu_milli_claimable, cpu_used),
         PCPU: (_nodes.pcpus_claimable, _nodes.pcpus_used),
         MEMORY: memory,
+        ORDINARY: (ordinary, memory[1] + unused),
         DISK: (_nodes.disk_mb_claimable, disk_used),
     }
-    return {
-        name: (columns[name][0], number(f"{name}_amount"))
-        if is_own
-        else (whole(f"{name}_room"), columns[name][1])
-        for name, is_own in shape.amounts
-    }
+    found: dict[str, tuple[Amount, Amount]] = {}
+    for name, is_own in shape.amounts:
+        limited = (MEMORY, ORDINARY) if name == MEMORY and not shape.may_be_huge else (name,)
+        for limit in limited:
+            most, used = columns[limit]
+            if is_own:
+                found[limit] = most, number(f"{name}_amount")
+            else:
+                found[limit] = whole(f"{name}_room"), used
+    return found
 
 
 def map_service_checks(service_down_time: int) -> Checks:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa import CellAssignment, NumaAssignment
+from nodetracker.model.units import KIB_PER_MIB
 
 _CONTAINERS = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
 """Namespace of the uuids that are derived from containers' ids; it must never change."""
@@ -122,6 +123,16 @@ class GuestPins:
     def assignment(self) -> NumaAssignment | None:
         """Its assignment on the host's cells, in the form of a claim's assignment."""
         return NumaAssignment(self.cells) if self.cells else None
+
+    @property
+    def has_huge_pages(self) -> bool:
+        """Whether it has huge pages, bound to one cell or not."""
+        return bool(self.pages) or any(cell.pages for cell in self.cells)
+
+    @property
+    def loose_mb(self) -> int:
+        """MiB of its memory on huge pages that are not bound to one cell."""
+        return sum(pool.size_kb * pool.count for pool in self.pages) // KIB_PER_MIB
 
     @property
     def pcpus(self) -> int:

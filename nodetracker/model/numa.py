@@ -247,6 +247,11 @@ class NumaRequest:
         return sum(cell.pcpus for cell in self.cells)
 
 
+def may_use_huge_pages(request: NumaRequest | None) -> bool:
+    """Return whether a claim may get huge pages: none without a page size, or with small ones."""
+    return request is not None and request.page_size not in (None, PageSize.SMALL)
+
+
 @dataclass(frozen=True, slots=True)
 class NumaLimits:
     """Limits of overcommitting the shared CPUs and ordinary memory of a host cell.

@@ -21,6 +21,11 @@ def capacity_mib_from_kib(kib: int) -> int:
     return kib // KIB_PER_MIB
 
 
+def usage_mib_from_kib(kib: int) -> int:
+    """Return KiB as whole MiB, rounded up."""
+    return -(-kib // KIB_PER_MIB)
+
+
 def capacity_mib_from_bytes(size: int) -> int:
     """Return bytes as whole MiB, rounded down."""
     return size // BYTES_PER_MIB

@@ -7,7 +7,7 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
-from nodetracker.model.amounts import DISK, MEMORY, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU
 from nodetracker.model.candidate import CandidateNode, ResourceLeft
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.serializer import encode, pick
@@ -25,6 +25,7 @@ _LACKS = {
     AdmissionCheck.CPU: "have too few CPUs free",
     AdmissionCheck.PCPU: "have too few CPUs to pin",
     AdmissionCheck.RAM: "have too little memory free",
+    AdmissionCheck.ORDINARY_RAM: "have too little memory outside huge pages free",
     AdmissionCheck.DISK: "have too little disk free",
     AdmissionCheck.CLASSES: "lack another resource",
     AdmissionCheck.NUMA: "fit no NUMA cell",
@@ -59,10 +60,18 @@ def render_migration(migration: Migration) -> dict[str, Any]:
 
 
 _AMOUNT = r"(-?[0-9]+(?:\.[0-9]+)?)"
-_TOO_LITTLE = re.compile(rf"Free (\S+) {_AMOUNT}(| VCPU| MB| GB) < requested {_AMOUNT}\3(?! [VMG])")
+_TOO_LITTLE = re.compile(
+    rf"Free (\S+(?: outside huge pages)?) {_AMOUNT}(| VCPU| MB| GB)"
+    rf" < requested {_AMOUNT}\3(?! [VMG])"
+)
 _TOO_LARGE = re.compile(rf"Requested (\S+) {_AMOUNT}(| VCPU| MB| GB) > max_unit {_AMOUNT}\3")
 _LACKING = re.compile(rf"{_AMOUNT} ({MEMORY}|{DISK})")
-_RESOURCES = {"vcpu": (VCPU, "CPU"), "memory": (MEMORY, "memory"), "disk": (DISK, "disk")}
+_RESOURCES = {
+    "vcpu": (VCPU, "CPU"),
+    "memory": (MEMORY, "memory"),
+    "memory outside huge pages": (ORDINARY, "memory outside huge pages"),
+    "disk": (DISK, "disk"),
+}
 """Name in a ledger's reason -> resource class, and its name for people."""
 
 

@@ -16,15 +16,17 @@ from nodetracker.accounting.audit.inventory import (
     unusable_cpu_sets,
 )
 from nodetracker.accounting.audit.view import account
+from nodetracker.accounting.ledger.admission import list_capacities, ordinary_capacity
 from nodetracker.accounting.liveness import explain_short_down_time
-from nodetracker.accounting.numa.cells import list_guest_assignments
+from nodetracker.accounting.numa.cells import list_guest_assignments, measure_huge_pages
 from nodetracker.accounting.pci.state import sync_devices
 from nodetracker.accounting.withheld import find_unresolved
+from nodetracker.model.amounts import MEMORY
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotJoinedError
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
-from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord
+from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
 from nodetracker.model.settings import Policy, ReservedPages
@@ -247,6 +249,29 @@ def evaluate_unresolved(snapshots: Iterable[HostSnapshot], policy: Policy) -> Ve
         ):
             text = f"node {snapshot.nodename}: {warned.message}"
             findings.append(Finding(Level.WARNING, text))
+    return Verdict(tuple(findings))
+
+
+def evaluate_free_amounts(nodes: Iterable[tuple[str, NodeValues]]) -> Verdict:
+    """Evaluate which nodes have less memory free for claims, as huge pages are left out of it.
+
+    Args:
+        nodes: name of each node that this version has not audited yet, and what it would store.
+    """
+    findings = []
+    for nodename, values in nodes:
+        memory, ordinary = list_capacities(values)[MEMORY], ordinary_capacity(values)
+        if ordinary is None:
+            continue
+        pages = measure_huge_pages(values.numa_topology)
+        before, after = (item.own_limit - item.used for item in (memory, ordinary))
+        beyond = "; its claims stay, and others are refused" if after < 0 else ""
+        text = (
+            f"node {nodename}: {after} instead of {before} MiB of memory are free for claims "
+            f"without a page size: {pages.total_mb} MiB are huge pages, of which {pages.used_mb} "
+            f"MiB are used{beyond}"
+        )
+        findings.append(Finding(Level.WARNING, text))
     return Verdict(tuple(findings))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nodetracker.model.amounts import DISK, MEMORY, PARTS
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, PARTS
 from nodetracker.model.service import LoadAverage
 from nodetracker.model.units import MIB_PER_GIB, render_amount
 
@@ -71,9 +71,9 @@ def render_resource(resource: str, amount: float | None) -> str:
     """
     if amount is None:
         return "unlimited"
-    if resource in (MEMORY, DISK):
-        return render_mib(amount) if resource == MEMORY else render_gib(amount)
-    return render_amount(amount)
+    if resource in (MEMORY, ORDINARY):
+        return render_mib(amount)
+    return render_gib(amount) if resource == DISK else render_amount(amount)
 
 
 def render_parts(resource: str, amount: int) -> str:

@@ -95,6 +95,8 @@ class RandomFleet:
         if pick.random() < 0.3 and resources.get("MEMORY_MB") and resources.get("VCPU"):
             is_even = all(amount % 2 == 0 for amount in resources.values())
             body["numa"] = {"nodes": 2 if is_even else 1}
+            if pick.random() < 0.3:
+                body["numa"]["page_size"] = pick.choice(("small", "large", "any"))
         if pick.random() < 0.2:
             body["host"] = pick.choice((*HOSTS, "ghost"))
         if pick.random() < 0.1:
@@ -136,7 +138,9 @@ class RandomFleet:
                 disk_mb=10240,
                 missing_since=pick.choice((None, None, SINCE)),
                 pins=GuestPins(
-                    pick.choice(((), (CellAssignment(0, 1, 64),))),
+                    pick.choice(
+                        ((), (CellAssignment(0, 1, 64),), (CellAssignment(0, 1, 64, 2048, 32),))
+                    ),
                     pick.choice(((), _ADDRESSES[:1], ("0000:c1:00.0",))),
                 ),
             )
@@ -163,11 +167,22 @@ class RandomFleet:
             overhead=pick.choice(({}, {"memory_mb": 100})),
             facts=self._make_facts(),
             gpus=gpus if pick.random() < 0.5 else [],
-            numa_topology={"cells": [make_cell(0), make_cell(1)]} if pick.random() < 0.7 else {},
+            numa_topology=self._make_topology() if pick.random() < 0.7 else {},
             inventory=inventory if pick.random() < 0.7 else {},
             traits=pick.sample(_TRAITS, pick.randrange(4)),
             tracks_resources=pick.random() < 0.9,
         )
+
+    def _make_topology(self) -> dict[str, Any]:
+        pages = self._random.choice((0, 0, 1500))  # of 2 MiB
+        cells = [make_cell(0), make_cell(1)]
+        for cell in cells if pages else ():
+            pools = {4: (4096 - 2 * pages) * 256, 2048: pages}
+            cell["mempages"] = [
+                {"size_kb": size, "total": total, "used": 0, "reserved": 0}
+                for size, total in pools.items()
+            ]
+        return {"cells": cells}
 
     def _make_facts(self) -> dict[str, FactEntry]:
         pick = self._random

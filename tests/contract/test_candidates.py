@@ -30,6 +30,7 @@ from tests.builders import (
     SINCE,
     create,
     key_of,
+    make_cell,
     make_guest,
     make_incarnation,
     make_values,
@@ -439,6 +440,31 @@ class TestRowsOfEarlierVersions:
                 break
         assert sorted(found) == ["h0", "h1", "h2", "h3"]
         assert policy is POLICY or found == find(fleet, request, policy)
+
+    def test_rows_that_know_no_huge_pages_are_stale(self, fleet: SqlStore) -> None:
+        column = {"cells": [make_cell(0)]}
+        pages = {"size_kb": 2048, "total": 1024, "used": 0, "reserved": 0}
+        column["cells"][0]["mempages"].append(pages)
+        make_node(fleet, "huge", numa_topology=column)
+        self.spoil(fleet, "h0", huge_mb_unused=None, limits_generation=2)
+        assert self.read(fleet, "h0").has_stale_limits
+        assert not self.read(fleet, "huge").has_stale_limits
+        most = {"memory_mb": 7680 - 2048, "kind": WorkloadKind.CONTAINER}
+        assert "huge" in find(fleet, ask(**most))
+        assert "huge" not in find(fleet, ask(**most | {"memory_mb": 7680 - 2047}))
+        assert "h0" in find(fleet, ask(memory_mb=10**6))
+
+    def test_the_release_before_leaves_the_memory_of_new_pages_unknown(
+        self, fleet: SqlStore
+    ) -> None:
+        column = {"cells": [make_cell(0)]}
+        pages = {"size_kb": 2048, "total": 1024, "used": 512, "reserved": 0}
+        column["cells"][0]["mempages"].append(pages)
+        self.spoil(fleet, "h3", numa_topology=column, limits_generation=2)
+        assert self.read(fleet, "h3").has_stale_limits
+        (service,) = fleet.list_services("h3")
+        fleet.apply_changes(key_of(service), [update(self.read(fleet, "h3"))], 60)
+        assert not self.read(fleet, "h3").has_stale_limits
 
     def test_nodes_without_a_place_are_found_a_part_at_a_time(self, fleet: SqlStore) -> None:
         for host in ("h0", "h1", "h2"):

@@ -57,7 +57,7 @@ def test_what_is_counted_is_what_the_ledger_refuses_on_each_node(store: Store) -
         expected = count_misses([miss for _, miss in evaluate_all(nodes, request, policy)])
         assert store.count_exclusions(request, policy) == expected, request
         seen.update(expected.counts)
-    assert len(seen) == 13, seen
+    assert len(seen) == 14, seen
 
 
 def test_of_equally_near_nodes_the_first_by_the_bytes_of_its_name_is_the_nearest(
@@ -74,17 +74,17 @@ def test_of_equally_near_nodes_the_first_by_the_bytes_of_its_name_is_the_nearest
 def list_open(request: ClaimRequest) -> set[AdmissionCheck]:
     """Return the checks that columns leave to the rule."""
     found = {AdmissionCheck.CLASSES} if any(request.amounts.resources.values()) else set()
+    if request.numa is not None and request.numa.page_size in ("large", "any"):
+        found.add(AdmissionCheck.ORDINARY_RAM)
     if all(item.alias in POLICY.aliases for item in request.pci_requests):
         found |= {AdmissionCheck.PCI} if request.pci_requests else set()
         found |= {AdmissionCheck.NUMA} if request.numa is not None else set()
     return found
 
 
-def read_failed(
-    store: SqlStore, request: ClaimRequest, is_exact: bool
-) -> dict[int, set[AdmissionCheck]]:
+def read_failed(store: SqlStore, request: ClaimRequest) -> dict[int, set[AdmissionCheck]]:
     """Return node id -> the checks whose conditions are false there."""
-    of_row = map_checks(shape_of(request), is_exact)
+    of_row = map_checks(shape_of(request))
     checks = {check: sa.or_(passes, is_exempt()) for check, passes in of_row.items()}
     checks |= map_service_checks(POLICY.service_down_time)
     flags = (sa.case((sa.not_(condition), 1), else_=0) for condition in checks.values())
@@ -108,19 +108,16 @@ def test_conditions_are_never_stricter_than_the_rule_and_exact_but_for_what_they
     for _ in range(60):
         request = dataclasses.replace(fleet.make_request(), host=None, nodename=None)
         left = list_open(request) | {AdmissionCheck.PCI}  # no condition knows the aliases
-        adds_memory = shape_of(request).adds_memory
-        for is_exact in (False, True):
-            failed = read_failed(store, request, is_exact)
-            for node, miss in evaluate_all(nodes, request):
-                refused = set() if miss is None else set(miss.checks)
-                if request.workload.uuid in guests[node.id]:  # by any amount
-                    assert failed[node.id] - amounts <= refused, request
-                    continue
-                assert failed[node.id] <= refused, request
-                if is_exact or not adds_memory:
-                    assert refused - failed[node.id] <= left, request
-                seen.update(failed[node.id])
-    assert len(seen) == 11, seen  # all but NUMA cells and PCI devices
+        failed = read_failed(store, request)
+        for node, miss in evaluate_all(nodes, request):
+            refused = set() if miss is None else set(miss.checks)
+            if request.workload.uuid in guests[node.id]:  # by any amount
+                assert failed[node.id] - amounts <= refused, request
+                continue
+            assert failed[node.id] <= refused, request
+            assert refused - failed[node.id] <= left, request
+            seen.update(failed[node.id])
+    assert len(seen) == 12, seen  # all but NUMA cells and PCI devices
 
 
 @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
@@ -144,7 +141,7 @@ def test_what_columns_leave_to_the_rule_is_counted_where_all_else_passes_in_a_la
         if expected.total <= most or not left:
             assert found == expected, request
             continue
-        failed = read_failed(store, request, is_exact=True)
+        failed = read_failed(store, request)
         own = [miss for node, miss in evaluated if request.workload.uuid in guests[node.id]]
         others = [
             (failed[node.id], miss)

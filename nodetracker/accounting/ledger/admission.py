@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nodetracker.accounting.numa.cells import measure_huge_pages
 from nodetracker.accounting.pci.admission import PciVerdict
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.accounting.usage import charge_of_row
@@ -15,6 +16,7 @@ from nodetracker.accounting.withheld import explain_withheld_gpus
 from nodetracker.model.amounts import (
     DISK,
     MEMORY,
+    ORDINARY,
     PARTS,
     PCPU,
     VCPU,
@@ -105,6 +107,21 @@ def list_capacities(values: AmountColumns) -> dict[str, Capacity]:
     }
 
 
+def ordinary_capacity(values: NodeValues) -> Capacity | None:
+    """Return a row's capacity of memory outside huge pages, None if it limits no claim.
+
+    It is the memory less all huge pages, with the reservation and ratio of the memory, and is
+    used by all that is charged but what is on huge pages. It limits claims where the memory
+    as a whole would leave them more: what only huge pages can take is no ordinary memory.
+    """
+    memory, pages = list_capacities(values)[MEMORY], measure_huge_pages(values.numa_topology)
+    ordinary = memory._replace(
+        total=memory.total - pages.total_mb, used=memory.used - pages.used_mb
+    )
+    is_tighter = ordinary.own_limit - ordinary.used < memory.own_limit - memory.used
+    return ordinary if is_tighter else None
+
+
 def capacity_of_class(
     values: NodeValues, resource: str, used: Mapping[str, int]
 ) -> Capacity | None:
@@ -140,6 +157,7 @@ class AdmissionCheck(enum.StrEnum):
     CPU = "cpu"
     PCPU = "pcpu"
     RAM = "ram"
+    ORDINARY_RAM = "ordinary_ram"  # memory outside huge pages
     DISK = "disk"
     CLASSES = "classes"  # further resource classes
     NUMA = "numa"
@@ -158,11 +176,17 @@ AMOUNT_CHECKS = {
     VCPU: AdmissionCheck.CPU,
     PCPU: AdmissionCheck.PCPU,
     MEMORY: AdmissionCheck.RAM,
+    ORDINARY: AdmissionCheck.ORDINARY_RAM,
     DISK: AdmissionCheck.DISK,
 }
-"""Resource class with columns -> the check that fails when too little is free."""
+"""Resource class with columns, or second limit -> the check that fails when too little is free."""
 
-_LABELS = {VCPU: ("vcpu", " VCPU"), MEMORY: ("memory", " MB"), DISK: ("disk", " GB")}
+_LABELS = {
+    VCPU: ("vcpu", " VCPU"),
+    MEMORY: ("memory", " MB"),
+    ORDINARY: ("memory outside huge pages", " MB"),
+    DISK: ("disk", " GB"),
+}
 """Resource class -> its name and unit in reasons, worded as in Nova, whose users parse them."""
 
 
@@ -171,6 +195,7 @@ class ResourceVerdict:
     """One resource of a node compared with the requested amount, in the resource class's unit.
 
     Attributes:
+        resource: its class, or `ORDINARY`.
         limit: the most that may be used in total; None = unlimited.
         used: by the reservation and all workloads together.
         free: limit - used, may be negative; None = unlimited.
@@ -245,6 +270,7 @@ def admit(
     charge: Amounts,
     credit: Amounts,
     used_resources: Mapping[str, int],
+    ordinary: Demand | None = None,
 ) -> Admission:
     """Evaluate a request against one node's row.
 
@@ -258,18 +284,18 @@ def admit(
         credit: amounts that the workload's guest is already charged on this
             node beyond its claims; a further claim of it may use them.
         used_resources: further resource class -> amount that claims hold.
+        ordinary: the part of memory that the claim takes outside huge pages; None = all.
     """
     capacities = list_capacities(values)
     overhead = charge - request.amounts
-    verdicts = [
-        _evaluate(
-            name,
-            capacities[name],
-            Demand(charge[name], credit[name], overhead[name]),
-            request.limits,
-        )
-        for name in PARTS
-    ]
+    verdicts = []
+    for name in PARTS:
+        demand = Demand(charge[name], credit[name], overhead[name])
+        verdicts.append(_evaluate(name, capacities[name], demand, request.limits))
+        capacity = ordinary_capacity(values) if name == MEMORY else None
+        if capacity is not None:
+            limits = _limits_outside_pages(request, capacities[MEMORY], capacity)
+            verdicts.append(_evaluate(ORDINARY, capacity, ordinary or demand, limits))
     refusals = []
     for resource, amount in request.amounts.resources.items():
         capacity = capacity_of_class(values, resource, used_resources)
@@ -287,6 +313,14 @@ def admit(
     ]
     refusals += [_refuse(verdict, values) for verdict in verdicts if not verdict.fits]
     return Admission(tuple(verdicts), tuple(refusals))
+
+
+def _limits_outside_pages(
+    request: ClaimRequest, memory: Capacity, ordinary: Capacity
+) -> dict[str, int | None]:
+    """Return the second limit of memory; a request's limit of memory moves both alike."""
+    limit = request.limits.get(MEMORY, memory.own_limit)
+    return {ORDINARY: None if limit is None else limit - memory.own_limit + ordinary.own_limit}
 
 
 def _evaluate(

@@ -1,10 +1,17 @@
 """Decide whether a claim is granted on a node, its confirmation, renewal and abort."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck, Refusal, admit
+from nodetracker.accounting.ledger.admission import (
+    Admission,
+    AdmissionCheck,
+    Demand,
+    Refusal,
+    admit,
+)
 from nodetracker.accounting.ledger.node_claims import (
     add_claim,
     confirm_devices,
@@ -25,6 +32,8 @@ from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
 from nodetracker.accounting.numa.cell_fit import measure_left
 from nodetracker.accounting.numa.cells import (
     cell_limits,
+    count_huge_mb,
+    count_workload_mb,
     decode_host_cells,
     find_near_cells,
     sum_usage,
@@ -36,8 +45,8 @@ from nodetracker.accounting.pci.columns import (
     count_by_cell,
     pci_columns,
 )
-from nodetracker.accounting.usage import charge_of_claim
-from nodetracker.model.amounts import DISK, MEMORY, VCPU, Amounts
+from nodetracker.accounting.usage import charge_of_claim, charge_of_workload
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Amounts
 from nodetracker.model.candidate import ResourceLeft
 from nodetracker.model.claim import (
     Claim,
@@ -54,7 +63,7 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.numa import NumaAssignment, NumaLimits
+from nodetracker.model.numa import NumaAssignment, NumaLimits, may_use_huge_pages
 from nodetracker.model.settings import AdmissionPolicy
 
 
@@ -89,11 +98,11 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
     refusals = _evaluate_service(node, policy.service_down_time)
     if not node.values.tracks_resources:
         return Admission((), tuple(refusals))
-    admission = _evaluate_amounts(request, node)
-    refusals += admission.refusals
     unknown = sorted({r.alias for r in request.pci_requests} - policy.aliases.keys())
-    refusals += [Refusal(AdmissionCheck.PCI, f"unknown PCI alias: {alias}") for alias in unknown]
     if unknown:
+        admission = _evaluate_amounts(request, node, None)
+        texts = (f"unknown PCI alias: {alias}" for alias in unknown)
+        refusals += [*admission.refusals, *(Refusal(AdmissionCheck.PCI, text) for text in texts)]
         return replace(admission, refusals=tuple(refusals))
     pci = PciAdmission(
         own_devices(node),
@@ -104,6 +113,8 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
         request.workload.kind is WorkloadKind.CONTAINER,
     )
     fit = _fit_numa(request, node, pci, policy.is_packing)
+    admission = _evaluate_amounts(request, node, fit)
+    refusals += admission.refusals
     if isinstance(fit, NumaRefusal):
         reason = f"{fit.summary}: {'; '.join(fit.reasons)}"
         refusals.append(Refusal(AdmissionCheck.NUMA, reason))
@@ -215,13 +226,41 @@ def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]
     return refusals
 
 
-def _evaluate_amounts(request: ClaimRequest, node: LockedNode) -> Admission:
+def _evaluate_amounts(
+    request: ClaimRequest, node: LockedNode, fit: NumaAssignment | NumaRefusal | None
+) -> Admission:
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     used = dict(node.used_resources)
     if node.unclaimed_guest is not None:  # its claim may use the GPUs that it is bound to
         bound = count_bound(node.values.gpus, node.unclaimed_guest.uuid)
         used[GPU_RESOURCE_CLASS] = used.get(GPU_RESOURCE_CLASS, 0) - bound
-    return admit(request, node.values, charge, guest_credit(node), used)
+    ordinary = _demand_outside_pages(request, node, charge, fit)
+    return admit(request, node.values, charge, guest_credit(node), used, ordinary)
+
+
+def _demand_outside_pages(
+    request: ClaimRequest,
+    node: LockedNode,
+    charge: Amounts,
+    fit: NumaAssignment | NumaRefusal | None,
+) -> Demand:
+    """Return what a claim takes of the memory outside huge pages.
+
+    What its workload is charged there changes by what is requested and not credited.
+    """
+    cells = decode_host_cells(node.values.numa_topology)
+    placed = [fit] if isinstance(fit, NumaAssignment) else []
+    on_pages = sum(count_huge_mb(cells, assignment) for assignment in placed)
+    if not placed and may_use_huge_pages(request.numa):
+        on_pages = request.amounts.memory_mb  # refused by the cells
+    own = node.own_assignments
+    guest = node.guest and replace(node.guest, claim_uuid=request.uuid)
+    after = charge_of_workload(node.claimed + charge, guest, node.overhead_mb)
+    pages_before = count_workload_mb(cells, own, node.guest)
+    pages_after = count_workload_mb(cells, [*own, *placed], guest)
+    added = after.memory_mb - node.charge.memory_mb - (pages_after - pages_before)
+    requested = charge.memory_mb - on_pages
+    return Demand(requested, requested - added)
 
 
 def _fit_numa(
@@ -272,19 +311,24 @@ def list_left(
     found = [
         ResourceLeft(verdict.resource, verdict.free)
         for verdict in admission.verdicts
-        if verdict.requested and verdict.resource not in (VCPU, MEMORY, DISK)
+        if verdict.requested and verdict.resource not in (VCPU, MEMORY, ORDINARY, DISK)
     ]
     findings = () if admission.pci is None else admission.pci.findings
     found += [ResourceLeft(finding.request.alias, finding.usable) for finding in findings]
     if request.numa is not None:
         cells = decode_host_cells(node.values.numa_topology)
         usage, limits = sum_usage(cells, _list_others(node)), _limits_of(request, node)
-        found += [
-            ResourceLeft(
-                f"cell {cell.id}", *measure_left(request.numa, cell, usage[cell.id], limits)
-            )
-            for cell in cells
+        is_ordinary = not may_use_huge_pages(request.numa)
+        of_node = [
+            math.floor(verdict.free)
+            for verdict in admission.verdicts
+            if (verdict.resource == MEMORY or (verdict.resource == ORDINARY and is_ordinary))
+            and verdict.free is not None
         ]
+        for cell in cells:
+            cpus, memory_mb = measure_left(request.numa, cell, usage[cell.id], limits)
+            least = min(of_node if memory_mb is None else [*of_node, memory_mb], default=None)
+            found.append(ResourceLeft(f"cell {cell.id}", cpus, least))
     return tuple(found)
 
 

@@ -8,9 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.ledger.transaction import LockedNode, NodeWrite
 from nodetracker.accounting.numa.cells import (
+    LOOSE_MB,
+    count_huge_mb,
     count_named_of,
+    count_workload_mb,
     decode_host_cells,
     list_assignments,
     list_guest_assignments,
@@ -33,6 +37,7 @@ from nodetracker.accounting.usage import (
     charge_of_claim,
     charge_of_ledger,
     charge_of_row,
+    list_node_workloads,
     overhead_of,
     usage_columns,
 )
@@ -42,7 +47,7 @@ from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
-from nodetracker.model.numa import NumaAssignment
+from nodetracker.model.numa import HostCell, NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 
 
@@ -63,7 +68,9 @@ def ledger_columns(
     total = charge_of_ledger(claims, guests, overhead_of(values)) + named
     return {
         "numa_topology": topology_column(
-            values.numa_topology, list_assignments(claims, guests.values())
+            values.numa_topology,
+            list_assignments(claims, guests.values()),
+            _sum_loose(values.numa_topology, claims, guests),
         ),
         **pci_columns(devices.values()),
         **ledger_gpu_columns(
@@ -79,10 +86,36 @@ def ledger_columns(
 
 
 def topology_column(
-    column: Mapping[str, Any], assignments: Iterable[NumaAssignment]
+    column: Mapping[str, Any], assignments: Iterable[NumaAssignment], loose_mb: int = 0
 ) -> dict[str, Any]:
     """Return the column ``numa_topology`` with the usage of each cell by assignments."""
-    return topology_with_usage(column, sum_usage(decode_host_cells(column), assignments))
+    usage = sum_usage(decode_host_cells(column), assignments)
+    return topology_with_usage(column, usage, loose_mb)
+
+
+def _sum_loose(
+    column: Mapping[str, Any], claims: Collection[Claim], guests: Mapping[str, Guest]
+) -> int:
+    """Return the MiB of workloads on huge pages that are assigned on no cell."""
+    cells = decode_host_cells(column)
+    paged = {uuid: guest for uuid, guest in guests.items() if guest.pins.has_huge_pages}
+    return sum(
+        _count_loose(cells, [c.numa for c in item.claims if c.numa is not None], item.guest)
+        for item in (list_node_workloads(claims, paged, 0) if paged else ())
+    )
+
+
+def _count_loose(
+    cells: Sequence[HostCell], claimed: Sequence[NumaAssignment], guest: Guest | None
+) -> int:
+    """Return the MiB of a workload on huge pages that are assigned on no cell.
+
+    Args:
+        claimed: assignments of its active claims.
+    """
+    bound = None if guest is None or guest.claim_uuid is not None else guest.pins.assignment
+    assigned = sum(count_huge_mb(cells, assignment) for assignment in (*claimed, bound))
+    return count_workload_mb(cells, claimed, guest) - assigned
 
 
 T = TypeVar("T")
@@ -102,12 +135,13 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
         claimed=node.claimed + charge_on(node, claim),
         guest=guest,
         claim_assignments={**node.claim_assignments, **placed},
+        own_claims=node.own_claims | placed.keys(),
         guest_assignments=_replace_guest(node, guest),
     )
     if claim.devices:
         after = _replace_devices(after, _assign_devices(node, claim))
     after = _replace_usage(after, node)
-    return _replace_topology(after) if claim.numa is not None or node.has_cells else after
+    return _replace_topology(node, after, claim)
 
 
 def confirm_devices(node: LockedNode, claim: Claim) -> LockedNode:
@@ -150,12 +184,13 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
         claimed=node.claimed - charge_on(node, claim),
         guest=guest,
         claim_assignments=_without(node.claim_assignments, claim.uuid),
+        own_claims=node.own_claims - {claim.uuid},
         guest_assignments=_replace_guest(node, guest),
     )
     if claim.devices:
         after = _replace_devices(after, _return_devices(node, claim))
     after = _replace_usage(after, node)
-    return _replace_topology(after) if claim.numa is not None or node.has_cells else after
+    return _replace_topology(node, after, claim)
 
 
 def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
@@ -163,15 +198,20 @@ def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
     values = after.values
     charge = charge_of_row(values)
     columns: dict[str, Any] = {}
+    unused: int | None = None
     if charge != charge_of_row(before.values):
         columns |= usage_columns(charge, values.reserved, values.memory_mb, values.local_gb)
     if values.inventory != before.values.inventory:
         columns["inventory"] = values.inventory
     if values.numa_topology != before.values.numa_topology:
         columns["numa_topology"] = values.numa_topology
+        unused = limits_of(values).huge_mb_unused
+        if unused == limits_of(before.values).huge_mb_unused:
+            unused = None
     if after.devices != before.devices:
         columns |= pci_columns(after.devices.values())
-    return NodeWrite(after.id, columns, _diff_guest(before, after), _diff_devices(before, after))
+    guests, devices = _diff_guest(before, after), _diff_devices(before, after)
+    return NodeWrite(after.id, columns, guests, devices, unused)
 
 
 def charge_on(node: LockedNode, claim: Claim) -> Amounts:
@@ -255,10 +295,20 @@ def _replace_inventory(
     return values if inventory is None else replace(values, inventory=inventory)
 
 
-def _replace_topology(node: LockedNode) -> LockedNode:
-    assignments = [*node.claim_assignments.values(), *node.guest_assignments.values()]
-    topology = topology_column(node.values.numa_topology, assignments)
-    return replace(node, values=replace(node.values, numa_topology=topology))
+def _replace_topology(before: LockedNode, after: LockedNode, claim: Claim) -> LockedNode:
+    """Return a node whose cells are used as after a claim was added or removed."""
+    if claim.numa is None and not before.has_cells:
+        return after
+    column = after.values.numa_topology
+    cells = decode_host_cells(column)
+    loose_mb = column.get(LOOSE_MB, 0) + _loose_mb_of(cells, after) - _loose_mb_of(cells, before)
+    assignments = [*after.claim_assignments.values(), *after.guest_assignments.values()]
+    topology = topology_column(column, assignments, loose_mb)
+    return replace(after, values=replace(after.values, numa_topology=topology))
+
+
+def _loose_mb_of(cells: Sequence[HostCell], node: LockedNode) -> int:
+    return _count_loose(cells, node.own_assignments, node.guest)
 
 
 def _listed_guest(node: LockedNode) -> Guest | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodetracker.accounting.ledger.admission import list_capacities
+from nodetracker.accounting.ledger.admission import list_capacities, ordinary_capacity
 from nodetracker.accounting.usage import overhead_of
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
 from nodetracker.model.claim import ClaimRequest
@@ -37,6 +37,8 @@ class NodeLimits:
     Attributes:
         vcpu_milli_limit: limit of ``cpu_used``, in thousandths.
         memory_mb_limit: limit of ``memory_mb_used``.
+        huge_mb_unused: the part of what ``memory_mb_limit`` leaves that only huge pages can
+            take, 0 if the memory outside them limits no claim; see `ordinary_capacity`.
         disk_mb_limit: limit of ``disk_used``, in MiB.
         overhead_mb: memory that the driver adds to each instance.
         admission_flags: `UNTRACKED`, one for each unknown fact and for each
@@ -45,6 +47,7 @@ class NodeLimits:
 
     vcpu_milli_limit: int
     memory_mb_limit: int
+    huge_mb_unused: int
     disk_mb_limit: int
     overhead_mb: int
     admission_flags: int
@@ -54,9 +57,12 @@ def limits_of(values: NodeValues) -> NodeLimits:
     """Return the limits of a row."""
     capacities = list_capacities(values)
     cpu, memory, disk = (capacities[name] for name in (VCPU, MEMORY, DISK))
+    ordinary = ordinary_capacity(values) or memory
+    unused = memory.own_limit - memory.used - (ordinary.own_limit - ordinary.used)
     return NodeLimits(
         vcpu_milli_limit=_bound(cpu.own_limit - cpu.reserved),
         memory_mb_limit=_bound(memory.own_limit),
+        huge_mb_unused=_bound(unused),
         disk_mb_limit=_bound(disk.own_limit - disk.reserved),
         overhead_mb=_bound(overhead_of(values)),
         admission_flags=_flags_of(values),

@@ -46,12 +46,14 @@ class NodeWrite:
             that the agent reads the node's claims and migrations again.
         guests: those whose claim changes, and those that are deleted.
         devices: those whose status or assignee changes, and those that are deleted.
+        huge_mb_unused: see `NodeLimits`, None = unchanged. No other limit follows from claims.
     """
 
     node_id: int
     columns: Mapping[str, Any] = field(default_factory=dict)
     guests: ItemDiff[Guest] = field(default_factory=ItemDiff)
     devices: ItemDiff[TrackedDevice] = field(default_factory=ItemDiff)
+    huge_mb_unused: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,8 @@ class LockedNode:
     """A node with its row locked, with what matters for one workload.
 
     A store reads what the transaction needs and leaves the rest empty:
-    assignments if the claim or the workload's guest is on NUMA cells, devices
-    if the claim has any, used resources if the request has any.
+    assignments if the claim or the workload's guest is on NUMA cells or huge pages,
+    devices if the claim has any, used resources if the request has any.
 
     Attributes:
         values: the `ADMISSION_COLUMNS`; other columns have a new row's values.
@@ -112,6 +114,7 @@ class LockedNode:
         now: the database's time.
         claimed: charge of the workload's active claims on the node.
         claim_assignments: claim uuid -> assignment, of the node's active claims.
+        own_claims: those of `claim_assignments` that are of the workload.
         guest_assignments: guest uuid -> what it takes beside claims, see `assignment_of`.
         devices: address -> PCI device.
         used_resources: resource class without columns -> amount that active claims hold.
@@ -126,6 +129,7 @@ class LockedNode:
     now: datetime
     claimed: Amounts = field(default_factory=Amounts)
     claim_assignments: Mapping[str, NumaAssignment] = field(default_factory=dict)
+    own_claims: frozenset[str] = frozenset()
     guest_assignments: Mapping[str, NumaAssignment] = field(default_factory=dict)
     devices: Mapping[str, TrackedDevice] = field(default_factory=dict)
     used_resources: Mapping[str, int] = field(default_factory=dict)
@@ -145,6 +149,11 @@ class LockedNode:
         """The workload's guest unless a claim is assigned to it."""
         return None if self.guest is None or self.guest.claim_uuid is not None else self.guest
 
+    @property
+    def own_assignments(self) -> list[NumaAssignment]:
+        """Those of the workload's claims."""
+        return [self.claim_assignments[uuid] for uuid in self.own_claims]
+
     def for_workload(self, workload: Workload) -> "LockedNode":
         """Return the node as a claim of a workload sees it: without a guest that is another."""
         if self.guest is None or workload.may_be(self.guest):
@@ -153,8 +162,9 @@ class LockedNode:
 
     @property
     def has_cells(self) -> bool:
-        """True when the workload's guest is bound to NUMA cells."""
-        return self.guest is not None and bool(self.guest.pins.cells)
+        """True when the workload's guest is bound to NUMA cells, or has huge pages."""
+        pins = None if self.guest is None else self.guest.pins
+        return pins is not None and bool(pins.cells or pins.pages)
 
     def without_guest_cells(self) -> "LockedNode":
         """Return the node without what the workload's guest takes of its cells beside claims."""
@@ -247,6 +257,7 @@ def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
         now=node.now,
         claimed=charge_of_claims(mine, overhead_of(values)),
         claim_assignments={c.uuid: c.numa for c in node.claims if c.numa is not None},
+        own_claims=frozenset(claim.uuid for claim in mine if claim.numa is not None),
         guest_assignments=list_guest_assignments(guests.values()),
         devices=mark_withheld(node.devices, values),
         used_resources=used,

@@ -4,10 +4,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
-from nodetracker.accounting.ledger.admission import FACTS, Capacity, list_capacities
+from nodetracker.accounting.ledger.admission import (
+    FACTS,
+    Capacity,
+    list_capacities,
+    ordinary_capacity,
+)
 from nodetracker.accounting.ledger.migrations import list_moving
 from nodetracker.accounting.pci.state import list_group_users
-from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
@@ -20,7 +25,7 @@ from nodetracker.model.warning import NO_ITEM, REPORT_LIFETIME, HostWarning, War
 NAMED_CLAIMS = 3
 """Expired claims that a warning names, the last ones."""
 
-_UNITS = {MEMORY: " MiB", DISK: " GiB"}
+_UNITS = {MEMORY: " MiB", ORDINARY: " MiB", DISK: " GiB"}
 
 
 def find_capacity_warnings(
@@ -38,6 +43,8 @@ def find_capacity_warnings(
     listed = [guest for guest in guests if guest.missing_since is None]
     large = [_explain_guest(nodename, values, guest, unread) for guest in listed]
     read = {name: item for name, item in capacities.items() if name not in unread}
+    ordinary = ordinary_capacity(values)
+    read |= {} if ordinary is None or MEMORY in unread else {ORDINARY: ordinary}
     return [*filter(None, large), *_find_overcommitted(nodename, read)]
 
 
@@ -77,7 +84,7 @@ def _find_overcommitted(nodename: str, capacities: Mapping[str, Capacity]) -> It
     """Return a warning of each resource of which more is used than capacity and ratio allow."""
     for resource, capacity in capacities.items():
         if capacity.used > capacity.own_limit:
-            parts, unit = PARTS[resource], _UNITS.get(resource, "")
+            parts, unit = PARTS.get(resource, 1), _UNITS.get(resource, "")
             used, limit = whole_units(capacity.used, parts), whole_units(capacity.own_limit, parts)
             yield HostWarning(
                 WarningKind.NODE_OVERCOMMITTED,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
@@ -21,10 +21,16 @@ from nodetracker.model.numa import (
     NumaLimits,
     NumaTopology,
     PagePool,
+    count_small,
 )
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.settings import Policy
-from nodetracker.model.units import MILLI, usage_units_from_milli
+from nodetracker.model.units import (
+    MILLI,
+    capacity_mib_from_kib,
+    usage_mib_from_kib,
+    usage_units_from_milli,
+)
 
 
 def merge_overlapping_cells(
@@ -101,6 +107,56 @@ SPLIT_CORES = "split_cores"
 
 IS_LIMITED = "is_limited"
 """Key of the column ``numa_topology``, false if the host does not limit its cells; else absent."""
+
+
+LOOSE_MB = "loose_huge_mb"
+"""Key of the column ``numa_topology``: MiB on huge pages that guests have and that are assigned on
+no cell, as they may be in several; absent if there are none."""
+
+
+class HugePages(NamedTuple):
+    """Huge pages of a node, and those on which guests and claims are charged, in MiB."""
+
+    total_mb: int = 0
+    used_mb: int = 0
+
+
+def measure_huge_pages(column: Mapping[str, Any]) -> HugePages:
+    """Return the huge pages of a row's column ``numa_topology``."""
+    total_kb = used_kb = 0
+    for cell in column.get("cells", ()):
+        pools = sorted(cell["mempages"], key=lambda pool: pool["size_kb"])
+        for pool in pools[count_small([pool["size_kb"] for pool in pools]) :]:
+            total_kb += pool["size_kb"] * pool["total"]
+            used_kb += pool["size_kb"] * (pool.get("used", 0) - pool.get("withheld", 0))
+    used_mb = capacity_mib_from_kib(used_kb) + column.get(LOOSE_MB, 0)
+    return HugePages(usage_mib_from_kib(total_kb), used_mb)
+
+
+def count_huge_mb(cells: Sequence[HostCell], assignment: NumaAssignment | None) -> int:
+    """Return the MiB of an assignment that are on huge pages of a node's cells."""
+    if assignment is None or not any(part.pages for part in assignment.cells):
+        return 0
+    usage = sum_usage(cells, [assignment])
+    return sum(usage[cell.id].memory_mb - usage[cell.id].ordinary_memory_mb(cell) for cell in cells)
+
+
+def count_workload_mb(
+    cells: Sequence[HostCell], claimed: Iterable[NumaAssignment], guest: Guest | None
+) -> int:
+    """Return the MiB of a workload on huge pages: the larger of its claims and its guest.
+
+    Those of a guest to which no claim is assigned are added to them.
+
+    Args:
+        claimed: assignments of its active claims.
+        guest: its guest; a missing one does not count.
+    """
+    own_mb = sum(count_huge_mb(cells, assignment) for assignment in claimed)
+    if guest is None or guest.missing_since is not None:
+        return own_mb
+    guest_mb = count_huge_mb(cells, guest.pins.assignment) + guest.pins.loose_mb
+    return own_mb + guest_mb if guest.claim_uuid is None else max(own_mb, guest_mb)
 
 
 def decode_host_cells(column: Mapping[str, Any]) -> tuple[HostCell, ...]:
@@ -359,16 +415,17 @@ def _add_to_cell(cells: list[CellAssignment], more: CellAssignment) -> None:
 
 
 def topology_with_usage(
-    column: Mapping[str, Any], usage: Mapping[int, CellUsage]
+    column: Mapping[str, Any], usage: Mapping[int, CellUsage], loose_mb: int = 0
 ) -> dict[str, Any]:
     """Return the column ``numa_topology`` with its usage set, in Nova's fields.
 
     Only ``cpu_usage`` (shared CPUs), ``memory_usage`` (MiB), ``pinned_cpus``
-    (including isolated ones) and each pool's ``used`` are set.
+    (including isolated ones), each pool's ``used`` and `LOOSE_MB` are set.
 
     Args:
         column: the current column, with or without usage.
         usage: from `sum_usage` for the column's cells.
+        loose_mb: see `LOOSE_MB`.
     """
     shown = []
     cells = decode_host_cells(column)
@@ -386,7 +443,9 @@ def topology_with_usage(
                 ],
             }
         )
-    return dict(column) | ({"cells": shown} if "cells" in column else {})
+    others = {name: value for name, value in column.items() if name != LOOSE_MB}
+    loose = {LOOSE_MB: loose_mb} if loose_mb else {}
+    return others | ({"cells": shown} if "cells" in column else {}) | loose
 
 
 def find_conflicts(

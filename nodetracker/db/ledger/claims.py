@@ -412,7 +412,9 @@ def _write_columns(connection: sa.Connection, nodes: Sequence[NodeWrite]) -> Non
     alike: dict[frozenset[str], list[dict[str, Any]]] = {}
     for node in nodes:
         row = {"p_node": node.node_id, **node.columns}
-        alike.setdefault(frozenset(node.columns), []).append(row)
+        if node.huge_mb_unused is not None:
+            row["huge_mb_unused"] = node.huge_mb_unused
+        alike.setdefault(frozenset(row), []).append(row)
     for rows in alike.values():
         connection.execute(_UPDATE_NODE, rows)
 

@@ -230,10 +230,15 @@ def read_assignments(
     """Return nodes with the NUMA assignments of active claims and of guests beside them."""
     claims: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
     guests: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
+    own: dict[int, set[str]] = {node_id: set() for node_id in nodes}
     rows = connection.execute(
         sa.union_all(
             sa.select(
-                _claims.compute_node_id, _claims.uuid, _claims.numa, sa.literal(_OF_CLAIM)
+                _claims.compute_node_id,
+                _claims.uuid,
+                _claims.numa,
+                sa.literal(_OF_CLAIM),
+                _claims.workload_uuid,
             ).where(
                 _claims.compute_node_id.in_(sorted(nodes)),
                 tables.IS_ACTIVE,
@@ -244,6 +249,7 @@ def read_assignments(
                 _guests.uuid,
                 _guests.pins,
                 sa.case((_guests.claim_uuid.is_(None), _OF_GUEST), else_=_OF_CLAIMED_GUEST),
+                _guests.uuid,
             ).where(
                 _guests.compute_node_id.in_(sorted(nodes)),
                 _guests.missing_since.is_(None),
@@ -251,14 +257,23 @@ def read_assignments(
             ),
         )
     )
-    for node_id, uuid, data, origin in rows:
+    for node_id, uuid, data, origin, workload in rows:
         numa = None if data is None else decode(NumaAssignment, data)
         if origin == _OF_CLAIMED_GUEST and numa is not None:
             numa = keep_exclusive(numa)
-        if numa is not None:
-            (claims if origin == _OF_CLAIM else guests)[node_id][uuid] = numa
+        if numa is None:
+            continue
+        (claims if origin == _OF_CLAIM else guests)[node_id][uuid] = numa
+        guest = nodes[node_id].guest
+        if origin == _OF_CLAIM and guest is not None and guest.uuid == workload:
+            own[node_id].add(uuid)
     return {
-        node_id: replace(node, claim_assignments=claims[node_id], guest_assignments=guests[node_id])
+        node_id: replace(
+            node,
+            claim_assignments=claims[node_id],
+            own_claims=frozenset(own[node_id]),
+            guest_assignments=guests[node_id],
+        )
         for node_id, node in nodes.items()
     }
 

@@ -175,7 +175,7 @@ def contract(engine: sa.Engine) -> list[str]:
             for line in _render(item)
         ]
         with repeatable(MigrationContext.configure(connection)):
-            for script in _read_scripts().walk_revisions():
+            for script in _list_oldest_first():
                 _contract(script)
         return removed
 
@@ -186,6 +186,10 @@ def serves_older(engine: sa.Engine) -> bool:
     """Return whether the schema has what only programs of revisions before this one need."""
     with translated(engine.url), engine.connect() as connection:
         return bool(_list_leftovers(connection))
+
+
+def _list_oldest_first() -> "list[Script]":
+    return [*_read_scripts().walk_revisions()][::-1]
 
 
 def _contract(script: "Script") -> None:
@@ -200,7 +204,7 @@ def _list_leftovers(connection: sa.Connection) -> list[Any]:
     from nodetracker.db.schema.repeatable import recorded
 
     with recorded(MigrationContext.configure(connection)) as operations:
-        for script in _read_scripts().walk_revisions():
+        for script in _list_oldest_first():
             _contract(script)
     return [item.to_diff_tuple() for item in operations]
 

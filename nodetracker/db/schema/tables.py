@@ -33,12 +33,14 @@ MYSQL: dict[str, Any] = {
 CANDIDATE_INDEX = "ix_compute_nodes_screening"
 
 CANDIDATE_COLUMNS = (
-    "place", "id", "admission_flags", "memory_mb_free", "vcpu_milli_free", "disk_mb_free",
-    "vcpu_milli_claimable", "pcpus_claimable", "memory_mb_claimable",
-    "instance_memory_mb_claimable", "disk_mb_claimable", "generation", "limits_generation",
-    "host", "hypervisor_hostname",
+    "place", "id", "admission_flags", "memory_mb_free", "ordinary_mb_free", "vcpu_milli_free",
+    "disk_mb_free", "vcpu_milli_claimable", "pcpus_claimable", "memory_mb_claimable",
+    "overhead_mb", "disk_mb_claimable", "generation", "limits_generation", "host",
+    "hypervisor_hostname",
 )  # fmt: skip
 """All that `db.candidates` reads of nodes for most requests, in the order of an index.
+
+These are as many as MySQL allows.
 
 It starts with the order in which nodes are found, by which no other statement searches, so
 that none of them locks rows by way of the index.
@@ -74,6 +76,7 @@ def double(name: str) -> "sa.Column[float]":
 
 _FREE = {
     "memory_mb_free": "(memory_mb_limit - memory_mb_used) * 1e0",
+    "ordinary_mb_free": "(memory_mb_limit - memory_mb_used - huge_mb_unused) * 1e0",
     "vcpu_milli_free": "vcpu_milli_limit - round(cpu_used * 1000e0)",
     "disk_mb_free": "disk_mb_limit - round(disk_used * 1024e0)",
 }
@@ -82,10 +85,6 @@ _CLAIMABLE = {
     "vcpu_milli_claimable": (_FREE["vcpu_milli_free"], "vcpus * 1000e0"),
     "pcpus_claimable": ("(pcpus - pcpus_used) * 1e0", "pcpus * 1e0"),
     "memory_mb_claimable": (_FREE["memory_mb_free"], "memory_mb * 1e0"),
-    "instance_memory_mb_claimable": (
-        "(memory_mb_limit - memory_mb_used - overhead_mb) * 1e0",
-        "memory_mb * 1e0",
-    ),
     "disk_mb_claimable": (_FREE["disk_mb_free"], "local_gb * 1024e0"),
 }
 """Column -> what is free and the total of an amount of a node."""
@@ -94,7 +93,8 @@ _CLAIMABLE = {
 def amount_columns() -> "Iterator[sa.Column[float]]":
     """Yield the columns of a node's amounts that the database computes, as doubles.
 
-    They are the free amounts, and the largest amounts that a claim can take: the
+    They are the free amounts, of memory as a whole and outside huge pages (NULL in a row of a
+    version that does not know these), and the largest amounts that a claim can take: the
     smaller of what is free and the total, and of a node whose driver does not track
     resources, which refuses no amount, 2**53.
     """
@@ -191,6 +191,7 @@ compute_nodes = sa.Table(
     json_text("metrics"),
     integer("vcpu_milli_limit"),
     integer("memory_mb_limit"),
+    integer("huge_mb_unused", nullable=True),
     integer("disk_mb_limit"),
     integer("overhead_mb"),
     integer("admission_flags"),

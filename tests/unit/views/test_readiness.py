@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from nodetracker.accounting.audit.view import account
@@ -16,6 +18,7 @@ from nodetracker.views.readiness import (
     evaluate_barrier,
     evaluate_conductors,
     evaluate_cpu_sets,
+    evaluate_free_amounts,
     evaluate_host_name,
     evaluate_listing,
     evaluate_liveness,
@@ -343,3 +346,24 @@ def test_what_the_new_agent_would_withhold_is_listed():
         "claims until it is known",
     )
     assert evaluate_unresolved([make_snapshot("n", guest)], Policy()) == Verdict()
+
+
+def test_nodes_that_will_offer_less_memory_are_listed_with_why():
+    pages = [{"size_kb": 1024, "total": 48 * 1024, "used": 8 * 1024, "reserved": 0}]
+    cell = {"id": 0, "cpuset": [0], "pcpuset": [], "memory": 65536, "siblings": []}
+    values = make_values(
+        memory_mb=65536,
+        ram_allocation_ratio=1.0,
+        reserved={"memory_mb": 512},
+        memory_mb_used=512 + 8192 + 4096,
+        numa_topology={"cells": [cell | {"mempages": pages}]},
+    )
+    plain = dataclasses.replace(values, numa_topology={})
+    assert level_and_details(evaluate_free_amounts([("n1", values), ("n2", plain)])) == (
+        Level.WARNING,
+        "node n1: 11776 instead of 52736 MiB of memory are free for claims without a page size: "
+        "49152 MiB are huge pages, of which 8192 MiB are used",
+    )
+    beyond = dataclasses.replace(values, memory_mb_used=50000)
+    details = evaluate_free_amounts([("n1", beyond)]).details
+    assert details.endswith("are used; its claims stay, and others are refused")
