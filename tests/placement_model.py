@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.placement.tree import (
@@ -283,6 +284,7 @@ def make_random_node(rng: random.Random):
         "inventory": rng.choice(
             ({}, {"CUSTOM_LICENSE": {"total": 9, "reserved": 1, "allocation_ratio": 1.0}})
         ),
+        "numa_topology": rng.choice(({}, _make_pages(rng.randrange(20000)))),
     }
     claims = [
         _make_random_claim(rng, number) for number in rng.sample(range(1, 9), rng.randrange(6))
@@ -296,6 +298,13 @@ def make_random_node(rng: random.Random):
         _make_random_guest(rng, number) for number in rng.sample(range(1, 9), rng.randrange(4))
     ]
     return make_node(claims, guests, moves, **values)
+
+
+def _make_pages(count: int) -> dict[str, Any]:
+    """Build a topology with huge pages of 1 MiB, which placement is not offered."""
+    pool = {"size_kb": 1024, "total": count, "used": 0, "reserved": 0}
+    cell = {"id": 0, "cpuset": [0], "pcpuset": [], "memory": 65536, "siblings": []}
+    return {"cells": [cell | {"mempages": [pool]}], "is_withheld_in_placement": True}
 
 
 def _make_random_claim(rng: random.Random, number: int) -> Claim:

@@ -174,6 +174,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         withholds_unresolved=group.unresolved == "withhold",
         numa_networks=dict(networks),
         limits_numa_cells=group.limit_numa_cells,
+        withholds_huge_pages=conf.placement.withhold_huge_pages,
     )
 
 

@@ -64,6 +64,7 @@ class Policy:
         cpu_shared_set, cpu_dedicated_set: None = not configured.
         numa_networks: network -> ids of the NUMA cells of its interfaces.
         limits_numa_cells: whether the node's ratios limit each of its NUMA cells as well.
+        withholds_huge_pages: whether placement is offered no memory that only huge pages can take.
         held_fact_expiry: seconds after which a held fact is unknown.
         claim_timeout: seconds after which a held claim may expire, and a confirmed
             one whose guest never came is a warning.
@@ -87,6 +88,7 @@ class Policy:
     pci: PciPolicy = PciPolicy()
     numa_networks: Mapping[str, frozenset[int]] = field(default_factory=dict)
     limits_numa_cells: bool = True
+    withholds_huge_pages: bool = False
     providers: tuple[ProviderConfig, ...] = ()
     withholds_unresolved: bool = True
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodetracker.accounting.numa.cells import IS_LIMITED, SPLIT_CORES
+from nodetracker.accounting.numa.cells import IS_LIMITED, IS_WITHHELD, SPLIT_CORES
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.host import (
     ContainerEngine,
@@ -246,6 +246,8 @@ def numa_columns(
     column: dict[str, Any] = {"cells": cells}
     if not policy.limits_numa_cells:
         column[IS_LIMITED] = False
+    if policy.withholds_huge_pages:
+        column[IS_WITHHELD] = True
     return {"numa_topology": column}
 
 

@@ -109,6 +109,10 @@ IS_LIMITED = "is_limited"
 """Key of the column ``numa_topology``, false if the host does not limit its cells; else absent."""
 
 
+IS_WITHHELD = "is_withheld_in_placement"
+"""Key of the same, true if the host offers in placement no memory that only huge pages can take;
+else absent."""
+
 LOOSE_MB = "loose_huge_mb"
 """Key of the column ``numa_topology``: MiB on huge pages that guests have and that are assigned on
 no cell, as they may be in several; absent if there are none."""

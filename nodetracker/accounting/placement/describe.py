@@ -11,7 +11,9 @@ from nodetracker.accounting.ledger.admission import (
     Capacity,
     capacity_of_class,
     list_capacities,
+    ordinary_capacity,
 )
+from nodetracker.accounting.numa.cells import IS_WITHHELD
 from nodetracker.accounting.placement.tree import (
     DISABLED_TRAIT,
     NIL_UUID,
@@ -26,7 +28,7 @@ from nodetracker.accounting.placement.tree import (
     Resources,
 )
 from nodetracker.accounting.usage import charge_of_claims, list_node_workloads, overhead_of
-from nodetracker.model.amounts import PARTS, PCPU, Amounts
+from nodetracker.model.amounts import MEMORY, PARTS, PCPU, Amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import WorkloadKind
@@ -188,7 +190,7 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
             reserved=-(-capacity.reserved // parts),
             allocation_ratio=_keep_digits(capacity.ratio),
             charged=capacity.used - capacity.reserved,
-            grantable=_find_grantable(values, name, capacity),
+            grantable=_find_grantable(values, name, _find_offered(values, name, capacity)),
             charges={uuid: amounts[name] for uuid, amounts in charges.items() if amounts[name]},
             parts=parts,
             max_unit=capacity.total // parts,
@@ -209,6 +211,13 @@ def _describe_classes(record: NodeRecord, claims: list[Claim]) -> dict[str, Ledg
             step_size=entry.get("step_size", 1),
         )
     return {name: entry for name, entry in described.items() if entry.total > 0}
+
+
+def _find_offered(values: NodeValues, name: str, capacity: Capacity) -> Capacity:
+    """Return the capacity that placement offers: without huge pages if the host withholds them."""
+    if name != MEMORY or not values.numa_topology.get(IS_WITHHELD):
+        return capacity
+    return ordinary_capacity(values) or capacity
 
 
 def _keep_digits(ratio: float) -> float:

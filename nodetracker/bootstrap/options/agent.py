@@ -317,5 +317,13 @@ PLACEMENT = option_group(
         default=False,
         help="Whether allocations of leaked consumers are deleted.",
     ),
+    cfg.BoolOpt(
+        "withhold_huge_pages",
+        mutable=True,
+        default=False,
+        help="Reserve unused huge pages in the inventory of MEMORY_MB, so that placement offers "
+        "only memory that claims without a page size can get. Set it where no workload that is "
+        "scheduled by placement requests huge pages.",
+    ),
 )
 """Without those of keystoneauth, which its sessions add."""

@@ -7,6 +7,7 @@ from nodetracker.accounting.placement.tree import NIL_UUID, ConsumerType
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
+from nodetracker.model.numa import CellAssignment, NumaAssignment
 from tests.builders import NOW, make_guest
 from tests.placement_model import NODE, make_claim, make_move, make_node, make_uuid
 
@@ -88,3 +89,25 @@ def test_a_disabled_host_has_the_trait() -> None:
     assert describe(traits=["HW_CPU_X86_AVX"], is_disabled=True).root.traits == {
         "COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", "CUSTOM_OWNER_NODETRACKER", "HW_CPU_X86_AVX"
     }  # fmt: skip
+
+
+def test_unused_huge_pages_are_offered_unless_the_host_withholds_them() -> None:
+    pool = {"size_kb": 1048576, "total": 40, "used": 0, "reserved": 0}
+    cell = {"id": 0, "cpuset": [0], "pcpuset": [], "memory": 65536, "siblings": []}
+    column = {"cells": [cell | {"mempages": [pool]}]}
+    node = {"memory_mb": 65536, "reserved": {"memory_mb": 512}, "ram_allocation_ratio": 1.0}
+    claims = [
+        make_claim(1, memory_mb=1024),
+        replace(
+            make_claim(2, memory_mb=8192),
+            numa=NumaAssignment((CellAssignment(0, 0, 8192, 1048576, 8),)),
+        ),
+    ]
+    offered = describe(claims, numa_topology=column, **node).root.classes["MEMORY_MB"]
+    assert offered.grantable == 65536 - 512 - 1024 - 8192
+    withheld = column | {"is_withheld_in_placement": True}
+    memory = describe(claims, numa_topology=withheld, **node).root.classes["MEMORY_MB"]
+    assert memory.grantable == 65536 - 40960 - 512 - 1024
+    allocated = {make_uuid(1): 1024, make_uuid(2): 8192}
+    inventory = memory.inventory(memory.reserved_for(allocated))
+    assert (inventory.total, inventory.reserved) == (65536, 512 + 40960 - 8192)

@@ -60,6 +60,12 @@ def test_a_policy_and_an_agent_s_settings_begin_with_the_options_defaults():
     assert build_scheduler_settings(make_conf()) == SchedulerSettings()
 
 
+def test_a_host_may_withhold_its_huge_pages_in_placement():
+    conf = make_conf()
+    conf.set_override("withhold_huge_pages", True, group="placement")
+    assert read_settings(conf).policy.withholds_huge_pages is True
+
+
 def test_a_host_may_leave_its_numa_cells_unlimited():
     conf = make_conf()
     conf.set_override("limit_numa_cells", False, group="compute")
