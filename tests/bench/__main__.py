@@ -28,6 +28,7 @@ SUBJECTS = {
     "age": "tests.bench.age.subject",
     "api": "tests.bench.api",
     "audits": "tests.bench.audits",
+    "bodies": "tests.bench.bodies",
     "candidates": "tests.bench.candidates",
     "claims": "tests.bench.claims",
     "containers": "tests.bench.containers",

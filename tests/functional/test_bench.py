@@ -9,6 +9,7 @@ from tests.bench.__main__ import ROOT, SUBJECTS, main
 
 SMALLEST = {
     "audits": "--database sqlite --sizes 2x1 --repeats 1",
+    "bodies": "--share 2",
     "candidates": "--database sqlite --nodes 3 --workloads 1 --repeats 5",
     "claims": "--database sqlite --nodes 3 --workloads 1 --clients 2 --bulk 2 --seconds 0.2"
     " --guests 1 --repeats 1",
