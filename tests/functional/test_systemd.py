@@ -156,6 +156,19 @@ class TestUnit:
         ):  # fmt: skip
             assert conductor[name] == service[name], name
 
+    def test_the_memory_of_those_that_others_send_to_is_limited(self, service):
+        limits = [read_service(path).get("MemoryMax") for path in (CONDUCTOR, API)]
+        assert (limits, "MemoryMax" in service) == (["2G", "2G"], False)
+
+    def test_a_conductor_may_limit_its_child_process(self):
+        """It parses large bodies; the C library limits it by this system call."""
+        require("systemd-analyze")
+        allowed = read_service(CONDUCTOR)["SystemCallFilter"]
+        assert "@resources" in allowed  # the last line, of what is not allowed
+        for group, is_member in (("@default", True), ("@resources", False)):
+            _, output = run("systemd-analyze", "syscall-filter", group)
+            assert ("prlimit64" in output.split()) == is_member
+
     def test_a_running_audit_may_end_before_it_is_killed(self, service):
         (timeout,) = [o for o in DEFAULT.options if o.name == "graceful_shutdown_timeout"]
         assert int(service["TimeoutStopSec"]) > timeout.default
