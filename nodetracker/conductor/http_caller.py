@@ -1,5 +1,6 @@
 """Call conductors over HTTP, with a timeout that holds and the credential of this host."""
 
+import contextlib
 import gzip
 import http.client
 import json
@@ -369,7 +370,9 @@ class HttpCaller:
     ) -> Any:
         try:
             self._limit(connection, deadline)
-            connection.request("POST", path, data, dict(headers))
+            # One that refuses a call before its body has arrived may have closed the connection.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request("POST", path, data, dict(headers))
             response = connection.getresponse()
             self._limit(connection, deadline)
             received = response.read()

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import random
 import socket
 import threading
 import time
@@ -23,8 +24,10 @@ from nodetracker.conductor.gate import (
     TURNS,
     Gate,
 )
+from nodetracker.conductor.http_caller import AgentIdentity, Endpoint, HttpCaller
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.model.credential import hash_secret
+from nodetracker.model.credential import CREDENTIAL_FILE, hash_secret, make_secret
+from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import DatabaseClock
@@ -301,6 +304,17 @@ class TestHosts:
             slowest = max(slowest, time.monotonic() - asked_at)
         print(f"{time.monotonic() - started_at:.1f} s, slowest other call {slowest:.3f} s")
         assert slowest < 5  # 34 s without a child process
+
+
+def test_a_revoked_agent_that_sends_a_large_body_gets_the_reason(conductor, tmp_path):
+    secret = make_secret()
+    (tmp_path / CREDENTIAL_FILE).write_text(secret)
+    endpoints = [Endpoint("127.0.0.1", conductor.port, False)]
+    identity = AgentIdentity("h1", None, tmp_path, lambda: None)
+    caller = HttpCaller(endpoints, identity, DatabaseClock())
+    method, arguments = CONDUCTOR.methods["list_nodes"], {"host": random.randbytes(2**23).hex()}
+    with pytest.raises(RpcUnavailableError, match="agent token create --host h1"):
+        caller.call(method, arguments, 30)
 
 
 def test_the_answer_to_a_refused_body_reaches_a_client_that_sends_all_of_it(conductor):
