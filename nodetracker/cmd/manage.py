@@ -271,7 +271,7 @@ class ManageApp(App):
         outcome = "done" if self.failure is None else f"failed: {self.failure}"
         if self.failure is None and result:
             outcome = f"exit code {result}"
-        open_change_file(self.conf.audit.log_file)
+        open_change_file(self.conf.audit.log_file, self.conf.audit.log_format)
         target = shlex.join(self.command_arguments) or "-"
         log_change(f"user {user}", f"command {self.command_name}", target, host, outcome)
 

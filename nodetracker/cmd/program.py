@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oslo_config import cfg
 from oslo_log import log as oslo_log
+from oslo_log.formatters import JSONFormatter
 
 from nodetracker.bootstrap.config_files import find_ignored
 from nodetracker.bootstrap.options.opts import register_options, register_options_for_check
@@ -26,7 +27,7 @@ from nodetracker.cmd.screen.streams import (
     replace_closed_streams,
 )
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
-from nodetracker.process.change_log import open_change_file
+from nodetracker.process.change_log import guard_records, open_change_file
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
@@ -40,7 +41,7 @@ _Built = TypeVar("_Built")
 def start_logging(conf: cfg.ConfigOpts) -> None:
     """Set up logging as configured, and log options that are ignored.
 
-    Lines for a terminal are made safe.
+    No text of others forges a line, or moves a terminal's cursor.
 
     Raises:
         ConfigError: the log cannot be written.
@@ -50,10 +51,12 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
         oslo_log.setup(conf, PROJECT)
     except (OSError, cfg.Error, oslo_log.LogConfigError) as error:
         raise ConfigError(f"logging cannot be set up: {error}") from error
+    guard_records()
     for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream.isatty():
-            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
-    open_change_file(conf.audit.log_file)
+        if isinstance(handler.formatter, JSONFormatter):  # escapes what it writes
+            continue
+        handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+    open_change_file(conf.audit.log_file, conf.audit.log_format)
     for line in find_ignored(conf):
         LOG.warning("%s", line)
 
@@ -166,7 +169,7 @@ def reload_configuration(
         conf.mutate_config_files()
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
-    open_change_file(conf.audit.log_file)
+    open_change_file(conf.audit.log_file, conf.audit.log_format)
 
 
 def run_service(

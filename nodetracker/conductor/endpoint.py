@@ -358,7 +358,14 @@ class AgentEndpoint:
             return
         caller = address if host is None else f"{address}, host {host}"
         log = self._refusals[host is None]
-        log.add(f"Refused {path} from {caller}: {error}", f"{caller} {type(error).__name__}")
+        log.add(
+            f"Refused {path} from {caller}: {error}",
+            f"{caller} {type(error).__name__}",
+            who=None if host is None else f"agent of host {host}",
+            what=path,
+            address=address,
+            outcome=f"refused: {error}",
+        )
 
 
 def _name_target(arguments: Mapping[str, Any], value: object) -> str:

@@ -14,6 +14,9 @@ TEXT_LENGTH = 255
 LONG_TEXT_LENGTH = 16_000
 """Characters that fit into an unbounded text column of MariaDB in any script."""
 
+JSON_TEXT_LENGTH = 1000
+"""Characters of a text within a column of JSON of a node."""
+
 PCI_ID_LENGTH = 16
 """Length of the columns for PCI ids and addresses, in characters."""
 
@@ -40,6 +43,34 @@ def sanitize_text(text: str, length: int = TEXT_LENGTH) -> str:
     if text.isascii() and "\0" not in text:
         return text[:length]
     return text[:length].encode(errors="replace").decode().replace("\0", "?")
+
+
+# C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
+# surrogates, which no encoding accepts.
+_UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+_UNSAFE_CHARACTER = re.compile(f"[{_UNSAFE}]")
+_UNSAFE_BUT_NEWLINE = re.compile(f"(?!\n)[{_UNSAFE}]")
+
+
+def escape_text(text: str) -> str:
+    r"""Return a text with characters that could forge lines or move a cursor as escapes.
+
+    >>> print(escape_text("a\x1b[31m\nb\u202e"))
+    a\x1b[31m\x0ab\u202e
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNSAFE_CHARACTER.sub(_escape, text)
+
+
+def escape_lines(text: str) -> str:
+    """Return a text like `escape_text` that keeps its newlines."""
+    return _UNSAFE_BUT_NEWLINE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 _LONGEST = 100

@@ -78,7 +78,8 @@ class LoginFailures:
             user: the name that was sent, None = none was, or a token.
         """
         what = "invalid credentials" if user is None else f"user {user[:_SHOWN_NAME]!r}"
-        self._log.add(f"Login failed: {what} from {address}")
+        line = f"Login failed: {what} from {address}"
+        self._log.add(line, who=what, what="login", address=address, outcome="failed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,4 +182,12 @@ AUDIT = option_group(
         help="File to which who changed what, failed logins and refused callers are appended, a "
         "line each, besides the log. One that was moved away is opened again. Unset: none.",
     ),
+    cfg.StrOpt(
+        "log_format",
+        default="text",
+        mutable=True,
+        choices=("text", "json"),
+        help="Form of a line of that file: text, or a JSON object with at, request_id, who, what, "
+        "target, address and outcome.",
+    ),
 )

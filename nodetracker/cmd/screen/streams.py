@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import IO, NoReturn, TextIO
 
 from nodetracker.cmd.screen.terminal import detect_terminal
-from nodetracker.cmd.screen.text import safe_lines, safe_text, wrap_text
+from nodetracker.cmd.screen.text import safe_text, wrap_text
 from nodetracker.model.errors import RefusedError
+from nodetracker.model.text import escape_lines, escape_text
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
 
 ERROR_LENGTH = 500
@@ -46,7 +47,7 @@ class SafeStream:
 
     def write(self, text: str) -> int:
         """Write a text, of which lines are kept."""
-        return self.stream.write(safe_lines(text))
+        return self.stream.write(escape_lines(text))
 
     def __getattr__(self, name: str) -> object:
         """Return an attribute of the stream."""
@@ -135,7 +136,7 @@ class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a record, which other handlers get unchanged."""
         shown = copy.copy(record)
-        shown.msg, shown.args = safe_text(record.getMessage()), None
-        text = safe_lines(self._formatter.format(shown))
+        shown.msg, shown.args = escape_text(record.getMessage()), None
+        text = escape_lines(self._formatter.format(shown))
         color = getattr(shown, "color", "")
-        return text.replace(safe_lines(color), color) if color else text
+        return text.replace(escape_lines(color), color) if color else text

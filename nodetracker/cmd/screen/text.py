@@ -7,12 +7,9 @@ reverse their order are shown as ``\x1b``.
 
 import re
 
-# C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
-# surrogates, which no encoding accepts.
-_UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+from nodetracker.model.text import escape_text
+
 _PARTS = re.compile(r".*[-./:_@]")
-_UNSAFE_CHARACTER = re.compile(f"[{_UNSAFE}]")
-_UNSAFE_BUT_NEWLINE = re.compile(f"(?!\n)[{_UNSAFE}]")
 
 
 def safe_text(text: str, has_unicode: bool = True) -> str:
@@ -24,15 +21,8 @@ def safe_text(text: str, has_unicode: bool = True) -> str:
     >>> print(safe_text("a\x1b[31m\nb\u202e"))
     a\x1b[31m\x0ab\u202e
     """
-    if text.isascii() and text.isprintable():
-        return text
-    shown = _UNSAFE_CHARACTER.sub(_escape, text)
+    shown = escape_text(text)
     return shown if has_unicode else shown.encode("ascii", "backslashreplace").decode()
-
-
-def safe_lines(text: str) -> str:
-    """Return a text like `safe_text` that keeps its newlines."""
-    return _UNSAFE_BUT_NEWLINE.sub(_escape, text)
 
 
 def width_of(text: str) -> int:
@@ -111,8 +101,3 @@ def _head(text: str, width: int) -> str:
     while end > 1 and width_of(text[:end]) > width:
         end -= 1
     return text[: max(1, end)]
-
-
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -6,7 +6,8 @@ import logging
 import pytest
 
 from nodetracker.cmd.screen.streams import SafeFormatter, SafeStream, make_safe
-from nodetracker.cmd.screen.text import cut_text, safe_lines, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.text import cut_text, safe_text, width_of, wrap_text
+from nodetracker.model.text import escape_lines
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_only_ascii_is_shown_where_nothing_else_can_be():
 
 
 def test_lines_are_kept_where_they_are_meant():
-    assert safe_lines("a\nb\x1b") == "a\nb\\x1b"
+    assert escape_lines("a\nb\x1b") == "a\nb\\x1b"
 
 
 def test_wide_characters_take_two_cells():
