@@ -107,8 +107,16 @@ def answer_of(kind: type, without: Collection[str] = (), **others: Any) -> Schem
         without: fields that the answer does not have.
         others: shapes of keys of which the field's type says less, or that are no field.
     """
-    names = [item.name for item in fields(kind) if item.name not in without]
-    return answer_with(kind, names, **others)
+    names = [item.name for item in fields(kind) if item.name not in (*without, "damaged")]
+    found = answer_with(kind, names, **others)
+    return with_damage(found) if len(names) < len(fields(kind)) - len(without) else found
+
+
+def with_damage(schema: Schema) -> Schema:
+    """Return the schema of a row that may have damaged columns, with their names."""
+    text = "columns of the row with values that cannot be used; absent without any"
+    damaged = {"damaged": schema_of([str]) | {"description": text}}
+    return {**schema, "properties": {**schema["properties"], **damaged}}
 
 
 def answer_with(kind: type, names: Iterable[str], **others: Any) -> Schema:

@@ -356,8 +356,11 @@ class RowWriter:
         self._rows.remember(result.records)
         for change in batch:
             if (reason := result.refused.get(change.nodename)) is not None:
-                kind = WarningKind.NODE_UUID_REFUSED
-                run.refuse(kind, change.nodename, reason, change.uuid)
+                if change.nodename in result.misfits:
+                    run.refuse(WarningKind.ROW_REFUSED, change.nodename, reason)
+                else:
+                    kind = WarningKind.NODE_UUID_REFUSED
+                    run.refuse(kind, change.nodename, reason, change.uuid)
             elif change.nodename not in result.conflicts:
                 if change.kind is ChangeKind.DELETE:
                     self._rows.forget(change.nodename)

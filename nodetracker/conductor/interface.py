@@ -23,5 +23,6 @@ CONDUCTOR = Interface(
         WarningKind.GUEST_UNRESOLVED: "4.6",
         WarningKind.IOMMU_GROUP_SHARED: "4.6",
         WarningKind.PLACEMENT_LOST: "4.6",
+        WarningKind.ROW_DAMAGED: "4.6",
     },
 )

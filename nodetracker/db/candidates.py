@@ -27,6 +27,7 @@ from nodetracker.db.screens import (
     RequestShape,
     accepts_claims,
     are_named,
+    double,
     has_stale_limits,
     is_exempt,
     list_values,
@@ -46,6 +47,7 @@ from nodetracker.model.candidate import (
 )
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.settings import CandidatePolicy
+from nodetracker.model.shapes import LARGEST
 
 _nodes = tables.compute_nodes.c
 _guests = tables.guests.c
@@ -231,7 +233,9 @@ def _is_found(shape: RequestShape, service_down_time: int) -> sa.ColumnElement[b
     amounts = [checks.pop(check) for check in AMOUNT_CHECKS.values() if check in checks]
     fits = [sa.or_(sa.and_(*amounts), _nodes.id.in_(GUEST_NODES))] if amounts else []
     passes = sa.or_(sa.and_(*checks.values(), *fits), is_exempt())
-    found = sa.and_(passes, accepts_claims(service_down_time))
+    in_range = [column.between(double(-LARGEST), double(LARGEST)) for column in _list_free(shape)]
+    in_range.append(_nodes.place.between(0, PLACES - 1))
+    found = sa.and_(passes, *in_range, accepts_claims(service_down_time))
     return sa.case((found, sa.true()), else_=sa.false())
 
 

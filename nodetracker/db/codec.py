@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from nodetracker.accounting.ledger.node_limits import limits_of
+from nodetracker.db.columns import EARLIEST, as_plain, list_damage
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
     Claim,
@@ -22,9 +23,9 @@ from nodetracker.model.claim import (
 from nodetracker.model.fact import FactEntry, FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.listing import WorkloadRow
-from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.node import FACT_NAMES, NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment
-from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.serializer import decode, encode
 from nodetracker.model.service import (
     AuditState,
@@ -121,13 +122,20 @@ def encode_values(values: NodeValues, columns: Iterable[str] = NODE_COLUMNS) -> 
 
 
 def decode_values(row: Row, columns: Iterable[str] = NODE_COLUMNS) -> NodeValues:
-    """Build values from some columns of a row; the others are a new row's."""
+    """Build values from some columns of a row; the others are a new row's.
+
+    No claim is admitted on a row with a damaged column: its facts are unknown.
+    """
     fields = {name: row[name] for name in columns}
+    damaged = list_damage(fields)
+    if damaged:
+        fields |= {name: as_plain(fields[name]) for name in damaged}
     if "facts" in fields:
         fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
     if "ratio_origins" in fields:  # NULL in rows that are older than the column
         fields["ratio_origins"] = fields["ratio_origins"] or {}
-    return NodeValues(**fields)
+    values = NodeValues(**fields)
+    return close_row(values, ", ".join(damaged)) if damaged else values
 
 
 def values_decoder(columns: tuple[str, ...]) -> Callable[..., Any]:
@@ -181,26 +189,56 @@ def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
     )
 
 
+def close_facts(facts: Mapping[str, FactEntry], error: str) -> Mapping[str, FactEntry]:
+    """Return the facts of a node as unknown, so that it gets no claim."""
+    blank = FactEntry(FactState.UNKNOWN, "row", EARLIEST)
+    return {
+        name: dataclasses.replace(
+            facts.get(name, blank), state=FactState.UNKNOWN, error=error, unseen_kinds=()
+        )
+        for name in sorted({*facts, *FACT_NAMES} - ({"engine"} - facts.keys()))
+    }
+
+
+def close_values(values: NodeValues, *children: Iterable[Claim | Guest]) -> NodeValues:
+    """Return a node's values, with unknown facts if a claim or guest of it is damaged."""
+    damaged = [
+        f"{name} of {type(item).__name__.lower()} {item.uuid}"
+        for items in children
+        for item in items
+        for name in item.damaged
+    ]
+    return close_row(values, ", ".join(damaged)) if damaged else values
+
+
+def close_row(values: NodeValues, damaged: str) -> NodeValues:
+    """Return a node's values with unknown facts, as something of it is damaged."""
+    facts = close_facts(values.facts, f"the stored row is damaged: {damaged}")
+    return dataclasses.replace(values, facts=facts)
+
+
 def decode_node(row: Row, **children: Any) -> NodeRecord:
     """Build a record from a ``compute_nodes`` row.
 
     Args:
         children: `NodeRecord`'s guests, devices, claims and moves, if they were read.
     """
-    generation, values = row["generation"], decode_values(row)
+    damaged = list_damage(row)
+    generation, values = as_plain(row["generation"]), decode_values(row)
     # The release before changes usage, but not what it makes of huge pages.
     is_known = row["huge_mb_unused"] == limits_of(values).huge_mb_unused
     return NodeRecord(
         id=row["id"],
-        uuid=row["uuid"],
-        host=row["host"],
-        nodename=row["hypervisor_hostname"],
+        uuid=as_plain(row["uuid"]),
+        host=as_plain(row["host"]),
+        nodename=as_plain(row["hypervisor_hostname"]),
         generation=generation,
-        epoch=row["epoch"],
+        epoch=as_plain(row["epoch"]),
         values=values,
         created_at=row["created_at"],
         updated_at=row["updated_at"],
-        has_stale_limits=row["limits_generation"] != generation or not is_known,
+        has_stale_limits=bool(damaged) or row["limits_generation"] != generation or not is_known,
+        damaged=damaged,
         **children,
     )
 
@@ -314,10 +352,24 @@ def decode_row(kind: type[T], row: Row, /, **fields: Any) -> T:
         fields: those that have no column of their name.
     """
     made: Any = kind
-    for name, convert in _converters_of(made).items():
+    converters = _converters_of(made)
+    if damaged := list_damage(row):
+        row = _without_damage(made, row, damaged)
+    for name, convert in converters.items():
         if name not in fields:
             fields[name] = row[name] if convert is None else convert(row[name])
+    if damaged and "damaged" in made.__dataclass_fields__:
+        fields.setdefault("damaged", damaged)
+    if damaged and made is TrackedDevice:
+        fields["status"] = PciStatus.UNAVAILABLE
     return kind(**fields)
+
+
+def _without_damage(kind: Any, row: Row, damaged: Iterable[str]) -> Row:
+    """Return a row whose damaged columns are the defaults of their fields, or harmless."""
+    known = kind.__dataclass_fields__
+    blank = {name: name in known and known[name].default is None for name in damaged}
+    return {**row, **{name: None if blank[name] else as_plain(row[name]) for name in damaged}}
 
 
 @cache
@@ -332,7 +384,7 @@ def _make_converter(hint: Any) -> Callable[[Any], Any] | None:
     if hint is GuestPins:
         return decode_pins
     if known is NumaAssignment:
-        return lambda value: None if value is None else decode(NumaAssignment, value)
+        return lambda value: decode(NumaAssignment, value) if value else None
     if typing.get_origin(hint) is tuple:
         return lambda value: tuple(value or ())
     if isinstance(known, type) and issubclass(known, Enum):
@@ -342,4 +394,4 @@ def _make_converter(hint: Any) -> Callable[[Any], Any] | None:
 
 def decode_pins(data: Mapping[str, Any] | None) -> GuestPins:
     """Build the pins of the column ``pins``."""
-    return GuestPins() if data is None else decode(GuestPins, data)
+    return decode(GuestPins, data) if data else GuestPins()

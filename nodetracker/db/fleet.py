@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec, services
 from nodetracker.db.codec import render_json
+from nodetracker.db.columns import is_damaged, list_damage
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.services import is_live
-from nodetracker.db.statements import Listing, matches, select_page
+from nodetracker.db.statements import Listing, matches, select_page, sum_of
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.fleet import (
     GUEST_METRICS,
@@ -50,7 +51,7 @@ _SERVICE_ROW = (
     "forced_down_reason", "forced_down_at", "forced_down_by",
 )  # fmt: skip
 _AUDIT_ROW = ("last_audit", "report_interval")
-_NODE_FIELDS = ("id", "uuid", "host", "nodename", "generation", "epoch", "values")
+_NODE_FIELDS = ("id", "uuid", "host", "nodename", "generation", "epoch", "values", "damaged")
 _SERVICE_FIELDS = (
     "binary", "topic", "version", "report_count", "last_audit", "incarnation", *_SERVICE_ROW,
 )  # fmt: skip
@@ -91,6 +92,7 @@ def _make_decoder(
     make_values = codec.values_decoder(values)
     make_node = codec.part_of(NodeRecord, (*_NODE_FIELDS, *times))
     make_service = codec.part_of(ServiceRecord, _SERVICE_FIELDS)
+    names = (*_ROW, *times, *values)
     first = 2  # after the page's own columns
     its_times = first + len(_ROW)
     its_values = its_times + len(times)
@@ -104,9 +106,11 @@ def _make_decoder(
             incarnation = _UNKNOWN_RUN if not interval else Incarnation("", "", 0, 0, 0, interval)
             blank = (COMPUTE_BINARY, "", "", 0)
             service = make_service(*blank, audit, incarnation, *row[its_service:its_audit])
-        node = make_node(
-            *row[1:its_times], make_values(*row[its_values:its_service]), *row[its_times:its_values]
-        )
+        own = row[its_values:its_service]
+        damaged: tuple[str, ...] = ()
+        if is_damaged(row[:its_service]):
+            damaged = list_damage(dict(zip(names, row[first:its_service], strict=True)))
+        node = make_node(*row[1:its_times], make_values(*own), damaged, *row[its_times:its_values])
         return FleetNode(node, service, row[-1] if query.counts_siblings else None)
 
     return decode
@@ -116,7 +120,7 @@ def sum_fleet(connection: sa.Connection) -> FleetSums:
     row = connection.execute(
         sa.select(
             sa.func.count().label("count"),
-            *(sa.func.coalesce(sa.func.sum(_nodes[name]), 0).label(name) for name in _SUMMED),
+            *(sum_of(_nodes[name]).label(name) for name in _SUMMED),
         )
         .select_from(tables.WITH_SERVICE)
         .where(_services.disabled == sa.false())
@@ -174,7 +178,7 @@ def _list_nodes(connection: sa.Connection) -> Iterator[OverviewNode]:
     for row in connection.execute(query).mappings():
         found = row["metrics"]
         metrics = {name: found[name] for name in _METRICS if name in found}
-        yield OverviewNode(**{**row, "metrics": metrics})
+        yield OverviewNode(**{**row, "metrics": metrics, "damaged": list_damage(row)})
 
 
 def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:
@@ -185,9 +189,9 @@ def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:
             _guests.kind,
             _guests.pins,
             sa.func.count(),
-            sa.func.sum(_guests.vcpu_milli),
-            sa.func.sum(_guests.memory_mb),
-            sa.func.sum(_guests.disk_mb),
+            sum_of(_guests.vcpu_milli),
+            sum_of(_guests.memory_mb),
+            sum_of(_guests.disk_mb),
         )
         .where(_guests.claim_uuid.is_(None))
         .group_by(_guests.compute_node_id, _guests.kind, _guests.pins)
@@ -304,7 +308,12 @@ def _load_nodes(
             nodename=row["hypervisor_hostname"],
             now=row["now"],
             service=codec.decode_availability(row, _SERVICE),
-            values=codec.decode_values(row, ADMISSION_COLUMNS),
+            values=codec.close_values(
+                codec.decode_values(row, ADMISSION_COLUMNS),
+                claims.get(node_id, ()),
+                unclaimed.get(node_id, {}).values(),
+                larger.get(node_id, {}).values(),
+            ),
             claims=tuple(claims.get(node_id, ())),
             unclaimed=unclaimed.get(node_id, {}),
             devices=devices.get(node_id, {}),

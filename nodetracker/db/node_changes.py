@@ -16,7 +16,7 @@ from nodetracker.accounting.audit.decisions import Decision, Holder, Located, Lo
 from nodetracker.accounting.ledger.candidates import place_of
 from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, history, node_records
+from nodetracker.db import codec, history, host_warnings, node_records
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
@@ -26,6 +26,8 @@ from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.db.statements import update_each
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, StoreEvent
 from nodetracker.model.node import NODE_COLUMNS, VOLATILE_COLUMNS, NodeRecord, NodeValues
+from nodetracker.model.shapes import ShapeError
+from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, ApplyResult
 
 _nodes = tables.compute_nodes.c
@@ -43,6 +45,9 @@ def apply_changes(
 ) -> tuple[ApplyResult, StoreEvent]:
     if not changes:
         return ApplyResult(), StoreEvent()
+    misfits = {item.nodename: reason for item in changes if (reason := _find_misfit(item))}
+    if misfits:
+        return _refuse(connection, agent, changes, misfits, service_down_time)
     ends = _find_ends(connection, changes)
     now, rows = _lock(connection, agent, changes, ends.values())
     foreign = decisions.list_foreign_rows(agent, changes, rows)
@@ -58,6 +63,64 @@ def apply_changes(
         if change.nodename not in result.conflicts and change.nodename not in result.refused
     )
     return result, StoreEvent(changes=tuple(written))
+
+
+def _refuse(
+    connection: sa.Connection,
+    agent: AgentKey,
+    changes: Sequence[NodeChange],
+    misfits: Mapping[str, str],
+    service_down_time: int,
+) -> tuple[ApplyResult, StoreEvent]:
+    """Apply the other changes, and close the nodes of those that have values of no column.
+
+    Nobody knows what such a node has left, so it gets no claims until its host writes it.
+    """
+    lock_service(connection, agent)
+    others = [change for change in changes if change.nodename not in misfits]
+    result, event = apply_changes(connection, agent, others, service_down_time)
+    is_own = sa.and_(_nodes.host == agent.host, _nodes.hypervisor_hostname.in_(sorted(misfits)))
+    query = sa.select(tables.compute_nodes).where(is_own).order_by(_nodes.id).with_for_update()
+    closed = []
+    for row in connection.execute(query).mappings():
+        record = codec.decode_node(row)
+        error = f"what the host reports cannot be stored: {misfits[record.nodename]}"
+        facts = codec.close_facts(record.values.facts, error)
+        values = dataclasses.replace(record.values, facts=facts)
+        if facts != record.values.facts:
+            generation = record.generation + 1
+            derived = encode_derived(record.uuid, values, generation)
+            columns = codec.encode_values(values, ("facts",)) | derived
+            closed.append({"id": record.id, "generation": generation, **columns})
+    update_each(connection, tables.compute_nodes, ["id"], closed)
+    for nodename, reason in misfits.items():
+        warning = HostWarning(WarningKind.ROW_REFUSED, nodename, NO_ITEM, reason)
+        host_warnings.raise_warning(connection, agent.host, warning.as_stored())
+    refused = {**result.refused, **misfits}
+    return dataclasses.replace(result, refused=refused, misfits=tuple(misfits)), event
+
+
+def _find_misfit(change: NodeChange) -> str:
+    """Return which column and item has a value that it may not have, "" if none has."""
+    rows = [(tables.compute_nodes, "", codec.encode_values(change.values, change.columns))]
+    rows += [
+        (tables.guests, f" of guest {item.uuid}", codec.encode_guest(item))
+        for item in (*change.guests.added, *change.guests.changed)
+    ]
+    rows += [
+        (tables.pci_devices, f" of device {item.address}", codec.encode_row(item))
+        for item in (*change.devices.added, *change.devices.changed)
+    ]
+    for table, owner, row in rows:
+        for name, value in row.items():
+            kind: Any = table.c[name].type
+            if value is None or isinstance(kind, sa.Boolean):
+                continue
+            try:
+                kind.check(value)
+            except ShapeError as error:
+                return f"column {name}{owner}: {error}"
+    return ""
 
 
 def _lock(
@@ -209,6 +272,24 @@ class NodeWriter:
             self._remember(record, change)
             self._log(row.id, change, ChangeKind.UPDATE, change.diff)
         self._update_rows(rows)
+        self._repair(decision)
+
+    def _repair(self, decision: Decision) -> None:
+        """Write the columns of damaged rows that no other update writes."""
+        damaged = [
+            (change.record, row)
+            for change, row in decision.updates
+            if change.record is not None and change.record.damaged
+        ]
+        rows = [
+            {
+                "id": row.id,
+                "uuid": record.uuid,
+                "created_at": self._now if "created_at" in record.damaged else record.created_at,
+            }
+            for record, row in damaged
+        ]
+        update_each(self._connection, tables.compute_nodes, ["id"], rows)
 
     def _update_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         update_each(
@@ -216,7 +297,7 @@ class NodeWriter:
             tables.compute_nodes,
             ["id"],
             rows,
-            generation=_nodes.generation + 1,
+            generation=tables.next_number(_nodes.generation),
             epoch=self._agent.epoch,
             updated_at=self._now,
         )

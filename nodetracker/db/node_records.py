@@ -24,6 +24,7 @@ def updated_record(
         host=row.host,
         generation=row.generation + 1,
         has_stale_limits=False,
+        damaged=(),
         epoch=agent.epoch,
         values=merge_values(record.values, change.values, change.columns),
         guests=_merge_guests(change, record.guests),

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.trends import average_samples, sample_node, sum_samples
+from nodetracker.db.columns import is_damaged
 from nodetracker.db.connection.dialect import read_time
 from nodetracker.db.schema import tables
 from nodetracker.db.trends import (
@@ -74,6 +75,8 @@ def _sample_hour(connection: sa.Connection, hour: datetime) -> Iterator[Row]:
     query = sa.select(_nodes.id, *(_nodes[name] for name in sorted(columns))).order_by(_nodes.id)
     parts: dict[int, dict[int, Values]] = {}
     for row in connection.execute(query):
+        if is_damaged(row):
+            continue
         node: Any = row
         part = parts.setdefault(node.id // PART_NODES, {})
         part[node.id] = sample_node(node)

@@ -22,7 +22,7 @@ from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, by_name, matches, select_page
 from nodetracker.model.change import StoreEvent
-from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
+from nodetracker.model.errors import ConflictError, FencedError, NotFoundError, RequestError
 from nodetracker.model.fleet import LivenessFilter
 from nodetracker.model.listing import HostsDownQuery, Page, ServiceQuery
 from nodetracker.model.service import (
@@ -34,6 +34,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
+from nodetracker.model.shapes import ShapeError
 from nodetracker.model.text import sanitize_text
 from nodetracker.model.warning import WarningKind
 
@@ -159,6 +160,27 @@ def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord
     return codec.decode_service(row)
 
 
+MAX_EPOCHS = 10**6
+"""By how many epochs an agent may be ahead of a services row, as one that was restored."""
+
+MAX_REPORTS = 10**8
+"""The same of its heartbeats."""
+
+
+def _check_columns(name: str, columns: Mapping[str, Any]) -> None:
+    """Check what an agent writes to its services row.
+
+    Raises:
+        RequestError: a column may not have its value.
+    """
+    for column, value in columns.items():
+        kind: Any = _services[column].type
+        try:
+            kind.check(value)
+        except ShapeError as error:
+            raise RequestError(name, f"{column}: {error}") from None
+
+
 def register_agent(
     connection: sa.Connection,
     host: str,
@@ -175,7 +197,11 @@ def register_agent(
     highest = sa.select(sa.func.max(_nodes.epoch)).where(_nodes.host == host).scalar_subquery()
     owns_nodes = binary == COMPUTE_BINARY
     node_epoch: int = (owns_nodes and connection.execute(sa.select(highest)).scalar()) or 0
-    epoch = max(node_epoch, 0 if expected is None else expected.epoch, held_epoch) + 1
+    known_epoch = max(node_epoch, 0 if expected is None else expected.epoch)
+    if held_epoch > known_epoch + MAX_EPOCHS:
+        raise RequestError("held_epoch", f"{held_epoch} is too far above {known_epoch}")
+    epoch = max(known_epoch, held_epoch) + 1
+    _check_columns("incarnation", dataclasses.asdict(incarnation) | {"version": version})
     columns = dataclasses.asdict(incarnation) | {
         "topic": topic,
         "version": version,
@@ -431,6 +457,7 @@ def report_state(
         "host_time": host_time,
         "state": codec.encode_audit_state(state),
     }
+    _check_columns("state", {"last_audit": values["state"]})
     if connection.execute(_LAST_HEARTBEAT if is_last else _HEARTBEAT, values).rowcount != 1:
         raise FencedError(
             f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}: "
@@ -456,7 +483,11 @@ def _is_held_by(agent: Any) -> "sa.ColumnElement[bool]":
 # Built once, as thousands of agents send one every few seconds.
 _HEARTBEAT = (
     sa.update(tables.services)
-    .where(_is_held_by(_AGENT), _services.report_count < sa.bindparam("new_count"))
+    .where(
+        _is_held_by(_AGENT),
+        _services.report_count < sa.bindparam("new_count"),
+        _services.report_count >= sa.bindparam("new_count") - MAX_REPORTS,
+    )
     .values(
         report_count=sa.bindparam("new_count"),
         last_seen_up=utc_now(),

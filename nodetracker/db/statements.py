@@ -155,7 +155,7 @@ def _keys_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
     if listing.order is None:
         return [table.c.id]
     order = table.c[listing.order.name]
-    is_text = isinstance(order.type, sa.String)
+    is_text = order.type.python_type is str
     return [byte_order(order) if is_text else order, table.c.id]
 
 
@@ -187,6 +187,13 @@ def _is_beyond(
     if len(keys) == 1:
         return beyond[0]
     return sa.or_(beyond[0], sa.and_(keys[0] == edges[0], beyond[1]))
+
+
+def sum_of(column: "sa.ColumnElement[int]") -> "sa.ColumnElement[Any]":
+    """Return the sum of a column, 0 of no rows, without values that it may not have."""
+    kind: Any = column.type
+    usable = sa.case((column.between(kind.low, kind.high), column), else_=0)
+    return sa.func.coalesce(sa.func.sum(sa.type_coerce(usable, sa.BigInteger())), 0)
 
 
 def delete_part(

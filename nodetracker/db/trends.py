@@ -31,6 +31,8 @@ _WIDTH = 1 + 4 * len(TREND_RESOURCES)
 """Values of a sample, integers of 64 bits."""
 
 _UNKNOWN = -(2**63)
+_LARGEST = 2**63 - 1
+_MAX_BYTES = 8 * PART_NODES * (1 + _WIDTH)
 
 
 def purge(connection: sa.Connection, before: datetime, limit: int) -> int:
@@ -119,7 +121,11 @@ def pack(samples: Mapping[int, Values]) -> bytes:
     >>> unpack(pack({7: [1, *[2, None] * 6]})) == {7: [1, *[2, None] * 6]}
     True
     """
-    values = [_UNKNOWN if value is None else value for found in samples.values() for value in found]
+    values = [
+        _UNKNOWN if value is None else max(-_LARGEST, min(value, _LARGEST))
+        for found in samples.values()
+        for value in found
+    ]
     numbers = (*samples, *values)
     return zlib.compress(struct.pack(f"<{len(numbers)}q", *numbers), 1)
 
@@ -130,10 +136,18 @@ def unpack(packed: bytes) -> dict[int, Values]:
 
 
 def unpack_row(packed: bytes) -> tuple[Sequence[int], Values]:
-    """Return the ids of a row's nodes, and the values of all of them, one after the other."""
-    data = zlib.decompress(packed)
-    numbers: Any = struct.unpack(f"<{len(data) // 8}q", data)
-    count = len(numbers) // (1 + _WIDTH)
+    """Return the ids of a row's nodes, and the values of all of them, one after the other.
+
+    Of a row that `pack` has not written, these are none.
+    """
+    try:
+        data = zlib.decompressobj().decompress(packed, _MAX_BYTES)
+        numbers: Any = struct.unpack(f"<{len(data) // 8}q", data)
+    except (zlib.error, struct.error, TypeError):
+        return (), ()
+    count, rest = divmod(len(numbers), 1 + _WIDTH)
+    if rest:
+        return (), ()
     nodes, values = numbers[:count], numbers[count:]
     if _UNKNOWN in values:
         values = [None if value == _UNKNOWN else value for value in values]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nodetracker.db import codec
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import matches
+from nodetracker.db.statements import matches, sum_of
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, UsageSum, WorkloadQuery, WorkloadRow
@@ -258,10 +258,10 @@ def _sum_claims(host: str | None, project_id: str | None) -> "sa.Select[tuple[An
             _claims.workload_kind.label("kind"),
             sa.literal(1).label("is_claimed"),
             sa.func.count(_claims.workload_uuid.distinct()).label("workloads"),
-            sa.func.sum(_claims.vcpu_milli).label("vcpu_milli"),
-            sa.func.sum(_claims.pcpus).label("pcpus"),
-            sa.func.sum(_claims.memory_mb).label("memory_mb"),
-            sa.func.sum(_claims.disk_mb).label("disk_mb"),
+            sum_of(_claims.vcpu_milli).label("vcpu_milli"),
+            sum_of(_claims.pcpus).label("pcpus"),
+            sum_of(_claims.memory_mb).label("memory_mb"),
+            sum_of(_claims.disk_mb).label("disk_mb"),
         )
         .select_from(tables.claims.outerjoin(tables.guests, is_guest))
         .where(tables.IS_ACTIVE)
@@ -281,10 +281,10 @@ def _sum_guests(host: str | None, project_id: str | None) -> "sa.Select[tuple[An
             _guests.kind,
             sa.literal(0),
             sa.func.count(_guests.uuid.distinct()),
-            sa.func.sum(_guests.vcpu_milli),
+            sum_of(_guests.vcpu_milli),
             sa.literal(0),
-            sa.func.sum(_guests.memory_mb),
-            sa.func.sum(_guests.disk_mb),
+            sum_of(_guests.memory_mb),
+            sum_of(_guests.disk_mb),
         )
         .where(_guests.claim_uuid.is_(None))
         .group_by(_guests.project_id, _guests.kind)

@@ -103,6 +103,8 @@ _COUNTS: tuple[Row, ...] = (
     ("fleet_nodes{state,status}",
      lambda o: {pair: o.states.get(pair, 0) for pair in product(STATES, STATUSES)},
      "Nodes by state of their host and administrative status."),
+    ("fleet_nodes_damaged", lambda o: sum(bool(line.node.damaged) for line in o.nodes),
+     "Nodes whose stored row has values that cannot be used."),
     ("fleet_claims{state}", lambda o: {state: o.claims.get(state, 0) for state in ClaimState},
      "Stored claims by state."),
     ("fleet_guests{kind}", lambda o: {kind: o.guests.get(kind, 0) for kind in WorkloadKind},

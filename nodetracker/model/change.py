@@ -193,12 +193,16 @@ class ApplyResult:
             (not for deletions).
         conflicts: nodenames whose row has changed since it was read; nothing of
             theirs was written. Read again and decide again.
-        refused: nodename -> why it may not be written (another node has its uuid).
+        refused: nodename -> why it may not be written (another node has its uuid, or
+            it is one of `misfits`).
+        misfits: nodenames with a value that its column may not have; their rows are as
+            they were, but get no claims.
     """
 
     records: Mapping[str, NodeRecord] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    misfits: tuple[str, ...] = ()
 
 
 VERSION = "1.0"

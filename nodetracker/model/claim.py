@@ -9,6 +9,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import Guest, PartialGuest, WorkloadKind
 from nodetracker.model.numa import NumaAssignment, NumaLimits, NumaRequest
 from nodetracker.model.pci import PciRequest
+from nodetracker.model.shapes import DAMAGE
 
 
 class MigrationType(enum.StrEnum):
@@ -103,6 +104,7 @@ class Migration:
         source_host, source_node, dest_host, dest_node: the nodes of its
             claims; kept after the claims are deleted.
         source_claim, dest_claim: uuids.
+        damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
     uuid: str
@@ -117,6 +119,7 @@ class Migration:
     dest_claim: str
     created_at: datetime
     updated_at: datetime
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
     @property
     def is_running(self) -> bool:
@@ -252,6 +255,7 @@ class Claim:
         expires_at: when it expires unless its guest appears, None once confirmed.
         is_repeated: whether the ledger returns it for a request that it had
             granted before; not stored.
+        damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
     uuid: str
@@ -271,6 +275,7 @@ class Claim:
     numa: NumaAssignment | None = None
     devices: tuple[str, ...] = ()
     is_repeated: bool = field(default=False, compare=False)
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
     @property
     def is_active(self) -> bool:

@@ -100,15 +100,21 @@ class ProbeStatistics:
     seconds: float = 0.0
 
 
-def sanitize_json(value: Any) -> Any:
-    """Return plain data, or facts, without characters that cannot be stored; lengths are kept."""
+def sanitize_json(value: Any, length: int | None = None) -> Any:
+    """Return plain data, or facts, without characters that cannot be stored.
+
+    Args:
+        length: at which texts are cut, None = they are not.
+    """
     if isinstance(value, str):
-        return sanitize_text(value, len(value))
+        return sanitize_text(value, len(value) if length is None else length)
     if isinstance(value, FactEntry):
-        error = None if value.error is None else sanitize_json(value.error)
-        return replace(value, source=sanitize_json(value.source), error=error)
+        error = None if value.error is None else sanitize_json(value.error, length)
+        return replace(value, source=sanitize_json(value.source, length), error=error)
     if isinstance(value, Mapping):
-        return {sanitize_json(key): sanitize_json(item) for key, item in value.items()}
+        return {
+            sanitize_json(key, length): sanitize_json(item, length) for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return type(value)(sanitize_json(item) for item in value)
+        return type(value)(sanitize_json(item, length) for item in value)
     return value

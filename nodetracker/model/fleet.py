@@ -14,6 +14,7 @@ from nodetracker.model.listing import PageQuery
 from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability, ServiceRecord
+from nodetracker.model.shapes import DAMAGE
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 FLEET_ORDERS: Final = (
@@ -168,6 +169,7 @@ class OverviewNode:
     Attributes:
         metrics: only `MEASURED_METRICS` and `GUEST_METRICS`.
         disk_available_least: GiB, None = unknown.
+        damaged: see `NodeRecord`.
     """
 
     id: int
@@ -191,6 +193,7 @@ class OverviewNode:
     total_containers: int
     metrics: Mapping[str, Any] = field(default_factory=dict)
     disk_available_least: int | None = None
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
 
 MEASURED_METRICS = ("cpu_percent", "memory_used_mb", "disk_used_mb")
@@ -224,7 +227,7 @@ def measure_guests(row: AmountColumns) -> dict[str, int | None]:
     return dict(zip((VCPU, MEMORY), sums, strict=False))
 
 
-_IDENTITY = ("id", "uuid", "host", "nodename")
+_IDENTITY = ("id", "uuid", "host", "nodename", "damaged")
 OVERVIEW_COLUMNS = tuple(
     item.name for item in dataclasses.fields(OverviewNode) if item.name not in _IDENTITY
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa import CellAssignment, NumaAssignment
+from nodetracker.model.shapes import DAMAGE
 from nodetracker.model.units import KIB_PER_MIB
 
 _CONTAINERS = uuid_module.UUID("1d6b1c6e-52f0-4c39-9a53-8f2f2f4a7c11")
@@ -167,6 +168,7 @@ class Guest:
             only, never by a driver.
         missing_since: since when complete listings lack the claimed guest; set
             by the ledger only.
+        damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
     uuid: str
@@ -181,6 +183,7 @@ class Guest:
     details: Mapping[str, Any] = field(default_factory=dict)
     claim_uuid: str | None = None
     missing_since: datetime | None = None
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from nodetracker.model.host import (
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice, TrackedDevice
 from nodetracker.model.service import AdminState
+from nodetracker.model.shapes import DAMAGE
 from nodetracker.model.warning import HostWarning
 
 _VOLATILE = {"volatile": True}
@@ -247,6 +248,8 @@ class NodeRecord:
         moves: open migrations that involve one of those claims.
         has_stale_limits: an earlier version wrote the row without the columns by which
             candidates are found.
+        damaged: columns that have values which they may not have. Others are in their place,
+            and the facts are unknown, until the next audit writes the columns.
     """
 
     id: int
@@ -263,6 +266,7 @@ class NodeRecord:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     has_stale_limits: bool = False
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nodetracker.model.shapes import DAMAGE, NOT_STORED
+
 ADDRESS_PATTERN = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -17,9 +19,6 @@ def address_key(address: str) -> tuple[int, str]:
     domain, _, rest = address.partition(":")
     return int(domain, 16), rest
 
-
-NOT_STORED: Mapping[str, bool] = {"is_stored": False}
-"""Metadata of fields that have no column."""
 
 UNKNOWN_DRIVER = "unknown"
 
@@ -131,12 +130,14 @@ class TrackedDevice(PciDevice):
         tags: tags of the first device spec that matches it; None when none does.
         withheld_by: in words, whose unresolved use may be of it; not stored, see
             `nodetracker.accounting.withheld`.
+        damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
     status: PciStatus = PciStatus.UNMANAGED
     claim_uuid: str | None = None
     tags: Tags | None = None
     withheld_by: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_STORED)
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
     @property
     def is_managed(self) -> bool:

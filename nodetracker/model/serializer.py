@@ -1,6 +1,7 @@
 """Convert values to JSON by their shape, and back by their annotated types; errors, too.
 
-A field that is added to a dataclass needs no change here. A value of the wrong
+A field that is added to a dataclass needs no change here. One whose metadata has
+``is_brief`` is left out while it is empty. A value of the wrong
 type, an unknown field and a missing field without a default are rejected with
 the path. Unknown fields of results are ignored: the server may be newer.
 """
@@ -56,6 +57,13 @@ def _make_encoder(kind: Any) -> Callable[[Any, AbstractSet[enum.Enum]], Any]:
         return _encode_member
     if dataclasses.is_dataclass(kind):
         names = [item.name for item in dataclasses.fields(kind)]
+        brief = {item.name for item in dataclasses.fields(kind) if item.metadata.get("is_brief")}
+        if brief:
+            return lambda item, unknown: {
+                name: encode(getattr(item, name), unknown)
+                for name in names
+                if name not in brief or getattr(item, name)
+            }
         return lambda item, unknown: {name: encode(getattr(item, name), unknown) for name in names}
     if issubclass(kind, datetime):
         return _encode_time

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from nodetracker.model.errors import RequestError
+from nodetracker.model.shapes import DAMAGE
 from nodetracker.model.text import LONG_TEXT_LENGTH, has_control_characters, sanitize_text
 
 COMPUTE_BINARY = "nodetracker-compute"
@@ -112,6 +113,7 @@ class ServiceRecord:
         disabled_at, disabled_by: when it was disabled, and the user who did; both
             None while it is enabled, and where unknown.
         forced_down_reason, forced_down_at, forced_down_by: the same of being forced down.
+        damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
     uuid: str
@@ -138,6 +140,7 @@ class ServiceRecord:
     forced_down_reason: str | None = None
     forced_down_at: datetime | None = None
     forced_down_by: str | None = None
+    damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
 
 @dataclass(frozen=True, slots=True)

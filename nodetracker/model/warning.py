@@ -20,6 +20,7 @@ class WarningKind(enum.StrEnum):
     DRIVER_NOT_READY = "driver_not_ready"
     NODE_UUID_REFUSED = "node_uuid_refused"
     ROW_REFUSED = "row_refused"
+    ROW_DAMAGED = "row_damaged"
     ORPHAN_NODE_KEPT = "orphan_node_kept"
     CLOCK_SKEW = "clock_skew"
     STATE_PATH = "state_path"

@@ -12,6 +12,7 @@ from nodetracker.model.candidate import CandidateNode, ResourceLeft
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import count_noun
+from nodetracker.views.nodes import render_damage
 from nodetracker.views.values import render_mib, render_plain, render_resource
 
 _WEIGHT_DECIMALS = 6
@@ -52,6 +53,11 @@ CLAIM_DETAILS = (
     "devices", "migration_uuid", "created_at", "updated_at",
 )  # fmt: skip
 """The attributes of a claim that REST shows, as `pick` has them."""
+
+
+def render_claim_details(claim: Claim) -> dict[str, Any]:
+    """Return a claim as REST shows it."""
+    return pick(claim, *CLAIM_DETAILS) | render_damage(claim)
 
 
 def render_migration(migration: Migration) -> dict[str, Any]:

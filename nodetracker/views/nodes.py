@@ -3,6 +3,7 @@
 from typing import Any
 
 from nodetracker.accounting.liveness import Liveness
+from nodetracker.model.claim import Claim
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.serializer import encode, pick
@@ -31,7 +32,13 @@ def render_node(
         shown[name] = encode(getattr(record.values, name))
         if name == "running_vms":  # which counts all, as Nova's does
             shown["vms_running"] = count_running_vms(record.values)
-    return shown | pick(record, "generation", "epoch", "created_at", "updated_at")
+    shown |= pick(record, "generation", "epoch", "created_at", "updated_at")
+    return shown | render_damage(record)
+
+
+def render_damage(row: NodeRecord | Claim) -> dict[str, Any]:
+    """Return the damaged columns of a row, nothing of a row without any."""
+    return {"damaged": list(row.damaged)} if row.damaged else {}
 
 
 def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import OverviewRows
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.text import name_some
 from nodetracker.model.trend import TrendSample
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 from nodetracker.views.overview import NodeLine, Overview, ServiceLine, Severity, build_overview
@@ -125,6 +126,8 @@ def _find_lost(
 
 
 def _find_unread(line: NodeLine) -> Iterable[Problem]:
+    if line.node.damaged:
+        yield Problem(Severity.UNREAD, f"row damaged: {name_some(line.node.damaged, 3)}")
     if line.freshness is Freshness.NEVER:
         yield Problem(Severity.UNREAD, "never read" if line.node.nodename else "no node yet")
     elif line.state == "up" and line.freshness is not Freshness.FRESH:

@@ -94,7 +94,7 @@ def test_limits_and_places_of_nodes_are_filled_as_agents_write_them(store: SqlSt
     values = [
         make_values(),
         make_values(tracks_resources=False, reserved={}, overhead={"memory_mb": 7}),
-        make_values(reserved={"vcpus": 2, "memory_mb": 100, "disk_mb": 5}, vcpus=2**60),
+        make_values(reserved={"vcpus": 2, "memory_mb": 100, "disk_mb": 5}, vcpus=2**20),
         make_values(facts=dict.fromkeys(FACT_NAMES, away)),
         make_values(facts={"guests": unseen}),
     ]

@@ -7,7 +7,7 @@ audit without changes writes nothing. UUIDs and addresses are parsed by the driv
 truncating them could make two equal.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -25,7 +25,13 @@ from nodetracker.model.node import (
     NodeView,
 )
 from nodetracker.model.pci import TrackedDevice
-from nodetracker.model.text import LONG_TEXT_LENGTH, PCI_ID_LENGTH, TEXT_LENGTH, sanitize_text
+from nodetracker.model.text import (
+    JSON_TEXT_LENGTH,
+    LONG_TEXT_LENGTH,
+    PCI_ID_LENGTH,
+    TEXT_LENGTH,
+    sanitize_text,
+)
 
 GUEST_TEXTS = {"name": LONG_TEXT_LENGTH, "project_id": TEXT_LENGTH}
 """Columns of a guest with text from its driver -> their length."""
@@ -40,11 +46,18 @@ DEVICE_TEXTS = {
 
 
 def sanitize_values(values: NodeValues, columns: Iterable[str]) -> NodeValues:
-    """Return values with the named columns sanitized; texts have at most `TEXT_LENGTH`."""
+    """Return values with the named columns sanitized.
+
+    Texts have at most `TEXT_LENGTH` characters, and `JSON_TEXT_LENGTH` within JSON.
+    """
     changes: dict[str, Any] = {}
     for name in columns:
         value = getattr(values, name)
-        changes[name] = sanitize_text(value) if isinstance(value, str) else sanitize_json(value)
+        changes[name] = (
+            sanitize_text(value)
+            if isinstance(value, str)
+            else sanitize_json(value, JSON_TEXT_LENGTH)
+        )
     return replace(values, **changes)
 
 
@@ -162,12 +175,14 @@ def _plan_create(host: str, view: NodeView, uuid: str) -> NodeChange:
 
 def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChange | None:
     before = record.values
-    after, columns = _sanitized_difference(before, view.values)
+    after, columns = _sanitized_difference(before, view.values, record.damaged)
     guests = _items_diff(record.guests, view.guests, "uuid", sanitize_guest)
     devices = _items_diff(record.devices, view.devices, "address", sanitize_device)
     claims = tuple(claim for uuid, claim in view.claims.items() if record.claims.get(uuid) != claim)
     moves = tuple(move for move in view.moves if move not in record.moves)
-    is_structural = bool(guests or devices or claims or moves or set(columns) - VOLATILE_COLUMNS)
+    is_structural = bool(
+        guests or devices or claims or moves or record.damaged or set(columns) - VOLATILE_COLUMNS
+    )
     if not (
         is_structural
         or record.has_stale_limits
@@ -191,16 +206,23 @@ def _plan_update(view: NodeView, record: NodeRecord, now: datetime) -> NodeChang
 
 
 def _sanitized_difference(
-    before: NodeValues, wanted: NodeValues
+    before: NodeValues, wanted: NodeValues, damaged: Collection[str] = ()
 ) -> tuple[NodeValues, tuple[str, ...]]:
-    """Return the sanitized values, and the columns in which they differ."""
-    columns = _differing(before, wanted, NODE_COLUMNS)
+    """Return the sanitized values, and the columns in which they differ or that are damaged."""
+    columns = _differing(before, wanted, NODE_COLUMNS, damaged)
     after = sanitize_values(wanted, columns)
-    return after, _differing(before, after, columns)
+    return after, _differing(before, after, columns, damaged)
 
 
-def _differing(before: NodeValues, after: NodeValues, columns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in columns if getattr(before, name) != getattr(after, name))
+def _differing(
+    before: NodeValues,
+    after: NodeValues,
+    columns: tuple[str, ...],
+    damaged: Collection[str] = (),
+) -> tuple[str, ...]:
+    return tuple(
+        name for name in columns if getattr(before, name) != getattr(after, name) or name in damaged
+    )
 
 
 def _is_measure_due(

@@ -15,6 +15,7 @@ from nodetracker.accounting.audit.provider_config import (
 )
 from nodetracker.accounting.audit.warnings import (
     list_cpu_set_warnings,
+    list_damage_warnings,
     list_moved_warnings,
     list_reading_warnings,
 )
@@ -58,6 +59,7 @@ from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeVie
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice, TrackedDevice, find_spec
 from nodetracker.model.settings import Policy
+from nodetracker.model.text import name_some
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
 """A row without these would show zeros, so it is created only when all were read once."""
@@ -87,9 +89,11 @@ def account(
     cpu_set_warnings = list_cpu_set_warnings(snapshot, policy)
     before = stored.values if stored else NodeValues()
     snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
+    snapshot = replace(snapshot, guests=_without_damaged(snapshot.guests, stored))
     evidence = evidence or ListingEvidence(now)
     reconciliation = _reconcile(snapshot, stored, evidence)
-    guests, claims = reconciliation.guests, reconciliation.claims
+    guests, claims = _undamaged_guests(snapshot, reconciliation), reconciliation.claims
+    reconciliation = replace(reconciliation, guests=guests)
     moves, move_warnings = evaluate_moves(snapshot.nodename, stored.moves if stored else (), claims)
     devices = _assign_devices(snapshot, stored, policy, reconciliation)
     facts = track_facts(snapshot.facts(), before.facts, now, policy.held_fact_expiry)
@@ -124,6 +128,7 @@ def account(
             *list_reading_warnings(snapshot),
             *cpu_set_warnings,
             *list_moved_warnings(snapshot.nodename, moved),
+            *(list_damage_warnings(stored) if stored else ()),
             *unresolved,
             *reconciliation.warnings,
             *move_warnings,
@@ -396,6 +401,31 @@ def _hold_gpus_of(guest: Guest, stored: Guest | None) -> Guest:
     return replace(guest, pins=replace(guest.pins, devices=devices, unresolved=others))
 
 
+def _without_damaged(fact: Fact[GuestListing], stored: NodeRecord | None) -> Fact[GuestListing]:
+    """Return the guests as a fact read in part while a claim is damaged.
+
+    Nobody knows what that holds, so the node gets no other claim.
+    """
+    damaged = [claim.uuid for claim in stored.claims.values() if claim.damaged] if stored else []
+    if not damaged or fact.value is None:
+        return fact
+    error = f"{name_some(damaged)}: the stored claim is damaged"
+    listing = replace(fact.value, has_unread=True)
+    return Fact(fact.source, listing, "; ".join(filter(None, (fact.error, error))))
+
+
+def _undamaged_guests(
+    snapshot: HostSnapshot, reconciliation: Reconciliation
+) -> Mapping[str, Guest]:
+    """Return the guests, whose rows are written whole once they are listed."""
+    if snapshot.guests.value is None:
+        return reconciliation.guests
+    return {
+        uuid: replace(guest, damaged=()) if guest.damaged else guest
+        for uuid, guest in reconciliation.guests.items()
+    }
+
+
 def _reconcile(
     snapshot: HostSnapshot, stored: NodeRecord | None, evidence: ListingEvidence
 ) -> Reconciliation:
@@ -426,6 +456,10 @@ def _assign_devices(
     devices: Mapping[str, TrackedDevice] = offer_withheld(stored.devices if stored else {})
     if snapshot.pci.value is not None:
         devices = sync_devices(devices, snapshot.pci.value, policy.pci.specs, snapshot.netdevs)
+        devices = {
+            address: replace(device, damaged=()) if device.damaged else device
+            for address, device in devices.items()
+        }
     devices = assign_to_claims(devices, claims, stored.claims if stored else {})
     return assign_to_guests(
         devices,

@@ -6,7 +6,7 @@ from nodetracker.accounting.audit import inventory
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import MemoryInfo
-from nodetracker.model.node import FACT_NAMES, HostSnapshot
+from nodetracker.model.node import FACT_NAMES, HostSnapshot, NodeRecord
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.settings import Policy
 from nodetracker.model.text import name_some
@@ -86,6 +86,29 @@ def list_reading_warnings(snapshot: HostSnapshot) -> tuple[HostWarning, ...]:
     if mismatch:
         found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, NO_ITEM, mismatch))
     return tuple(found)
+
+
+def list_damage_warnings(stored: NodeRecord) -> list[HostWarning]:
+    """Warn about stored values that cannot be used; what an audit reads replaces them."""
+    kind, nodename = WarningKind.ROW_DAMAGED, stored.nodename
+    found = [
+        HostWarning(
+            kind,
+            nodename,
+            claim.uuid,
+            f"claim {claim.uuid} is damaged ({', '.join(claim.damaged)}); this node gets no claims "
+            f"until it is aborted: nodetracker-manage claim abort {claim.uuid}",
+        )
+        for claim in stored.claims.values()
+        if claim.damaged
+    ]
+    parts = [f"column {name}" for name in stored.damaged]
+    parts += [f"guest {guest.uuid}" for guest in stored.guests.values() if guest.damaged]
+    parts += [f"device {item.address}" for item in stored.devices.values() if item.damaged]
+    if parts:
+        text = f"stored values could not be used and are replaced: {name_some(parts)}"
+        found.append(HostWarning(kind, nodename, NO_ITEM, text))
+    return found
 
 
 def _find_memory_mismatch(memory: Fact[MemoryInfo], numa: Fact[NumaTopology]) -> str | None:

@@ -388,7 +388,10 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
             "confirm or revert the migration"
         )
     released = released_claim(claim, ReleaseReason.ABORTED, node.now)
-    own = diff_node(node, remove_claim(node, claim, locked.others))
+    # Of a damaged one nobody knows the amounts: the next audit adds up the others.
+    own = NodeWrite(node.id)
+    if not claim.damaged:
+        own = diff_node(node, remove_claim(node, claim, locked.others))
     step = None
     if move is not None and move.is_open:
         step = MigrationStep(move.uuid, MigrationStatus.CANCELLED, node.now)

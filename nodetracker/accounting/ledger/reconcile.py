@@ -83,7 +83,9 @@ def reconcile_claims(
         return Reconciliation(claims, stored)
     listed, present = {guest.uuid: guest for guest in listing.guests}, _list_present(listing)
     reconciled = {
-        uuid: _reconcile_claim(claim, present, stored, listing, evidence)
+        uuid: claim
+        if claim.damaged
+        else _reconcile_claim(claim, present, stored, listing, evidence)
         for uuid, claim in claims.items()
     }
     active = _group_claims(claim for claim in reconciled.values() if claim.is_active)

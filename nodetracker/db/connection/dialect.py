@@ -1,6 +1,11 @@
-"""Define what differs between databases: types of columns, times, JSON, text, locked rows."""
+"""Define what differs between databases: types of columns, times, JSON, text, locked rows.
 
+The types of columns check what is stored; see `nodetracker.db.columns`.
+"""
+
+from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -8,9 +13,136 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
-from nodetracker.db.codec import parse_json, render_json
+from nodetracker.db.codec import render_json
+from nodetracker.db.columns import (
+    EARLIEST,
+    LATEST,
+    MAX_JSON,
+    NO_TIME,
+    DamagedFloat,
+    DamagedInt,
+    DamagedList,
+    DamagedObject,
+    DamagedText,
+    parse_column,
+)
+from nodetracker.model.shapes import LARGEST, Shape, ShapeError, choice_of, number, text, whole
+from nodetracker.model.text import LONG_TEXT_LENGTH
 
 MYSQL_NAMES = ("mysql", "mariadb")
+
+
+_Read = Callable[[Any], Any]
+
+
+class Whole(sa.types.TypeDecorator[int]):
+    """An integer of a range."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def __init__(self, low: int, high: int) -> None:
+        super().__init__()
+        self.low = low
+        self.high = high
+
+    def check(self, value: Any) -> None:
+        """Check a value before it is written; raise `ShapeError`."""
+        whole(self.low, self.high)(value)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> _Read:
+        """Check the range; sums are decimals in some databases."""
+        low, high = self.low, self.high
+
+        def read(value: Any) -> Any:
+            if value.__class__ is int and low <= value <= high:
+                return value
+            return value if value is None or isinstance(value, Decimal) else DamagedInt(max(low, 0))
+
+        return read
+
+
+class Real(sa.types.TypeDecorator[float]):
+    """A floating-point number of a range."""
+
+    impl = sa.Double
+    cache_ok = True
+
+    def __init__(self, low: float = -LARGEST, high: float = LARGEST) -> None:
+        super().__init__()
+        self.low = low
+        self.high = high
+
+    def check(self, value: Any) -> None:
+        """Check a value before it is written; raise `ShapeError`."""
+        number(self.low, self.high)(value)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> _Read:
+        """Check the range."""
+        low, high = self.low, self.high
+
+        def read(value: Any) -> Any:
+            if isinstance(value, float | int) and low <= value <= high:
+                return value
+            return None if value is None else DamagedFloat(max(low, 0))
+
+        return read
+
+
+class Line(sa.types.TypeDecorator[str]):
+    """A text of limited length.
+
+    Args:
+        choices: the only texts, None = any. What is none of them is read as the last one.
+    """
+
+    impl = sa.String
+    cache_ok = True
+
+    def __init__(self, length: int, choices: tuple[str, ...] | None = None) -> None:
+        super().__init__(length)
+        self.length = length
+        self.choices = choices
+
+    def check(self, value: Any) -> None:
+        """Check a value before it is written; raise `ShapeError`."""
+        (text(self.length) if self.choices is None else choice_of(*self.choices))(value)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> _Read:
+        """Check the length, or that it is one of the choices."""
+        length, choices = self.length, self.choices
+        known = None if choices is None else frozenset(choices)
+
+        def read(value: Any) -> Any:
+            is_text = value.__class__ is str and len(value) <= length
+            if is_text and (known is None or value in known):
+                return value
+            if value is None:
+                return None
+            return DamagedText(str(value)[:length] if choices is None else choices[-1])
+
+        return read
+
+
+class LongText(sa.types.TypeDecorator[str]):
+    """A text of any script with at most `LONG_TEXT_LENGTH` characters."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def check(self, value: Any) -> None:
+        """Check a value before it is written; raise `ShapeError`."""
+        text(LONG_TEXT_LENGTH)(value)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> _Read:
+        """Check the length."""
+
+        def read(value: Any) -> Any:
+            if value is None or (value.__class__ is str and len(value) <= LONG_TEXT_LENGTH):
+                return value
+            return DamagedText(str(value)[:LONG_TEXT_LENGTH])
+
+        return read
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
@@ -35,16 +167,49 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
             raise ValueError(f"{value.isoformat()} has no time zone")
         return value.astimezone(UTC).replace(tzinfo=None)
 
-    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Add the time zone again."""
-        return None if value is None else value.replace(tzinfo=UTC)
+    def check(self, value: Any) -> None:
+        """Check a value before it is written; raise `ShapeError`."""
+        if not EARLIEST <= value <= LATEST:
+            raise ShapeError(f"{value} is not a time")
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> _Read:
+        """Add the time zone again, and check the range."""
+        parse: _Read | None = self.impl_instance.result_processor(dialect, coltype)
+
+        def read(value: Any) -> Any:
+            if value is None:
+                return None
+            try:
+                parsed: Any = value if parse is None else parse(value)
+                moment: datetime = parsed.replace(tzinfo=UTC)
+            except (ValueError, TypeError, AttributeError):
+                return NO_TIME
+            return moment if EARLIEST <= moment <= LATEST else NO_TIME
+
+        return read
 
 
 class JsonText(sa.types.TypeDecorator[Any]):
-    """Plain data as canonical JSON text, of any size."""
+    """Plain data as canonical JSON text.
+
+    Args:
+        shape: of what is stored.
+        is_list: whether that is a list; else it is an object.
+    """
 
     impl = sa.Text
     cache_ok = True
+
+    def __init__(self, shape: Shape, is_list: bool = False) -> None:
+        super().__init__()
+        self.shape = shape
+        self.is_list = is_list
+
+    def check(self, value: Any) -> None:
+        """Check a value before it is written; raise `ShapeError`."""
+        self.shape(value)
+        if len(render_json(value)) > MAX_JSON:
+            raise ShapeError(f"more than {MAX_JSON} characters")
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Request a type of more than 64 KiB from MySQL."""
@@ -58,9 +223,22 @@ class JsonText(sa.types.TypeDecorator[Any]):
         """Render as JSON; None becomes NULL and not ``null``."""
         return None if value is None else render_json(value)
 
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
-        """Parse JSON."""
-        return None if value is None else parse_json(value)
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> _Read:
+        """Parse JSON, and check its shape."""
+        shape = self.shape
+        damaged = DamagedList if self.is_list else DamagedObject
+
+        def read(value: Any) -> Any:
+            if value is None:
+                return None
+            try:
+                found = parse_column(value)
+                shape(found)
+            except ShapeError:
+                return damaged()
+            return found
+
+        return read
 
 
 SQLITE_NOW = "nodetracker_utc_now"  # registered on each connection by `sessions`
@@ -77,13 +255,13 @@ def _define(function: type[GenericFunction[Any]], other: str = "", **texts: str)
             which are separated by commas in ``{path}`` and else joined in ``{joined}``.
     """
 
-    def register(text: str, *databases: str) -> None:
+    def register(template: str, *databases: str) -> None:
         @compiles(function, *databases)
         def render(element: GenericFunction[Any], compiler: SQLCompiler, **kw: Any) -> str:
             found = [compiler.process(item, **kw) for item in element.clauses]
             keys = found[1:]
             parts = ["'$'", *(part for key in keys for part in ("'.\"'", key, "'\"'"))]
-            return text.format(
+            return template.format(
                 *found,
                 all=", ".join(found),
                 keys=", ".join(keys),
@@ -93,8 +271,8 @@ def _define(function: type[GenericFunction[Any]], other: str = "", **texts: str)
 
     if other:
         register(other)
-    for name, text in texts.items():
-        register(text, *(MYSQL_NAMES if name == "mysql" else (name,)))
+    for name, sql in texts.items():
+        register(sql, *(MYSQL_NAMES if name == "mysql" else (name,)))
 
 
 class utc_now(GenericFunction[datetime]):  # noqa: N801 - reads as an SQL function
@@ -144,7 +322,10 @@ _define(
 
 
 class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
-    """A number in a JSON text, as a double: the text, then the keys that lead to it."""
+    """A whole number in canonical JSON text, as a double: the text, then its key.
+
+    Null of what has none there, or is no JSON.
+    """
 
     type = sa.Double()
     inherit_cache = True
@@ -152,9 +333,11 @@ class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL funct
 
 _define(
     json_number,
-    mysql="(JSON_EXTRACT({0}, CONCAT({path})) + 0e0)",
-    postgresql="CAST(CAST({0} AS json) #>> ARRAY[{keys}] AS double precision)",
-    sqlite="CAST(json_extract({0}, {joined}) AS REAL)",
+    mysql="IF(JSON_VALID({0}), JSON_EXTRACT({0}, CONCAT({path})) + 0e0, NULL)",
+    # Neither IS JSON, which PostgreSQL has since 16, nor a cast that does not fail.
+    postgresql="CAST(substring({0} FROM '\"' || {keys} || '\":(-?[0-9]{{1,15}})') "
+    "AS double precision)",
+    sqlite="CASE WHEN json_valid({0}) THEN CAST(json_extract({0}, {joined}) AS REAL) END",
 )
 
 

@@ -197,7 +197,16 @@ def renew_claim(
 def abort_claim(connection: sa.Connection, uuid: str) -> tuple[Claim, StoreEvent]:
     locked = lock_claim(connection, uuid, is_release=True)
     write = decide_abort(locked)
-    return apply_write(connection, write)
+    applied = apply_write(connection, write)
+    if locked.claim.damaged:
+        _repair(connection, write.answer)
+    return applied
+
+
+def _repair(connection: sa.Connection, claim: Claim) -> None:
+    """Write a claim whole: the columns that were damaged have harmless values from then on."""
+    columns = codec.encode_claim(claim) | {"resources": dict(claim.amounts.resources)}
+    connection.execute(sa.update(tables.claims).where(_claims.uuid == claim.uuid).values(columns))
 
 
 def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -> LockedClaim:
@@ -258,9 +267,9 @@ def _lock_rows(
         node_id.label("claim_node_id"),
         _select_own(_claims.devices, uuid).label("claim_devices"),
     )
-    if not locked:
+    row = next((found for found in locked if found["id"] == found["claim_node_id"]), None)
+    if row is None:  # though a migration may name the claim
         raise NotFoundError(f"no such claim: {uuid}")
-    (row,) = (found for found in locked if found["id"] == found["claim_node_id"])
     return row, tuple(found["id"] for found in locked if found is not row)
 
 

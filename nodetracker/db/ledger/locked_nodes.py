@@ -17,8 +17,10 @@ from nodetracker.accounting.ledger.transaction import LockedNode
 from nodetracker.accounting.numa.cells import keep_exclusive
 from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.db import codec
+from nodetracker.db.columns import is_damaged
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import sum_of
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import NodeBusyError
@@ -27,6 +29,7 @@ from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.serializer import decode
+from nodetracker.model.shapes import LARGEST
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -44,8 +47,9 @@ _CLAIMED = (
     _claims.pcpus,
     _claims.memory_mb,
     _claims.disk_mb,
-    sa.case((_claims.workload_kind == WorkloadKind.INSTANCE.value, 1), else_=0),
 )
+_IS_DAMAGED = sa.case((sa.and_(*(item.between(0, LARGEST) for item in _CLAIMED)), 0), else_=1)
+_IS_INSTANCE = sa.case((_claims.workload_kind == WorkloadKind.INSTANCE.value, 1), else_=0)
 
 
 def lock_node(
@@ -183,9 +187,12 @@ def decode_related(
 ) -> LockedNode:
     """Return a locked node from its row of `lock_rows` and what `list_related` read of it."""
     node = decode_locked_node(row, related[0])
+    claimed, damaged = _decode_claimed(related[0], node.overhead_mb)
+    values = codec.close_row(node.values, "claims of the workload") if damaged else node.values
     return replace(
         node,
-        claimed=_decode_claimed(related[0], node.overhead_mb),
+        values=values,
+        claimed=claimed,
         service=codec.decode_availability(related[0], _SERVICE_PREFIX),
         devices=decode_devices(related, node.values) if has_devices else node.devices,
     )
@@ -228,6 +235,7 @@ def read_assignments(
     connection: sa.Connection, nodes: Mapping[int, LockedNode]
 ) -> dict[int, LockedNode]:
     """Return nodes with the NUMA assignments of active claims and of guests beside them."""
+    damaged: set[int] = set()
     claims: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
     guests: dict[int, dict[str, NumaAssignment]] = {node_id: {} for node_id in nodes}
     own: dict[int, set[str]] = {node_id: set() for node_id in nodes}
@@ -258,7 +266,9 @@ def read_assignments(
         )
     )
     for node_id, uuid, data, origin, workload in rows:
-        numa = None if data is None else decode(NumaAssignment, data)
+        if is_damaged([data]):
+            damaged.add(node_id)
+        numa = decode(NumaAssignment, data) if data else None
         if origin == _OF_CLAIMED_GUEST and numa is not None:
             numa = keep_exclusive(numa)
         if numa is None:
@@ -270,6 +280,9 @@ def read_assignments(
     return {
         node_id: replace(
             node,
+            values=codec.close_row(node.values, "NUMA cells of a claim or guest")
+            if node_id in damaged
+            else node.values,
             claim_assignments=claims[node_id],
             own_claims=frozenset(own[node_id]),
             guest_assignments=guests[node_id],
@@ -285,14 +298,16 @@ def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode
         row: from `lock_rows`.
         related: the time as ``now``, and the guest's columns with `GUEST_PREFIX`.
     """
-    guest = pick_columns(related, GUEST_PREFIX, codec.GUEST_COLUMNS)
+    columns = pick_columns(related, GUEST_PREFIX, codec.GUEST_COLUMNS)
+    guest = codec.decode_row(Guest, columns) if columns["uuid"] else None
+    values = codec.decode_values(row, ADMISSION_COLUMNS)
     return LockedNode(
         id=row["id"],
         host=row["host"],
         nodename=row["hypervisor_hostname"],
-        values=codec.decode_values(row, ADMISSION_COLUMNS),
+        values=values if guest is None else codec.close_values(values, [guest]),
         service=None,
-        guest=codec.decode_row(Guest, guest) if guest["uuid"] else None,
+        guest=guest,
         now=related["now"],
     )
 
@@ -312,7 +327,8 @@ def pick_columns(row: sa.RowMapping, prefix: str, names: Iterable[str]) -> dict[
 
 def _sum_claimed(workload: "sa.ColumnElement[str]") -> "sa.ScalarSelect[str]":
     """Return the sums of the `_CLAIMED` amounts of a workload's active claims on each node."""
-    sums = (sa.func.coalesce(sa.func.sum(amount), 0) for amount in _CLAIMED)
+    counts = (sa.func.coalesce(sa.func.sum(item), 0) for item in (_IS_INSTANCE, _IS_DAMAGED))
+    sums = (*map(sum_of, _CLAIMED), *counts)
     return (
         sa.select(json_list(*sums))
         .where(
@@ -324,10 +340,12 @@ def _sum_claimed(workload: "sa.ColumnElement[str]") -> "sa.ScalarSelect[str]":
     )
 
 
-def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> Amounts:
-    """Build the charge of a workload's claims from their sums."""
-    vcpu_milli, pcpus, memory_mb, disk_mb, instances = map(int, json.loads(row[_CLAIMED_SUMS]))
-    return Amounts(vcpu_milli, pcpus, memory_mb + instances * overhead_mb, disk_mb)
+def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> tuple[Amounts, int]:
+    """Build the charge of a workload's claims from their sums; return how many are damaged."""
+    sums = map(int, json.loads(row[_CLAIMED_SUMS]))
+    vcpu_milli, pcpus, memory_mb, disk_mb, instances, damaged = sums
+    amounts = Amounts(vcpu_milli, pcpus, memory_mb + instances * overhead_mb, disk_mb)
+    return amounts, damaged
 
 
 def _sum_resources(connection: sa.Connection, node_id: int) -> dict[str, int]:

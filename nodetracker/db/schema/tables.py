@@ -1,17 +1,39 @@
-"""Tables as the code of this version uses them, and the kinds of their columns.
+"""Tables as the code of this version uses them, and what their columns may contain.
 
 The revisions in ``versions`` create them; a test compares the two. All
 databases compare strings by their bytes, so names that differ in case differ.
 """
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.connection.dialect import JsonText, UtcDateTime
-from nodetracker.model.claim import ACTIVE_STATES, OPEN
+from nodetracker.db import columns
+from nodetracker.db.columns import MAX_RATIO, NODE_SHAPES
+from nodetracker.db.connection.dialect import (
+    JsonText,
+    Line,
+    LongText,
+    Real,
+    UtcDateTime,
+    Whole,
+)
+from nodetracker.model.change import ChangeKind
+from nodetracker.model.claim import (
+    ACTIVE_STATES,
+    OPEN,
+    ClaimKind,
+    ClaimState,
+    MigrationStatus,
+    MigrationType,
+)
+from nodetracker.model.cpuset import MAX_CPU_ID
+from nodetracker.model.guest import PowerState, WorkloadKind
+from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.shapes import LARGEST, Shape
 from nodetracker.model.text import PCI_ID_LENGTH, TEXT_LENGTH
 from nodetracker.model.warning import WARNING_ITEM_LENGTH
 
@@ -61,17 +83,46 @@ def node_id() -> "sa.Column[int]":
 
 def text(name: str, length: int = TEXT_LENGTH, nullable: bool = False) -> "sa.Column[str]":
     """Return a column of text of limited length."""
-    return sa.Column(name, sa.String(length), nullable=nullable)
+    return sa.Column(name, Line(length), nullable=nullable)
 
 
-def integer(name: str, nullable: bool = False) -> "sa.Column[int]":
-    """Return a column of 64-bit integers."""
-    return sa.Column(name, sa.BigInteger(), nullable=nullable)
+def choice(name: str, kind: type[StrEnum], unknown: StrEnum | None = None) -> "sa.Column[str]":
+    """Return a column of an enumeration's values.
+
+    Args:
+        unknown: as what any other value is read, None = the last one.
+    """
+    values = [member.value for member in kind if member is not unknown]
+    if unknown is not None:
+        values.append(unknown.value)
+    return sa.Column(name, Line(32, tuple(values)), nullable=False)
 
 
-def double(name: str) -> "sa.Column[float]":
-    """Return a column of floating-point numbers."""
-    return sa.Column(name, sa.Double(), nullable=False)
+def long_text(name: str, nullable: bool = False) -> "sa.Column[str]":
+    """Return a column of text of several lines."""
+    return sa.Column(name, LongText(), nullable=nullable)
+
+
+def integer(
+    name: str, nullable: bool = False, low: int = 0, high: int = LARGEST
+) -> "sa.Column[int]":
+    """Return a column of 64-bit integers of a range."""
+    return sa.Column(name, Whole(low, high), nullable=nullable)
+
+
+def signed(name: str, nullable: bool = False) -> "sa.Column[int]":
+    """Return a column of 64-bit integers that may be negative."""
+    return integer(name, nullable, -LARGEST)
+
+
+def amount(name: str, high: int = 2**44) -> "sa.Column[int]":
+    """Return a column of a capacity, of which the sums of all nodes are 64-bit integers."""
+    return integer(name, high=high)
+
+
+def double(name: str, low: float = 0, high: float = LARGEST) -> "sa.Column[float]":
+    """Return a column of floating-point numbers of a range."""
+    return sa.Column(name, Real(low, high), nullable=False)
 
 
 _FREE = {
@@ -105,7 +156,7 @@ def amount_columns() -> "Iterator[sa.Column[float]]":
             f"CASE WHEN (admission_flags & 1) <> 0 THEN 9007199254740992e0 {smaller} END"
         )
     for name, expression in amounts.items():
-        yield sa.Column(name, sa.Double(), sa.Computed(expression, persisted=True))
+        yield sa.Column(name, Real(), sa.Computed(expression, persisted=True))
 
 
 def flag(name: str) -> "sa.Column[bool]":
@@ -113,9 +164,16 @@ def flag(name: str) -> "sa.Column[bool]":
     return sa.Column(name, sa.Boolean(), nullable=False)
 
 
-def json_text(name: str, nullable: bool = False) -> "sa.Column[Any]":
+def json_text(
+    name: str, shape: Shape, is_list: bool = False, nullable: bool = False
+) -> "sa.Column[Any]":
     """Return a column of JSON, stored as text."""
-    return sa.Column(name, JsonText(), nullable=nullable)
+    return sa.Column(name, JsonText(shape, is_list), nullable=nullable)
+
+
+def node_json(name: str, is_list: bool = False, nullable: bool = False) -> "sa.Column[Any]":
+    """Return a column of JSON of nodes."""
+    return json_text(name, NODE_SHAPES[name], is_list, nullable)
 
 
 def time(name: str, nullable: bool = False) -> "sa.Column[Any]":
@@ -134,31 +192,31 @@ compute_nodes = sa.Table(
     integer("epoch"),
     time("created_at"),
     time("updated_at", nullable=True),
-    integer("vcpus"),
-    integer("vcpus_used"),
-    integer("memory_mb"),
-    integer("memory_mb_used"),
-    integer("local_gb"),
-    integer("local_gb_used"),
-    integer("free_ram_mb"),
-    integer("free_disk_gb"),
+    amount("vcpus", 2**24),
+    signed("vcpus_used"),
+    amount("memory_mb"),
+    signed("memory_mb_used"),
+    amount("local_gb", 2**34),
+    signed("local_gb_used"),
+    signed("free_ram_mb"),
+    signed("free_disk_gb"),
     integer("current_workload"),
     integer("running_vms"),
     text("hypervisor_type"),
     integer("hypervisor_version"),
     text("hypervisor_uuid", nullable=True),
     text("host_ip"),
-    json_text("cpu_info"),
-    json_text("supported_instances"),
-    json_text("pci_stats"),
-    json_text("stats"),
-    json_text("numa_topology"),
-    double("cpu_allocation_ratio"),
-    double("ram_allocation_ratio"),
-    double("disk_allocation_ratio"),
-    json_text("ratio_origins", nullable=True),
-    double("cpu_used"),
-    double("disk_used"),
+    node_json("cpu_info"),
+    node_json("supported_instances", is_list=True),
+    node_json("pci_stats", is_list=True),
+    node_json("stats"),
+    node_json("numa_topology"),
+    double("cpu_allocation_ratio", high=MAX_RATIO),
+    double("ram_allocation_ratio", high=MAX_RATIO),
+    double("disk_allocation_ratio", high=MAX_RATIO),
+    node_json("ratio_origins", nullable=True),
+    double("cpu_used", -LARGEST),
+    double("disk_used", -LARGEST),
     integer("total_containers"),
     integer("running_containers"),
     integer("paused_containers"),
@@ -169,31 +227,31 @@ compute_nodes = sa.Table(
     text("kernel_version"),
     text("boot_id", nullable=True),
     time("booted_at", nullable=True),
-    json_text("labels"),
-    json_text("runtimes"),
-    json_text("engine", nullable=True),
+    node_json("labels"),
+    node_json("runtimes", is_list=True),
+    node_json("engine", nullable=True),
     flag("disk_quota_supported"),
     flag("enable_cpu_pinning"),
-    integer("pcpus"),
-    integer("pcpus_used"),
-    json_text("reserved"),
-    json_text("overhead"),
+    amount("pcpus", 2**24),
+    signed("pcpus_used"),
+    node_json("reserved"),
+    node_json("overhead"),
     flag("tracks_resources"),
-    json_text("inventory"),
-    json_text("traits"),
-    json_text("system"),
-    json_text("disks"),
-    json_text("gpus"),
-    json_text("mdev_types", nullable=True),
-    json_text("facts"),
-    integer("mem_available", nullable=True),
-    integer("disk_available_least", nullable=True),
-    json_text("metrics"),
-    integer("vcpu_milli_limit"),
-    integer("memory_mb_limit"),
-    integer("huge_mb_unused", nullable=True),
-    integer("disk_mb_limit"),
-    integer("overhead_mb"),
+    node_json("inventory"),
+    node_json("traits", is_list=True),
+    node_json("system"),
+    node_json("disks", is_list=True),
+    node_json("gpus", is_list=True),
+    node_json("mdev_types", nullable=True),
+    node_json("facts"),
+    signed("mem_available", nullable=True),
+    signed("disk_available_least", nullable=True),
+    node_json("metrics"),
+    signed("vcpu_milli_limit"),
+    signed("memory_mb_limit"),
+    signed("huge_mb_unused", nullable=True),
+    signed("disk_mb_limit"),
+    signed("overhead_mb"),
     integer("admission_flags"),
     integer("limits_generation"),
     integer("place"),
@@ -215,12 +273,12 @@ services = sa.Table(
     integer("report_count"),
     time("last_seen_up", nullable=True),
     flag("disabled"),
-    sa.Column("disabled_reason", sa.Text(), nullable=True),
+    long_text("disabled_reason", nullable=True),
     time("disabled_at", nullable=True),
     text("disabled_by", nullable=True),
     flag("maintenance"),
     flag("forced_down"),
-    sa.Column("forced_down_reason", sa.Text(), nullable=True),
+    long_text("forced_down_reason", nullable=True),
     time("forced_down_at", nullable=True),
     text("forced_down_by", nullable=True),
     text("version"),
@@ -230,10 +288,10 @@ services = sa.Table(
     integer("pid_ns"),
     integer("pid"),
     integer("process_started_at"),
-    integer("report_interval"),
-    integer("clock_skew_ms", nullable=True),
+    integer("report_interval", high=10**9),
+    signed("clock_skew_ms", nullable=True),
     integer("ended_epoch", nullable=True),
-    json_text("last_audit"),
+    json_text("last_audit", columns.LAST_AUDIT),
     time("created_at"),
     time("updated_at", nullable=True),
     sa.UniqueConstraint("host", "binary"),
@@ -248,16 +306,16 @@ guests = sa.Table(
     row_id(),
     node_id(),
     text("uuid", 64),
-    sa.Column("name", sa.Text(), nullable=False),
-    text("kind", 32),
-    text("power_state", 32),
+    long_text("name"),
+    choice("kind", WorkloadKind),
+    choice("power_state", PowerState),
     text("claim_uuid", 64, nullable=True),
     integer("vcpu_milli"),
     integer("memory_mb"),
     integer("disk_mb"),
-    json_text("pins", nullable=True),
+    json_text("pins", columns.PINS, nullable=True),
     text("project_id"),
-    json_text("details", nullable=True),
+    json_text("details", columns.OBJECT, nullable=True),
     time("first_seen"),
     time("missing_since", nullable=True),
     sa.UniqueConstraint("compute_node_id", "uuid"),
@@ -275,16 +333,16 @@ pci_devices = sa.Table(
     text("vendor_id", PCI_ID_LENGTH),
     text("product_id", PCI_ID_LENGTH),
     text("class_id", PCI_ID_LENGTH),
-    text("dev_type", 32),
+    choice("dev_type", PciDeviceType),
     text("driver"),
-    integer("numa_node", nullable=True),
+    integer("numa_node", nullable=True, low=-1, high=MAX_CPU_ID),
     text("parent_addr", PCI_ID_LENGTH, nullable=True),
     integer("vf_total"),
     integer("vf_count"),
     integer("iommu_group", nullable=True),
-    text("status", 32),
+    choice("status", PciStatus, PciStatus.UNAVAILABLE),
     text("claim_uuid", 64, nullable=True),
-    json_text("tags", nullable=True),
+    json_text("tags", columns.TAGS, nullable=True),
     sa.UniqueConstraint("compute_node_id", "address"),
     **MYSQL,
 )
@@ -296,21 +354,21 @@ claims = sa.Table(
     text("uuid", 64),
     node_id(),
     text("workload_uuid", 64),
-    text("workload_kind", 32),
+    choice("workload_kind", WorkloadKind),
     text("workload_name"),
     text("project_id"),
     text("user_id"),
-    text("kind", 32),
+    choice("kind", ClaimKind),
     text("migration_uuid", 64, nullable=True),
-    text("state", 32),
+    choice("state", ClaimState, ClaimState.HELD),
     text("reason"),
     integer("vcpu_milli"),
     integer("pcpus"),
     integer("memory_mb"),
     integer("disk_mb"),
-    json_text("resources"),
-    json_text("numa", nullable=True),
-    json_text("devices", nullable=True),
+    json_text("resources", columns.AMOUNTS),
+    json_text("numa", columns.NUMA, nullable=True),
+    json_text("devices", columns.ADDRESSES, is_list=True, nullable=True),
     text("request_hash", 64),
     time("expires_at", nullable=True),
     time("created_at"),
@@ -331,8 +389,8 @@ migrations = sa.Table(
     row_id(),
     text("uuid", 64),
     text("workload_uuid", 64),
-    text("migration_type", 32),
-    text("status", 32),
+    choice("migration_type", MigrationType),
+    choice("status", MigrationStatus, MigrationStatus.ERROR),
     text("source_host"),
     text("source_node"),
     text("dest_host"),
@@ -360,8 +418,8 @@ history = sa.Table(
     integer("compute_node_id"),
     text("host"),
     text("nodename"),
-    text("what", 32),
-    json_text("diff"),
+    choice("what", ChangeKind, ChangeKind.UPDATE),
+    json_text("diff", columns.OBJECT),
     text("kind", 32),
     sa.Index(None, "host", "nodename", "at"),
     sa.Index(None, "host", "at"),
@@ -379,14 +437,14 @@ warnings = sa.Table(
     text("kind", 32),
     text("nodename"),
     text("item", WARNING_ITEM_LENGTH),
-    sa.Column("message", sa.Text(), nullable=False),
+    long_text("message"),
     time("first_seen"),
     time("last_seen"),
     integer("count"),
     time("resolved_at", nullable=True),
     integer("earlier"),
     time("silenced_until", nullable=True),
-    sa.Column("silenced_reason", sa.Text(), nullable=True),
+    long_text("silenced_reason", nullable=True),
     text("silenced_by", nullable=True),
     sa.UniqueConstraint("host", "kind", "nodename", "item"),
     sa.Index(None, "resolved_at", "kind"),
@@ -402,10 +460,10 @@ provider_removals = sa.Table(
     text("provider_uuid", 64),
     text("name"),
     text("host"),
-    json_text("workloads"),
+    json_text("workloads", columns.UUIDS, is_list=True),
     time("created_at"),
     integer("attempts"),
-    sa.Column("error", sa.Text(), nullable=True),
+    long_text("error", nullable=True),
     time("lease_until", nullable=True),
     sa.Index(None, "provider_uuid"),
     sa.Index(None, "host"),
@@ -456,13 +514,13 @@ host_calls = sa.Table(
     row_id(),
     text("host"),
     text("method"),
-    json_text("arguments"),
+    json_text("arguments", columns.OBJECT),
     text("sender"),
     time("created_at"),
     time("expires_at"),
     time("taken_at", nullable=True),
     time("answered_at", nullable=True),
-    json_text("answer", nullable=True),
+    json_text("answer", columns.OBJECT, nullable=True),
     sa.Index(None, "host"),
     sa.Index(None, "expires_at"),
     **MYSQL,
@@ -475,7 +533,7 @@ trends = sa.Table(
     row_id(),
     integer("seconds"),
     time("at"),
-    integer("part"),
+    signed("part"),
     sa.Column("samples", sa.LargeBinary(), nullable=False),
     sa.UniqueConstraint("seconds", "part", "at"),
     sa.Index(None, "seconds", "at"),
@@ -502,4 +560,9 @@ def raised_generation() -> dict[str, sa.ColumnElement[int]]:
     Limits that are current stay so, and stale ones stay stale.
     """
     names = ("generation", "limits_generation")
-    return {name: compute_nodes.c[name] + 1 for name in names}
+    return {name: next_number(compute_nodes.c[name]) for name in names}
+
+
+def next_number(column: "sa.ColumnElement[int]") -> "sa.ColumnElement[int]":
+    """Return a number that is larger by one, or 1 after one that the column may not have."""
+    return sa.case((column.between(0, LARGEST), column + 1), else_=1)

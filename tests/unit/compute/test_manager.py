@@ -293,7 +293,7 @@ def test_a_node_that_fails_since_a_restart_has_the_age_of_the_run_before(managed
     managed.manager.report_state()
     managed.seconds += 60
     managed.write(fail={"n2": "boom"})
-    again = managed.make_manager(process_started_at=NOW)
+    again = managed.make_manager(process_started_at=6)
     again.init_host()
     again.pre_start_hook()
     again.report_state()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from nodetracker.accounting.audit.planner import DEVICE_TEXTS, GUEST_TEXTS
 from nodetracker.db import codec
 from nodetracker.db.codec import parse_json, render_json
-from nodetracker.db.connection.dialect import JsonText
+from nodetracker.db.connection.dialect import JsonText, Line, LongText
 from nodetracker.db.schema import tables
 from nodetracker.model.fact import FactEntry, FactState
-from nodetracker.model.guest import Guest, WorkloadKind
+from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NODE_COLUMNS, NodeValues
 from nodetracker.model.pci import PciDevice
 from nodetracker.model.service import Incarnation, ServiceRecord
@@ -34,9 +34,9 @@ def list_texts(table: sa.Table, columns: Iterable[str]) -> dict[str, int]:
     """Return the lengths of the text columns among the named ones."""
     kinds = {name: table.c[name].type for name in columns}
     return {
-        name: kind.length or LONG_TEXT_LENGTH
+        name: kind.length if isinstance(kind, Line) else LONG_TEXT_LENGTH
         for name, kind in kinds.items()
-        if isinstance(kind, sa.String)
+        if isinstance(kind, Line | LongText)
     }
 
 
@@ -105,9 +105,9 @@ def test_times_are_converted_to_utc() -> None:
 
 def test_every_field_has_its_column() -> None:
     assert set(NODE_COLUMNS) <= set(tables.compute_nodes.c.keys())
-    assert {f.name for f in dataclasses.fields(Guest)} <= set(tables.guests.c.keys())
+    assert set(codec.GUEST_COLUMNS) <= set(tables.guests.c.keys())
     assert {f.name for f in dataclasses.fields(PciDevice)} <= set(tables.pci_devices.c.keys())
-    service = {f.name for f in dataclasses.fields(ServiceRecord)} - {"incarnation"}
+    service = {f.name for f in dataclasses.fields(ServiceRecord)} - {"incarnation", "damaged"}
     service |= {f.name for f in dataclasses.fields(Incarnation)}
     assert service <= set(tables.services.c.keys())
 

@@ -100,7 +100,7 @@ def _render_hosts(services: Iterable[tuple[ServiceRecord, bool]]) -> dict[str, A
     """Return host -> binary -> state."""
     hosts: dict[str, Any] = {}
     for service, is_up in services:
-        hosts.setdefault(service.host, {})[NOVA_BINARIES[service.binary]] = {
+        hosts.setdefault(service.host, {})[NOVA_BINARIES.get(service.binary, service.binary)] = {
             "available": is_up,
             "active": True,
             "updated_at": render_nova_time(service.updated_at or service.created_at),

@@ -164,7 +164,7 @@ def _render(service: ServiceRecord, liveness: Liveness, version: Version) -> dic
     """Return a service as Nova shows it in a microversion."""
     shown: dict[str, Any] = {
         "id": service.uuid if version >= _UUIDS else service.id,
-        "binary": NOVA_BINARIES[service.binary],
+        "binary": NOVA_BINARIES.get(service.binary, service.binary),
         "host": service.host,
         "zone": zone_of(service.binary),
         "status": status_of(service),

@@ -20,6 +20,7 @@ from nodetracker.api.fields import (
     hideable,
     nullable,
     parameters,
+    with_damage,
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
@@ -33,10 +34,10 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.listing import ClaimQuery
 from nodetracker.model.numa import CellAssignment
-from nodetracker.model.serializer import pick
 from nodetracker.views.claims import (
     CLAIM_DETAILS,
     render_admission,
+    render_claim_details,
     render_no_candidate,
 )
 
@@ -57,14 +58,16 @@ _CELL = answer_of(
 
 PLACEMENT = answer(cells=[_CELL]) | {"type": ["object", "null"]}
 
-CLAIM = answer_with(
-    Claim,
-    CLAIM_DETAILS,
-    host=HIDEABLE,
-    nodename=HIDEABLE,
-    resources={str: int},
-    numa=PLACEMENT,
-    devices=hideable([str]),
+CLAIM = with_damage(
+    answer_with(
+        Claim,
+        CLAIM_DETAILS,
+        host=HIDEABLE,
+        nodename=HIDEABLE,
+        resources={str: int},
+        numa=PLACEMENT,
+        devices=hideable([str]),
+    )
 )
 
 CLAIMS = answered_page("claims", CLAIM)
@@ -253,7 +256,7 @@ def renew_claim(call: Call) -> Answer:
 
 
 def _render(call: Call, claim: Claim) -> dict[str, Any]:
-    return call.hide_hosts(pick(claim, *CLAIM_DETAILS))
+    return call.hide_hosts(render_claim_details(claim))
 
 
 def _parse_uuid(call: Call, rule: str) -> str:

@@ -17,6 +17,7 @@ from nodetracker.api.fields import (
     answered_page,
     choice,
     parameters,
+    with_damage,
 )
 from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
@@ -28,7 +29,7 @@ from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import render_time
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.drift import DriftCause, DriftLine, compare_usage, explain_usage
-from nodetracker.views.nodes import render_node, render_node_state
+from nodetracker.views.nodes import render_damage, render_node, render_node_state
 from nodetracker.views.overview import render_capacities
 from nodetracker.views.services import (
     STATES,
@@ -80,18 +81,20 @@ NODE_USE = answer(
 
 NODES = answered_page(
     "nodes",
-    answer(
-        **_IDENTITY,
-        **STATE,
-        **{name: _COLUMNS[name] for name in LIST_COLUMNS},
-        generation=int,
-        amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
-        down_since=(datetime | None, "of its host; null: it is up, or unknown"),
-        **_READING,
+    with_damage(
+        answer(
+            **_IDENTITY,
+            **STATE,
+            **{name: _COLUMNS[name] for name in LIST_COLUMNS},
+            generation=int,
+            amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
+            down_since=(datetime | None, "of its host; null: it is up, or unknown"),
+            **_READING,
+        )
     ),
 )
 
-NODE = answer(
+_NODE = answer(
     id=int,
     **_IDENTITY,
     **STATE,
@@ -112,6 +115,7 @@ NODE = answer(
     updated_at=datetime | None,
     **_READING,
 )
+NODE = with_damage(_NODE)
 
 _CAUSE = answer_of(
     DriftCause,
@@ -177,6 +181,7 @@ def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, 
         "amounts": render_capacities(list_capacities(node.values)),
         "down_since": render_time(find_down_since(found.service, liveness)),
         **_render_reading(found, call, liveness, state["state"]),
+        **render_damage(node),
     }
 
 

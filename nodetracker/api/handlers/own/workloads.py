@@ -23,9 +23,9 @@ from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
-from nodetracker.model.serializer import encode, pick
+from nodetracker.model.serializer import encode
 from nodetracker.usecases.adoption import adopt_guest
-from nodetracker.views.claims import CLAIM_DETAILS
+from nodetracker.views.claims import render_claim_details
 from nodetracker.views.usages import describe_usages
 from nodetracker.views.workloads import describe_workload, render_workload
 
@@ -122,7 +122,7 @@ def adopt_workload(call: Call) -> Answer:
     uuid = parse_path_uuid(call.params["uuid"], "guest")
     with call.backend.counters.claims.count():
         claim = adopt_guest(call.store, call.backend.scheduler, uuid)
-    return Answer(call.hide_hosts(pick(claim, *CLAIM_DETAILS)), 200 if claim.is_repeated else 201)
+    return Answer(call.hide_hosts(render_claim_details(claim)), 200 if claim.is_repeated else 201)
 
 
 def _read(call: Call, **filters: Any) -> Page[WorkloadRow]:
