@@ -20,6 +20,7 @@ from nodetracker.bootstrap.values import (
 )
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.errors import ConfigError
+from nodetracker.model.numa import ReservedPages
 from nodetracker.model.settings import (
     DEFAULT_AUDIT_INTERVAL,
     AgentSettings,
@@ -27,7 +28,6 @@ from nodetracker.model.settings import (
     Multipliers,
     PciPolicy,
     Policy,
-    ReservedPages,
     SchedulerSettings,
 )
 from nodetracker.model.units import parse_page_size_kb

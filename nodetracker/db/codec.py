@@ -12,7 +12,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.db.columns import EARLIEST, as_plain, list_damage
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import (
@@ -223,6 +222,8 @@ def decode_node(row: Row, **children: Any) -> NodeRecord:
     Args:
         children: `NodeRecord`'s guests, devices, claims and moves, if they were read.
     """
+    from nodetracker.accounting.ledger.node_limits import limits_of  # lists do without it
+
     damaged = list_damage(row)
     generation, values = as_plain(row["generation"]), decode_values(row)
     # The release before changes usage, but not what it makes of huge pages.

@@ -15,9 +15,8 @@ from nodetracker.model.cpuset import MAX_CPU_ID, parse_cpu_set
 from nodetracker.model.errors import RequestError
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import GuestPins, WorkloadKind
-from nodetracker.model.numa import NumaAssignment
+from nodetracker.model.numa import NumaAssignment, ReservedPages
 from nodetracker.model.serializer import make_reader
-from nodetracker.model.settings import ReservedPages
 from nodetracker.model.shapes import (
     LARGEST,
     Shape,

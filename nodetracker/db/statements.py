@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from nodetracker.db.connection.dialect import byte_order, utc_now
+from nodetracker.db.connection.dialect import Line, byte_order, utc_now
 from nodetracker.model.errors import RequestError
 from nodetracker.model.listing import Page, PageQuery
 
@@ -155,7 +155,7 @@ def _keys_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
     if listing.order is None:
         return [table.c.id]
     order = table.c[listing.order.name]
-    is_text = order.type.python_type is str
+    is_text = isinstance(order.type, (Line, sa.String))
     return [byte_order(order) if is_text else order, table.c.id]
 
 

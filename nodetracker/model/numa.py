@@ -30,6 +30,15 @@ class PagePool:
     withheld: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ReservedPages:
+    """Pages of one cell and size that are reserved for the host."""
+
+    cell: int
+    size_kb: int
+    count: int
+
+
 MAX_BASE_PAGE_KB = 64
 """Largest page size of a kernel's ordinary memory: 4 KiB, and 16 or 64 KiB on some machines."""
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from nodetracker.model.candidate import CandidateOrder
 from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.numa import ReservedPages
 from nodetracker.model.pci import Alias, DeviceSpec
 from nodetracker.model.provider import ProviderConfig
 
@@ -18,15 +19,6 @@ DEFAULT_AUDIT_INTERVAL = 60
 
 NEVER_HELD: Final = -1
 """As `Policy.held_fact_expiry`: a fact that fails is unknown immediately."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReservedPages:
-    """Pages of one cell and size that are reserved for the host."""
-
-    cell: int
-    size_kb: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodetracker.model.errors import NodetrackerError
-from nodetracker.model.text import render_value
+from nodetracker.model.text import JSON_TEXT_LENGTH, render_value
 
 Shape = Callable[[Any], None]
 
@@ -147,9 +147,9 @@ def keyed(shape: Shape, most: int = 10_000, key: Shape | None = None) -> Shape:
 
     Args:
         shape: of each value.
-        key: of each key, None = a text of at most 255 characters.
+        key: of each key, None = a text as long as texts in JSON may be.
     """
-    check_key = key or text(255)
+    check_key = key or text(JSON_TEXT_LENGTH)
 
     def check(value: Any) -> None:
         _check_object(value, most)

@@ -27,9 +27,9 @@ from nodetracker.model.errors import NotJoinedError
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeValues
-from nodetracker.model.numa import NumaTopology
+from nodetracker.model.numa import NumaTopology, ReservedPages
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
-from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.settings import Policy
 from nodetracker.model.text import name_some
 from nodetracker.model.units import MIB_PER_GIB, capacity_gib_from_mib
 

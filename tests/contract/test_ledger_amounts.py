@@ -1,18 +1,16 @@
 """Amounts at their limits in every store: releasing subtracts exactly what a claim added."""
 
-import dataclasses
 import uuid
 from typing import Any
 
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.accounting.usage import usage_columns
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import NotFoundError
 from nodetracker.ports import Store
-from tests.builders import RESERVED, ask, claim, create, make_guest, make_node, node, register
+from tests.builders import ask, claim, make_guest, make_node, node, register
 from tests.oracle import check_usage
 
 UNLIMITED = {"VCPU": None, "PCPU": None, "MEMORY_MB": None, "DISK_GB": None}
@@ -86,17 +84,14 @@ def test_the_uuid_of_a_released_claim_grants_nothing(store: Store) -> None:
     assert node(store).values == before.values
 
 
-def test_a_node_that_moves_to_another_host_keeps_its_claims_in_the_row(store: Store) -> None:
+def test_a_node_that_is_given_to_another_host_keeps_its_claims_in_the_row(store: Store) -> None:
     guest = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=512)
     agent = make_node(store, (guest,), Amounts(2000, memory_mb=1024, disk_mb=512))
     claim(store, ask(guest.uuid, VCPU=1, MEMORY_MB=5))
     claim(store, ask(VCPU=3))
     before = node(store)
-    other = register(store, "beta", "agent-b")
-    fresh = usage_columns(Amounts(2000, memory_mb=1024, disk_mb=512), RESERVED, 8192, 100)
-    values = dataclasses.replace(before.values, **fresh)
-    change = create(other, "node-1", values, (guest,), node_uuid=before.uuid)
-    store.apply_changes(other, [change], service_down_time=-1)
+    register(store, "beta", "agent-b")
+    store.take_over_node(agent.host, "node-1", "beta", -1)
     assert store.load_nodes(agent.host) == []
     check_usage(store, "beta")
     (after,) = store.load_nodes("beta")

@@ -82,7 +82,7 @@ def claim_on(store: SqlStore, host: str, nodename: str) -> Claim:
 
 
 def report(store: SqlStore, place: Place) -> None:
-    store.report_state(place.agent, 10**9 + next(_numbers), AuditState())
+    store.report_state(place.agent, 10**7 + next(_numbers), AuditState())
 
 
 def audit(store: SqlStore, place: Place) -> None:
@@ -119,7 +119,7 @@ def move(store: SqlStore, place: Place) -> None:
 def follow(store: SqlStore, place: Place) -> None:
     """Take the host over, as its next agent does."""
     successor = register(store, place.agent.host, "successor")
-    store.report_state(successor, 2 * 10**9, AuditState())
+    store.report_state(successor, 2 * 10**7, AuditState())
 
 
 def claim_on_both(store: SqlStore, place: Place) -> None:
@@ -129,7 +129,7 @@ def claim_on_both(store: SqlStore, place: Place) -> None:
 
 def is_fenced(store: SqlStore, place: Place) -> None:
     with pytest.raises(FencedError, match=place.agent.host):
-        store.report_state(place.agent, 3 * 10**9, AuditState())
+        store.report_state(place.agent, 3 * 10**7, AuditState())
 
 
 Action = Callable[[SqlStore, Place], None]

@@ -73,7 +73,7 @@ def test_an_upgrade_leaves_huge_pages_out_of_the_memory_of_other_claims(tmp_path
     (found,) = [i for i in json.loads(checked.stdout)["checks"] if i["check"] == "Free amounts"]
     text = f"$ nodetracker-status upgrade check\n{found['details']}\n\n"
     stale = record(programs, tmp_path)  # the ledger decides by the row
-    assert "Free memory outside huge pages 58880.00 MB < requested 262144 MB" in stale
+    assert "memory outside huge pages: 57.5 GiB free, 256 GiB requested" in stale
     assert programs.run("nodetracker-compute", "--once").returncode == 0
     with sqlite3.connect(tmp_path / "db.sqlite") as connection:
         connection.execute("UPDATE services SET ended_epoch = NULL")

@@ -273,7 +273,7 @@ class TestFit:
             page.get_by_label("Memory (GiB)").fill("8")
             page.get_by_role("button", name="Find nodes").click()
             page.get_by_role("heading", name="1 node would take it").wait_for()
-            page.get_by_role("row").filter(has_text=RICH[0]).get_by_text("80 GiB").wait_for()
+            page.get_by_role("row").filter(has_text=RICH[0]).get_by_text("48 GiB").wait_for()
             page.get_by_text("4 of 5 nodes have too few CPUs free").wait_for()
             page.get_by_label("Memory (GiB)").fill("8000")
             page.keyboard.press("Enter")
@@ -286,8 +286,9 @@ class TestFit:
             page.get_by_role("textbox", name="Why not on").fill(RICH[0])
             page.keyboard.press("Enter")
             why = page.get_by_role("region", name=f"Why not on {RICH[0]}?")
-            why.get_by_text("free, 7.8 TiB requested").wait_for()
-            why.get_by_role("row").filter(has_text="Memory").get_by_text("too little").wait_for()
+            why.get_by_text("outside huge pages: 56 GiB free, 7.8 TiB requested").wait_for()
+            for name in ("Memory 7.8 TiB", "MEMORY_MB outside huge pages"):
+                why.get_by_role("row", name=name).get_by_text("too little").wait_for()
             why.get_by_role("row").filter(has_text="Disk").get_by_text("fits").wait_for()
             assert f"why={RICH[0]}" in page.url
             page.get_by_role("textbox", name="Why not on").fill("nobody")

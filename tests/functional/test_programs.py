@@ -321,7 +321,7 @@ class TestManage:
                 name for _, name, *_ in connection.execute("PRAGMA table_info(compute_nodes)")
             }
         assert columns - set(row) == {  # by which candidates are found, derived from the others
-            "vcpu_milli_limit", "memory_mb_limit", "disk_mb_limit", "overhead_mb",
+            "vcpu_milli_limit", "memory_mb_limit", "disk_mb_limit", "overhead_mb", "huge_mb_unused",
             "admission_flags", "limits_generation", "place",
         }  # fmt: skip
 

@@ -17,10 +17,10 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.node import NodeValues
-from nodetracker.model.numa import NumaCell, NumaTopology
+from nodetracker.model.numa import NumaCell, NumaTopology, ReservedPages
 from nodetracker.model.pci import MdevType
 from nodetracker.model.serializer import encode, pick
-from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.settings import Policy
 from nodetracker.model.units import capacity_gib_from_mib
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nodetracker.model.claim import Claim
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
@@ -24,13 +24,15 @@ from nodetracker.model.numa import (
     count_small,
 )
 from nodetracker.model.pci import PciDevice
-from nodetracker.model.settings import Policy
 from nodetracker.model.units import (
     MILLI,
     capacity_mib_from_kib,
     usage_mib_from_kib,
     usage_units_from_milli,
 )
+
+if TYPE_CHECKING:
+    from nodetracker.model.settings import Policy
 
 
 def merge_overlapping_cells(
@@ -326,7 +328,7 @@ def count_named_of(claims: Iterable[Claim], guests: Iterable[Guest]) -> int:
 
 
 def list_moved_pins(
-    claims: Iterable[Claim], guests: Iterable[Guest], policy: Policy
+    claims: Iterable[Claim], guests: Iterable[Guest], policy: "Policy"
 ) -> dict[str, CpuSet]:
     """Return name of a workload -> CPUs that are its own though they are dedicated no more.
 
@@ -353,7 +355,7 @@ def _list_exclusive(cells: Iterable[CellAssignment]) -> CpuSet:
 
 def restrict_pins(
     pins: GuestPins,
-    policy: Policy,
+    policy: "Policy",
     cell_cpus: Mapping[int, CpuSet] = MappingProxyType({}),
     kept: CpuSet = frozenset(),
 ) -> GuestPins:

@@ -7,8 +7,8 @@ from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import CpuAffinity, GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Filesystem, Gpu, StorageInfo
 from nodetracker.model.node import NodeListing
-from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
-from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.numa import NumaCell, NumaTopology, PagePool, ReservedPages
+from nodetracker.model.settings import Policy
 from nodetracker.views.readiness import (
     Barrier,
     Finding,

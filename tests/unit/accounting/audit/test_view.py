@@ -17,9 +17,9 @@ from nodetracker.model.host import (
     SystemInfo,
 )
 from nodetracker.model.node import failed_snapshot
-from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
+from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool, ReservedPages
 from nodetracker.model.pci import MdevType, PciDevice, track_device
-from nodetracker.model.settings import AllocationRatios, Policy, ReservedPages
+from nodetracker.model.settings import AllocationRatios, Policy
 from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
 

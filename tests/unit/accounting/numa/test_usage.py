@@ -16,9 +16,10 @@ from nodetracker.model.numa import (
     NumaCell,
     NumaTopology,
     PagePool,
+    ReservedPages,
 )
 from nodetracker.model.serializer import decode, encode
-from nodetracker.model.settings import Policy, ReservedPages
+from nodetracker.model.settings import Policy
 from tests.unit.accounting.numa.cases import make_cell
 
 TOPOLOGY = NumaTopology(
