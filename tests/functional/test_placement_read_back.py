@@ -55,6 +55,10 @@ def describe_machine(directory: Path, driver: str) -> str:
     return f"[host]\nprocfs = {root}/proc\nsysfs = {root}/sys\nrootfs = {root}\n"
 
 
+HUGE_PAGES = "\n[placement]\nwithhold_huge_pages = true\n"
+"""The ledger gives claims without a page size no memory that only huge pages can take."""
+
+
 @pytest.mark.parametrize("driver", ["fake", "local"])
 def test_a_machine_with_cards_and_licenses_agrees_with_its_row(tmp_path, placement, driver) -> None:
     """Of the local driver it is a captured one."""
@@ -64,7 +68,7 @@ def test_a_machine_with_cards_and_licenses_agrees_with_its_row(tmp_path, placeme
     programs = Programs(tmp_path, host=f"h-{uuid.uuid4().hex[:8]}")
     programs.make_schema()
     programs.configure(
-        "service_down_time = 9999\n" + placement.configuration() + PCI + machine, driver,
+        "service_down_time = 9999\n" + placement.configuration() + HUGE_PAGES + PCI + machine, driver,
         update_resources_interval=1, provider_config_location=tmp_path / "providers",
         instances_path=tmp_path,
     )  # fmt: skip
