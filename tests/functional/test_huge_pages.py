@@ -8,6 +8,7 @@ import re
 import sqlite3
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.goldens import GOLDEN, check_golden
@@ -61,7 +62,10 @@ def record(programs: Programs, directory: Path) -> str:
     return found + show(programs, " ".join(columns), *columns)
 
 
-def test_an_upgrade_leaves_huge_pages_out_of_the_memory_of_other_claims(tmp_path: Path) -> None:
+def test_an_upgrade_leaves_huge_pages_out_of_the_memory_of_other_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     programs = Programs(tmp_path, down_after=36000)
     programs.make_schema()
     programs.inventory.write_text(yaml.safe_dump({"nodes": [NODE]}))
