@@ -179,7 +179,7 @@ def run_service(
     build_settings: Callable[[cfg.ConfigOpts], object],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Run a program that serves HTTP and is no agent, until a signal ends it.
+    """Run a program that serves HTTP and is not an agent, until a signal ends it.
 
     Args:
         description: for ``--help``.

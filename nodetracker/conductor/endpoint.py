@@ -252,7 +252,7 @@ class AgentEndpoint:
             on_large: called before one of more than `LARGE_BYTES` is parsed.
 
         Raises:
-            RequestError: it is no JSON object, or too large.
+            RequestError: it is not a JSON object, or too large.
             RpcUnavailableError: its caller has stopped waiting.
         """
         is_gzip = environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip"

@@ -18,7 +18,7 @@ MEMORY = "MEMORY_MB"
 DISK = "DISK_GB"
 
 ORDINARY = f"{MEMORY} outside huge pages"
-"""Name of the second limit of memory, which is no resource class; see `ordinary_capacity`."""
+"""Name of the second limit of memory, which is not a resource class; see `ordinary_capacity`."""
 
 PARTS: Mapping[str, int] = {VCPU: MILLI, PCPU: 1, MEMORY: 1, DISK: MIB_PER_GIB}
 """Resource class with columns of its own -> parts of its unit, in the order of all lists.

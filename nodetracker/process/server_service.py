@@ -1,4 +1,4 @@
-"""A service that serves HTTP and is no agent: the REST service, a conductor."""
+"""A service that serves HTTP and is not an agent: the REST service, a conductor."""
 
 import logging
 import time

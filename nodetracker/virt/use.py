@@ -101,8 +101,8 @@ class DeviceNodes:
         vfio: name in ``/dev/vfio/devices`` -> address.
         mdevs: uuid of a mediated device -> address of its parent.
         vdpa: name of a vDPA device's node in ``/dev`` -> address of its parent.
-        nodes: another device node, as ``/dev/nvme0`` -> address, None for one that is no PCI
-            function.
+        nodes: another device node, as ``/dev/nvme0`` -> address, None for one that is not a
+            PCI function.
         netdevs: network interface -> addresses of the functions below it, none if it has none.
         cdi: qualified CDI name -> paths of its device nodes.
         problems: directory -> why it could not be read.

@@ -112,7 +112,7 @@ def ordinary_capacity(values: NodeValues) -> Capacity | None:
 
     It is the memory less all huge pages, with the reservation and ratio of the memory, and is
     used by all that is charged but what is on huge pages. It limits claims where the memory
-    as a whole would leave them more: what only huge pages can take is no ordinary memory.
+    as a whole would leave them more: what only huge pages can take is not ordinary memory.
     """
     memory, pages = list_capacities(values)[MEMORY], measure_huge_pages(values.numa_topology)
     ordinary = memory._replace(

@@ -324,7 +324,7 @@ _define(
 class json_number(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
     """A whole number in canonical JSON text, as a double: the text, then its key.
 
-    Null of what has none there, or is no JSON.
+    Null of what has none there, or is not JSON.
     """
 
     type = sa.Double()
