@@ -9,10 +9,10 @@ MAX_MEMORY_MIB = 1500
 
 
 def test_a_stranger_and_a_thief_stop_no_healthy_host(tmp_path: Path, connection: str) -> None:
-    outcome = run(tmp_path, connection, seconds=20, hosts=4)
+    outcome = run(tmp_path, connection, seconds=60, hosts=4)
     print(outcome)
     assert outcome.failures == []
     assert outcome.down == set()
-    assert outcome.beats > 0 < outcome.claims
+    assert outcome.beats > 0 < outcome.reads
     assert outcome.memory_mib < MAX_MEMORY_MIB
     assert len(outcome.logged) == 2

@@ -1,12 +1,16 @@
 """A thief and a stranger: ``python -m tests.functional.runs.thief [--seconds 600] [--hosts 20]``.
 
-Starts two conductors over MariaDB. A stranger without a credential and a thief with that of one
-host try to stop them, in processes of their own, while the agents of other hosts send heartbeats
-and claim. It ends with 1 when a healthy host is down, or a call of one is refused or fails.
+Starts two conductors and a REST service over MariaDB. A stranger without a credential and a thief
+with that of one host try to stop them, in processes of their own: by bodies that cost much, by
+rows that nobody can read, and by many of them. Meanwhile the agents of other hosts send heartbeats
+and claim, and a client of the REST service claims and reads every list. It ends with 1 when a
+healthy host is down, or a call of one or of the client is refused or fails.
 """
 
 import argparse
 import contextlib
+import copy
+import dataclasses
 import gzip
 import http.client
 import json
@@ -16,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,16 +39,56 @@ from nodetracker.db.schema import revisions
 from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.credential import CREDENTIAL_FILE, hash_secret, make_secret
 from nodetracker.model.errors import NodetrackerError
-from nodetracker.model.service import AgentKey, AuditState
+from nodetracker.model.service import COMPUTE_BINARY, AgentKey, AuditState
+from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.process.clock import DatabaseClock
-from tests.builders import ADMISSION_POLICY, ask, make_node
+from tests.builders import ADMISSION_POLICY, ask, create, make_incarnation, make_node
 from tests.functional.conductors import Conductor
 from tests.functional.servers.mariadb import MariaDB
+from tests.functional.servers.process import find_free_port
+from tests.programs import Programs
 
 THIEF = "thief"
-DOWN_SECONDS = 10
+DOWN_SECONDS = 20
 STRANGERS, THIEVES = 40, 12
 """Connections that attack at the same time."""
+PHASE_SECONDS = 5
+
+HOSTILE: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    2**62,
+    1e300,
+    "x" * 100_000,
+    "\x1b[31m\nChange: user admin\u202e",
+    [[[]]],
+    {"cells": 1},
+    {"": [2**62] * 1000},
+)
+"""What a host writes instead of a value."""
+
+READS = (
+    "/v1/nodes",
+    "/v1/services",
+    "/v1/overview",
+    "/v1/trends",
+    "/v1/warnings",
+    "/v1/history",
+    "/v1/workloads",
+    "/v1/usages",
+    "/v1/hosts",
+    "/v1/candidates?resources=VCPU:1,MEMORY_MB:64",
+    "/v2.1/os-hypervisors/detail",
+    "/v2.1/os-services",
+    "/v2.1/os-hypervisors/statistics",
+    "/metrics",
+)
+
+Body = dict[str, Any]
+Work = Callable[[random.Random], None]
+Words = dict[str, Body]
+"""Method of the store -> its arguments as they are sent."""
 
 _BOMB = b"[" + b"[]," * (20 * 2**20) + b"0]"
 _SMALL_BOMB = b"[" + b"[]," * (2**20 // 3) + b"0]"
@@ -55,18 +100,21 @@ class Outcome:
 
     beats: int = 0
     claims: int = 0
+    reads: int = 0
     slowest_beat: float = 0.0
+    slowest_read: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     down: set[str] = field(default_factory=set)
     memory_mib: int = 0
+    nodes: int = 0
     answers: dict[str, int] = field(default_factory=dict)
     logged: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
         return (
             f"{self.beats} heartbeats, the slowest {self.slowest_beat:.2f} s; {self.claims} claims; "
-            f"{len(self.failures)} calls failed; {len(self.down)} hosts down; conductors took up to "
-            f"{self.memory_mib} MiB; answers to the attack {self.answers}; logged {self.logged}"
+            f"{self.reads} reads, the slowest {self.slowest_read}; {len(self.failures)} calls failed; {len(self.down)} hosts down; conductors took up to "
+            f"{self.memory_mib} MiB; the thief has {self.nodes} nodes; answers to the attack {self.answers}; logged {self.logged}"
         )
 
 
@@ -122,19 +170,85 @@ class Agent(threading.Thread):
             self._outcome.failures.append(f"{self._key.host}: {type(error).__name__}: {error}")
 
 
+class Client(threading.Thread):
+    """A client of the REST service: a claim without a host, its release, and a list."""
+
+    def __init__(self, port: int, outcome: Outcome, end: float) -> None:
+        super().__init__(name="client", daemon=True)
+        self._port, self._outcome, self._end = port, outcome, end
+
+    def run(self) -> None:
+        number = 0
+        while time.monotonic() < self._end:
+            began, number = time.monotonic(), number + 1
+            body = {
+                "uuid": str(uuid.uuid4()),
+                "workload": {"uuid": str(uuid.uuid4())},
+                "resources": {"VCPU": 1, "MEMORY_MB": 64},
+            }
+            self._ask("POST", "/v1/claims", {201}, body)
+            self._ask("DELETE", f"/v1/claims/{body['uuid']}", {204, 200})
+            self._outcome.claims += 1
+            path = READS[number % len(READS)]
+            took = self._ask("GET", path, {200})
+            self._outcome.reads += 1
+            slowest = self._outcome.slowest_read
+            slowest[path] = round(max(slowest.get(path, 0.0), took), 2)
+            time.sleep(max(0.0, began + 0.5 - time.monotonic()))
+
+    def _ask(self, method: str, path: str, good: set[int], body: Body | None = None) -> float:
+        began, text = time.monotonic(), json.dumps(body) if body else None
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        try:
+            with contextlib.closing(connection):
+                connection.request(method, path, text)
+                answer = connection.getresponse()
+                found = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._outcome.failures.append(f"{method} {path}: {error!r}")
+        else:
+            if answer.status not in good:
+                text = found[:500].decode(errors="replace")
+                self._outcome.failures.append(f"{method} {path}: {answer.status} {text}")
+        return time.monotonic() - began
+
+
+def make_words(agent: AgentKey) -> Words:
+    """Return what an agent writes, for its thief to change."""
+    node = create(agent, "words")
+    warning = HostWarning(WarningKind.GUEST_UNRESOLVED, "node-1", "guest", "words")
+    start = (dataclasses.replace(make_incarnation(), agent_id=agent.agent_id), None, 0)
+    calls: dict[str, tuple[Any, ...]] = {
+        "apply_changes": (agent, [node], DOWN_SECONDS),
+        "report_state": (agent, 1, AuditState()),
+        "sync_warnings": (agent, [warning]),
+        "register_agent": (agent.host, COMPUTE_BINARY, "compute", "1", *start),
+    }
+    return {
+        method: {
+            "version": CONDUCTOR.version,
+            "arguments": CONDUCTOR.methods[method].encode_arguments(*arguments),
+        }
+        for method, arguments in calls.items()
+    }
+
+
 class Attack:
     """What somebody sends to conductors until the end."""
 
-    def __init__(self, ports: list[int], secret: str | None, seconds: float) -> None:
+    def __init__(self, ports: list[int], secret: str | None, words: Words, seconds: float) -> None:
         self.ports = ports
         self.secret = secret
+        self.words = words
         self.end = time.monotonic() + seconds
         self.answers: Counter[str] = Counter()
 
     def run(self) -> None:
-        works = self.of_a_thief() if self.secret else self.of_a_stranger()
+        phases = [self.of_a_stranger()]
+        if self.secret:  # by turns, as bodies that are held keep rows from being written
+            phases = [self.of_a_thief(), self.of_a_writer()]
         threads = [
-            threading.Thread(target=self.repeat, args=(works, number), daemon=True)
+            threading.Thread(target=self.repeat, args=(phases, number), daemon=True)
             for number in range(THIEVES if self.secret else STRANGERS)
         ]
         for thread in threads:
@@ -142,15 +256,16 @@ class Attack:
         for thread in threads:
             thread.join(max(0.0, self.end - time.monotonic()) + 30)
 
-    def repeat(self, works: list[Callable[[random.Random], None]], number: int) -> None:
+    def repeat(self, phases: list[list[Work]], number: int) -> None:
         source = random.Random(number)
-        while time.monotonic() < self.end:
+        while (now := time.monotonic()) < self.end:
+            works = phases[int((self.end - now) / PHASE_SECONDS) % len(phases)]
             try:
                 source.choice(works)(source)
             except (OSError, http.client.HTTPException) as error:
                 self.answers[type(error).__name__] += 1
 
-    def of_a_stranger(self) -> list[Callable[[random.Random], None]]:
+    def of_a_stranger(self) -> list[Work]:
         bomb = gzip.compress(_SMALL_BOMB)
         unknown = {"Authorization": f"Bearer {make_secret()}"}
         return [
@@ -163,7 +278,7 @@ class Attack:
             lambda source: self.send(source, "/store/now", b"{}", unknown),
         ]
 
-    def of_a_thief(self) -> list[Callable[[random.Random], None]]:
+    def of_a_thief(self) -> list[Work]:
         known = {"Authorization": f"Bearer {self.secret}"}
         packed = known | {"Content-Encoding": "gzip"}
         bomb, small = gzip.compress(_BOMB), gzip.compress(_SMALL_BOMB)
@@ -177,6 +292,66 @@ class Attack:
             lambda source: self.send(source, "/store/now", plain, known),
             lambda source: self.hold(source, "/store/apply_changes", 60 * 2**20, known),
         ]
+
+    def of_a_writer(self) -> list[Work]:
+        return [
+            self.write_nodes,
+            self.write_many_nodes,
+            self.report,
+            self.warn,
+            self.register,
+        ]
+
+    def write_nodes(self, source: random.Random) -> None:
+        """Write some nodes, each with a column that no reader may believe."""
+        body = copy.deepcopy(self.words["apply_changes"])
+        (node,) = body["arguments"]["changes"]
+        nodes = []
+        for _ in range(5):
+            changed = copy.deepcopy(node)
+            changed["nodename"], changed["uuid"] = f"n-{source.random()}", str(uuid.uuid4())
+            changed["values"][source.choice(sorted(node["values"]))] = source.choice(HOSTILE)
+            nodes.append(changed)
+        body["arguments"]["changes"] = nodes
+        self.write(source, "apply_changes", body)
+
+    def write_many_nodes(self, source: random.Random) -> None:
+        """Write many nodes that look well, and have as much as may be believed."""
+        body = copy.deepcopy(self.words["apply_changes"])
+        (node,) = body["arguments"]["changes"]
+        node["values"] |= {"vcpus": 2**20, "memory_mb": 2**32, "local_gb": 2**32}
+        body["arguments"]["changes"] = [
+            node | {"nodename": f"m-{source.random()}", "uuid": str(uuid.uuid4())}
+            for _ in range(100)
+        ]
+        self.write(source, "apply_changes", body)
+
+    def report(self, source: random.Random) -> None:
+        """Send a heartbeat with a fact that no reader may believe."""
+        body = copy.deepcopy(self.words["report_state"])
+        state = body["arguments"]["state"]
+        state[source.choice(sorted(state))] = source.choice(HOSTILE)
+        body["arguments"]["report_count"] = source.choice((2, 10**6, 2**62, -1, "x"))
+        self.write(source, "report_state", body)
+
+    def warn(self, source: random.Random) -> None:
+        """Warn of many things at length."""
+        body = copy.deepcopy(self.words["sync_warnings"])
+        (warning,) = body["arguments"]["active"]
+        body["arguments"]["active"] = [
+            warning | {"item": f"{source.random()}", "message": "\x1b\n" * 5000} for _ in range(50)
+        ]
+        self.write(source, "sync_warnings", body)
+
+    def register(self, source: random.Random) -> None:
+        """Start as an agent that holds an epoch out of reach."""
+        body = copy.deepcopy(self.words["register_agent"])
+        body["arguments"]["held_epoch"] = source.choice((2**63 - 2, -1, "x"))
+        self.write(source, "register_agent", body)
+
+    def write(self, source: random.Random, method: str, body: Body) -> None:
+        known = {"Authorization": f"Bearer {self.secret}"}
+        self.send(source, f"/store/{method}", json.dumps(body).encode(), known)
 
     def send(
         self, source: random.Random, path: str, body: bytes, headers: dict[str, str] | None = None
@@ -208,10 +383,14 @@ class Attack:
 
 
 def attack(
-    ports: list[int], secret: str | None, seconds: float, answers: "multiprocessing.Queue[Any]"
+    ports: list[int],
+    secret: str | None,
+    words: Words,
+    seconds: float,
+    answers: "multiprocessing.Queue[Any]",
 ) -> None:
     """Attack until the end; put the statuses of the answers into a queue."""
-    run = Attack(ports, secret, seconds)
+    run = Attack(ports, secret, words, seconds)
     run.run()
     answers.put(dict(run.answers))
 
@@ -229,23 +408,34 @@ def run(directory: Path, connection: str, seconds: float, hosts: int) -> Outcome
     ]
     ports = [conductor.port for conductor in conductors]
     names = [f"h-{number}" for number in range(hosts)]
+    api_port = find_free_port()
+    rest = Programs(directory / "rest", connection, "rest", down_after=DOWN_SECONDS)
+    rest.configure(f"[api]\nport = {api_port}\nauth_strategy = noauth")
     with contextlib.ExitStack() as stack:
         stack.callback(store.close)
         running = [stack.enter_context(conductor.start_conductor()) for conductor in conductors]
+        running.append(stack.enter_context(rest.start("nodetracker-api")))
+        running[-1].wait_for("Serving on")
         joined = {name: join(store, name, directory / name) for name in (THIEF, *names)}
         end = time.monotonic() + seconds + 5  # they are well before the attack, and after it
-        agents = [Agent(joined[name][0], directory / name, ports, outcome, end) for name in names]
-        for agent in agents:
-            agent.start()
+        clients: list[threading.Thread] = [
+            *(Agent(joined[name][0], directory / name, ports, outcome, end) for name in names),
+            Client(api_port, outcome, end),
+        ]
+        for client in clients:
+            client.start()
+        words = make_words(joined[THIEF][0])
         context = multiprocessing.get_context("spawn")
         answers: Any = context.Queue()
         attackers = [
-            context.Process(target=attack, args=(ports, secret, seconds, answers), daemon=True)
+            context.Process(
+                target=attack, args=(ports, secret, words, seconds, answers), daemon=True
+            )
             for secret in (None, joined[THIEF][1])
         ]
         for attacker in attackers:
             attacker.start()
-        while any(agent.is_alive() for agent in agents):
+        while any(client.is_alive() for client in clients):
             time.sleep(1)
             now = store.now()
             outcome.down |= {
@@ -259,6 +449,7 @@ def run(directory: Path, connection: str, seconds: float, hosts: int) -> Outcome
             total.update(answers.get(timeout=120))
             attacker.join()
         outcome.answers = dict(total)
+        outcome.nodes = len(store.list_nodes(THIEF))
         text = "".join(program.output() for program in running)
         outcome.logged = {name for name in ("from 127.0.1.", f"host {THIEF}:") if name in text}
         if "Traceback" in text:
