@@ -12,7 +12,8 @@ from nodetracker.api.encoding import EncodedBody, compress, make_tag, render_jso
 from nodetracker.model.errors import BusyError
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store
-from nodetracker.views.overview import Overview, build_overview, render_overview
+from nodetracker.views.overview import Overview, build_overview
+from nodetracker.views.plain_overview import render_overview
 
 COST_FACTOR = 10
 """An overview is kept this many times as long as making it takes, or longer."""

@@ -22,13 +22,7 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.units import MILLI, bytes_from_mib
 from nodetracker.model.warning import WarningKind
-from nodetracker.views.overview import (
-    NodeLine,
-    Overview,
-    ResourceUse,
-    ServiceLine,
-    Uses,
-)
+from nodetracker.views.overview import NodeLine, Overview, ResourceUse, ServiceLine, Uses
 from nodetracker.views.services import STATES, STATUSES
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

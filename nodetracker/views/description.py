@@ -25,10 +25,7 @@ from nodetracker.views.hardware import (
 )
 from nodetracker.views.history import render_history_entry
 from nodetracker.views.measured import Measurement, list_measurements, render_measurements
-from nodetracker.views.overview import (
-    ResourceUse,
-    split_capacity,
-)
+from nodetracker.views.overview import ResourceUse, split_capacity
 from nodetracker.views.services import (
     DISABLING,
     FORCING,

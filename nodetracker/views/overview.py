@@ -3,9 +3,8 @@
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity, list_capacities
 from nodetracker.accounting.liveness import Liveness
@@ -21,14 +20,9 @@ from nodetracker.model.fleet import (
     measure_guests,
 )
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.model.text import render_time
-from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 from nodetracker.views.services import (
-    STATES,
-    STATUSES,
     Freshness,
     audit_age_seconds,
     find_down_since,
@@ -584,123 +578,3 @@ def _find_nodes(
         yield Finding(level, text, path="")
     else:
         yield Finding(level, text, filters=filters)
-
-
-def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[str, Any]:
-    """Return the overview as plain data; only ``now`` differs while the fleet is steady.
-
-    Args:
-        max_nodes: lines of nodes at most, None = all; totals and counts are those of all.
-    """
-    is_truncated = max_nodes is not None and len(overview.nodes) > max_nodes
-    return {
-        "now": render_time(overview.now),
-        "health": asdict(summarize_health(overview, is_truncated)),
-        "summary": _sum_up(overview),
-        "totals": render_amounts(overview.totals),
-        "left": {
-            resource: f"{found.render(resource)} {found.render_elsewhere(resource)}".rstrip()
-            for resource, found in overview.left.items()
-        },
-        "measured": {
-            resource: {
-                "percent": 100 * found.used // found.total,
-                "nodes": found.nodes,
-                "text": _render_measured(overview, resource),
-            }
-            for resource, found in overview.measured.items()
-        },
-        "states": _count(STATES, ((state, n) for (state, _), n in overview.states.items())),
-        "statuses": _count(STATUSES, ((status, n) for (_, status), n in overview.states.items())),
-        "freshness": {kind.value: overview.freshness.get(kind, 0) for kind in Freshness},
-        "claims": {state.value: overview.claims.get(state, 0) for state in ClaimState},
-        "guests": {kind.value: overview.guests.get(kind, 0) for kind in WorkloadKind},
-        "warnings": {kind.value: count for kind, count in sorted(overview.warnings.items())},
-        "silenced_warnings": overview.silenced,
-        "nodes": [_render_node(line) for line in overview.nodes[:max_nodes]],
-        "empty_hosts": [_render_node(line) for line in overview.empty_hosts],
-        "down_since": {
-            line.node.host: render_time(line.down_since)
-            for line in overview.lines
-            if line.down_since is not None
-        },
-        "truncated": is_truncated,
-    }
-
-
-def _render_measured(overview: Overview, resource: str) -> str:
-    """Return what is in use and how much of it by guests, and on how many nodes, unless all."""
-    found, nodes = overview.measured[resource], len(overview.nodes)
-    on_nodes = f" on {found.nodes:,} of {count_many(nodes, 'node')}"
-    text = f"{found.share} in use{on_nodes if found.nodes < nodes else ''}"
-    guests = overview.used_by_guests.get(resource)
-    if guests is None:
-        return text
-    on_fewer = f" on {guests.nodes:,}" if guests.nodes < found.nodes else ""
-    return f"{text}, {guests.share} by guests{on_fewer}"
-
-
-def _sum_up(overview: Overview) -> str:
-    """Return what the fleet has, in words."""
-    counts = [
-        count_many(len(overview.nodes), "node"),
-        *(count_many(overview.guests.get(kind, 0), kind.value) for kind in WorkloadKind),
-        count_many(overview.claims.get(ClaimState.CONFIRMED, 0), "claim") + " confirmed",
-        f"{overview.claims.get(ClaimState.HELD, 0):,} held",
-    ]
-    return ", ".join(counts)
-
-
-def _count(names: Iterable[str], counts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    found = dict.fromkeys(names, 0)
-    for name, count in counts:
-        found[name] += count
-    return found
-
-
-def _render_node(line: NodeLine) -> dict[str, Any]:
-    return {
-        **pick(line.node, "uuid", "host", "nodename"),
-        **pick(line, "state", "status", "maintenance", "freshness"),
-        "amounts": render_amounts(line.amounts),
-        "guests": {kind.value: line.guests[kind] for kind in WorkloadKind},
-        **pick(line, "warnings", "severity"),
-    }
-
-
-def render_amounts(amounts: Uses) -> dict[str, dict[str, float]]:
-    """Return amounts in CPUs, MiB and GiB."""
-    return {
-        resource: _in_units(
-            resource,
-            total=use.total,
-            reserved=use.reserved,
-            claimed=use.claimed,
-            unclaimed=use.unclaimed,
-            free=use.free,
-            limit=use.limit,
-        )
-        for resource, use in amounts.items()
-    }
-
-
-def render_capacities(capacities: Mapping[str, Capacity]) -> dict[str, dict[str, float]]:
-    """Return a node's capacities and what is used of them in CPUs, MiB and GiB."""
-    return {
-        resource: _in_units(
-            resource,
-            total=found.total,
-            reserved=found.reserved,
-            used=found.used - found.reserved,
-            free=found.total - found.used,
-            limit=found.own_limit,
-        )
-        for resource, found in capacities.items()
-    }
-
-
-def _in_units(resource: str, **amounts: int) -> dict[str, float]:
-    parts = PARTS.get(resource, 1)
-    if parts == 1:
-        return {**amounts}
-    return {name: whole_units(amount, parts) for name, amount in amounts.items()}

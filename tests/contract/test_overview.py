@@ -18,7 +18,8 @@ from nodetracker.model.numa import CellAssignment
 from nodetracker.model.service import CONDUCTOR_BINARY
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
-from nodetracker.views.overview import Overview, build_overview, render_overview
+from nodetracker.views.overview import Overview, build_overview
+from nodetracker.views.plain_overview import render_overview
 from tests.builders import (
     ask,
     claim,

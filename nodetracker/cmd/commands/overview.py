@@ -11,7 +11,7 @@ from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.usecases.trends import NodeHours, read_fleet_trend
-from nodetracker.views.overview import render_overview
+from nodetracker.views.plain_overview import render_overview
 from nodetracker.views.problems import FleetView, select_host, view_fleet
 
 _DEFAULT_SECONDS = 5.0

@@ -10,7 +10,8 @@ from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, Wa
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.warning import WarningKind
-from nodetracker.views.overview import ResourceUse, Severity, build_overview, render_overview
+from nodetracker.views.overview import ResourceUse, Severity, build_overview
+from nodetracker.views.plain_overview import render_overview
 from nodetracker.views.problems import view_fleet
 from nodetracker.views.services import Freshness, freshness_of
 from tests.builders import NOW, make_service

@@ -21,7 +21,8 @@ from nodetracker.model.serializer import encode
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.description import list_resources
 from nodetracker.views.hardware import CpuUse, render_hardware
-from nodetracker.views.overview import left_on_node, render_amounts
+from nodetracker.views.overview import left_on_node
+from nodetracker.views.plain_overview import render_amounts
 
 _OWNER = nullable(answer(uuid=str, name=str), "the workload that has it")
 NODE_CPU = answer(id=int, use=CpuUse, text=str)

@@ -30,7 +30,7 @@ from nodetracker.model.text import render_time
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.drift import DriftCause, DriftLine, compare_usage, explain_usage
 from nodetracker.views.nodes import render_damage, render_node, render_node_state
-from nodetracker.views.overview import render_capacities
+from nodetracker.views.plain_overview import render_capacities
 from nodetracker.views.services import (
     STATES,
     STATUSES,
