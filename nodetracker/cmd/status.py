@@ -170,10 +170,15 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         """Search for services that cannot run beside this version, or not for long."""
         try:
             services = self.store.list_services()
-            agents = readiness.evaluate_agents(services, self.list_joined())
+            joined = self.list_joined()
         except StoreError:
             return Verdict()  # the check of the schema names it
-        return Verdict(readiness.evaluate_services(services).findings + agents.findings)
+        hosts = [service.host for service in services if service.binary == COMPUTE_BINARY]
+        return Verdict(
+            readiness.evaluate_services(services).findings
+            + readiness.evaluate_agents(services, joined).findings
+            + readiness.evaluate_names([*hosts, *joined]).findings
+        )
 
     @_check
     def check_old_claims(self) -> Verdict:

@@ -1,24 +1,26 @@
 """Decide which calls of the store an agent may make. No other module decides this.
 
-The decision rests on the credential. Arguments that name a host are compared with it,
-and what is the conductor's to decide, such as limits and thresholds, is replaced.
-A stolen credential can therefore change the rows of its own host and nothing else.
+The decision rests on the credential. Arguments that name a host are compared with it;
+what is the conductor's to decide, such as limits and thresholds, and what rows were before
+is replaced. A stolen credential can therefore change the rows of its own host and nothing else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from nodetracker.model.change import NodeChange, make_diff
+from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, make_diff
 from nodetracker.model.claim import ClaimRequest, Migration, MigrationStatus
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
-from nodetracker.model.node import NODE_COLUMNS
-from nodetracker.model.service import COMPUTE_BINARY, AgentKey
-from nodetracker.model.text import parse_uuid
+from nodetracker.model.node import NODE_COLUMNS, NodeRecord
+from nodetracker.model.service import COMPUTE_BINARY, AgentKey, ServiceRecord
+from nodetracker.model.shapes import ShapeError, canonical_uuid
+from nodetracker.model.warning import NOT_OF_AGENTS, HostWarning
 from nodetracker.ports import AdmissionPolicy, Store
 
 Arguments = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +126,19 @@ def _own_devices(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
 def _own_registration(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     _check_host(caller, arguments["host"])
     _check_agent(caller, arguments["binary"], arguments["incarnation"].agent_id)
-    before = arguments.get("expected")  # which the store takes over
-    if before is not None:
-        _check_host(caller, before.host)
-        _check_binary(before.binary)
-    return arguments
+    before: ServiceRecord | None = arguments.get("expected")  # which the store takes over
+    if before is None:
+        return arguments
+    _check_host(caller, before.host)
+    _check_binary(before.binary)
+    for stored in authorizer.store.list_services(caller.host, COMPUTE_BINARY):
+        if _version_of(stored) == _version_of(before):
+            before = stored  # observers see what it was
+    return arguments | {"expected": before}
+
+
+def _version_of(service: ServiceRecord) -> tuple[str, int, int]:
+    return service.incarnation.agent_id, service.epoch, service.report_count
 
 
 def _own_agent(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
@@ -138,34 +148,75 @@ def _own_agent(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> 
     return arguments
 
 
+def _own_host_warning(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _check_host(caller, arguments.get("host"))
+    _check_kinds([arguments["warning"]])
+    return arguments
+
+
+def _own_warnings(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _own_agent(authorizer, caller, arguments)
+    _check_kinds(arguments["active"])
+    return arguments
+
+
+def _check_kinds(warnings: Iterable[HostWarning]) -> None:
+    for warning in warnings:
+        if warning.kind in NOT_OF_AGENTS:
+            raise ForbiddenError(f"agents do not raise the warning {warning.kind}")
+
+
 def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     """Changes of own nodes; the store writes rows and claims of the agent's own nodes alone."""
     _own_agent(authorizer, caller, arguments)
     changes: Sequence[NodeChange] = arguments["changes"]
     for change in changes:
         _check_host(caller, change.host)
-    for change in changes:
-        if change.record is None:
-            _check_uuids(change.uuid)
+    ids = {change.record.id for change in changes if change.record is not None}
+    stored = {record.id: record for record in authorizer.store.load_nodes(caller.host, ids)}
     return arguments | {
-        "changes": [_as_stored(authorizer, caller, change) for change in changes],
+        "changes": [_as_stored(authorizer, caller, change, stored) for change in changes],
         "service_down_time": authorizer.service_down_time,
     }
 
 
-def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> NodeChange:
-    """Return a change whose claims and moves are those stored, with the states that audits set.
+_CHANGED = -1
+"""A generation of no row: a change that rests on it is a conflict."""
+
+
+def _as_stored(
+    authorizer: Authorizer,
+    caller: Caller,
+    change: NodeChange,
+    stored: Mapping[int, NodeRecord],
+) -> NodeChange:
+    """Return a change of the stored row, claims and moves, with the states that audits set.
 
     Notifications and the history have the rest of them, and what the change is.
+
+    Args:
+        stored: the rows of the caller's host that changes name, by their ids.
     """
     _check_uuids(*(guest.uuid for guest in (*change.guests.added, *change.guests.changed)))
     unknown = set(change.columns).difference(NODE_COLUMNS)
     if unknown:
         raise RequestError("columns", f"nodes have no {min(unknown)}")
+    if change.record is None:
+        _check_uuids(change.uuid)
+        change = replace(change, kind=ChangeKind.CREATE, claims=(), moves=())
+        return replace(change, diff=make_diff(change))
+    record = stored.get(change.record.id)
+    if record is None or record.generation != change.record.generation:
+        return replace(change, record=replace(change.record, generation=_CHANGED))
+    if change.kind not in (ChangeKind.MEASURE, ChangeKind.DELETE):
+        change = replace(change, kind=ChangeKind.UPDATE)
+    else:  # which write no claims
+        change = replace(change, claims=(), moves=())
     claims = []
     for sent in change.claims:
         for claim in authorizer.store.list_claims(uuid=sent.uuid):
-            _check_host(caller, claim.host)
+            if claim.node_id != record.id:
+                raise ForbiddenError(f"claim {claim.uuid} is not one of node {record.nodename}")
             state = {name: getattr(sent, name) for name in ("state", "reason", "expires_at")}
             claims.append(replace(claim, **state))
     moves = []
@@ -173,7 +224,28 @@ def _as_stored(authorizer: Authorizer, caller: Caller, change: NodeChange) -> No
         migration = _find_migration(authorizer, caller, move.migration)
         migration = replace(migration, status=MigrationStatus.ERROR)
         moves.append(replace(move, migration=migration))
-    return replace(change, claims=tuple(claims), moves=tuple(moves), diff=make_diff(change))
+    change = replace(
+        change,
+        nodename=record.nodename,
+        uuid=record.uuid,
+        record=record,
+        guests=_of_stored(change.guests, record.guests, "uuid"),
+        devices=_of_stored(change.devices, record.devices, "address"),
+        claims=tuple(claims),
+        moves=tuple(moves),
+    )
+    return replace(change, diff=make_diff(change))
+
+
+def _of_stored(diff: ItemDiff[T], stored: Mapping[str, T], key: str) -> ItemDiff[T]:
+    """Return a difference that changes and removes only what is stored."""
+    return replace(
+        diff,
+        changed=tuple(item for item in diff.changed if getattr(item, key) in stored),
+        removed=tuple(
+            stored[name] for item in diff.removed if (name := getattr(item, key)) in stored
+        ),
+    )
 
 
 def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
@@ -221,12 +293,13 @@ def _check_uuids(*texts: str) -> None:
     """Check what names rows in the lists of all hosts.
 
     Raises:
-        RequestError: a text is not a valid UUID.
+        RequestError: a text is not a UUID in its canonical form. In another one it would name
+            another row than that of the same UUID.
     """
     for text in texts:
         try:
-            parse_uuid(text)
-        except ValueError as error:
+            canonical_uuid(text)
+        except ShapeError as error:
             raise RequestError("uuid", str(error)) from None
 
 
@@ -267,8 +340,8 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         # operator finds which of the two copies to stop.
         "list_split_brains": _own_host,
         "apply_changes": _own_changes,
-        "sync_warnings": _own_agent,
-        "raise_warning": _own_host,
+        "sync_warnings": _own_warnings,
+        "raise_warning": _own_host_warning,
         "answer_call": _own_host,
         # Claims on its host.
         "create_claim": _own_claim_request,

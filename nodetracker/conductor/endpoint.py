@@ -25,6 +25,7 @@ from nodetracker.model.credential import Credential, hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
     ForbiddenError,
+    HostNameError,
     NodetrackerError,
     NotFoundError,
     RequestError,
@@ -47,7 +48,13 @@ JOIN, HEARTBEAT = "/join", "/store/report_state"
 IS_LARGE = "nodetracker.is_large"
 """Key of a request's scope: its host's place for a large body is taken for it."""
 
-_LOGGED = (AuthenticationError, ForbiddenError, RequestError, RpcUnavailableError)
+_LOGGED = (
+    AuthenticationError,
+    ForbiddenError,
+    HostNameError,
+    RequestError,
+    RpcUnavailableError,
+)
 _HOST = "nodetracker.host"
 """Key of the environment: the caller's, once its credential is found."""
 _IS_DUE = "nodetracker.is_due"
@@ -66,6 +73,7 @@ _STATUSES: tuple[tuple[type[NodetrackerError], str], ...] = (
     (AuthenticationError, "401 Unauthorized"),
     (ForbiddenError, "403 Forbidden"),
     (NotFoundError, "404 Not Found"),
+    (HostNameError, "409 Conflict"),
     (RequestError, "400 Bad Request"),
     (RpcUnavailableError, "503 Service Unavailable"),
 )

@@ -27,6 +27,7 @@ from nodetracker.model.errors import (
     AuthenticationError,
     ConfigError,
     ForbiddenError,
+    HostNameError,
     NodetrackerError,
     NotJoinedError,
     RpcError,
@@ -325,7 +326,7 @@ class HttpCaller:
             }
             try:
                 self._exchange("/join", body, None, deadline)
-            except (AuthenticationError, ForbiddenError) as error:
+            except (AuthenticationError, ForbiddenError, HostNameError) as error:
                 text = f"conductors refuse this host: {problem}; it cannot join: {error}"
                 raise self._refused(text) from None
             use_next(identity.state_path)

@@ -80,6 +80,7 @@ def join_agent(
         "revoked_at": None,
     }
     if existing is None:
+        services.check_new_name(connection, host, sa.select(_credentials.host))
         connection.execute(sa.insert(tables.agent_credentials).values(host=host, **values))
     else:
         connection.execute(

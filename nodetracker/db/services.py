@@ -22,7 +22,13 @@ from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, by_name, matches, select_page
 from nodetracker.model.change import StoreEvent
-from nodetracker.model.errors import ConflictError, FencedError, NotFoundError, RequestError
+from nodetracker.model.errors import (
+    ConflictError,
+    FencedError,
+    HostNameError,
+    NotFoundError,
+    RequestError,
+)
 from nodetracker.model.fleet import LivenessFilter
 from nodetracker.model.listing import HostsDownQuery, Page, ServiceQuery
 from nodetracker.model.service import (
@@ -35,7 +41,7 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.model.shapes import ShapeError
-from nodetracker.model.text import sanitize_text
+from nodetracker.model.text import find_name_problem, sanitize_text
 from nodetracker.model.warning import WarningKind
 
 _services = tables.services.c
@@ -181,6 +187,22 @@ def _check_columns(name: str, columns: Mapping[str, Any]) -> None:
             raise RequestError(name, f"{column}: {error}") from None
 
 
+def check_new_name(connection: sa.Connection, host: str, *others: "sa.Select[Any]") -> None:
+    """Check that a host that is not known yet has a name of its own; known ones keep theirs.
+
+    Args:
+        others: select further names of hosts than those of agents.
+
+    Raises:
+        HostNameError: it has not.
+    """
+    agents = sa.select(_services.host).where(_services.binary == COMPUTE_BINARY)
+    known = connection.execute(sa.union(agents, *others)).scalars().all()
+    problem = None if host in known else find_name_problem(host, known)
+    if problem is not None:
+        raise HostNameError(problem)
+
+
 def register_agent(
     connection: sa.Connection,
     host: str,
@@ -209,6 +231,8 @@ def register_agent(
         "updated_at": utc_now(),
     }
     if expected is None:
+        if owns_nodes:
+            check_new_name(connection, host)
         _insert_service(connection, host, binary, columns)
     else:
         _take_over_service(connection, expected, columns)

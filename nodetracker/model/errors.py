@@ -6,7 +6,8 @@
     ├── ConfigError             the operator corrects the configuration; exit 78
     ├── IdentityError           this agent may not run here; exit 78
     │   ├── DuplicateAgentError a live agent manages this host, or has this identity
-    │   └── FencedError         a newer agent has taken over: stop writing
+    │   ├── FencedError         a newer agent has taken over: stop writing
+    │   └── HostNameError       another host's name is too similar (409)
     ├── NotJoinedError          the agent joins the conductors at its first start
     ├── DriverUnavailableError  keep the last rows and retry
     ├── DriverFeatureError      the driver does not support the operation (501)
@@ -71,6 +72,10 @@ class DuplicateAgentError(IdentityError):
 
 class FencedError(IdentityError):
     """A newer agent has taken over the host; stop without writing."""
+
+
+class HostNameError(IdentityError):
+    """A new host's name is none, or can be taken for that of another host."""
 
 
 class NotJoinedError(NodetrackerError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodetracker.model.errors import NodetrackerError
-from nodetracker.model.text import JSON_TEXT_LENGTH, render_value
+from nodetracker.model.text import JSON_TEXT_LENGTH, is_canonical_uuid, render_value
 
 Shape = Callable[[Any], None]
 
@@ -86,6 +86,12 @@ def text(length: int = 4096) -> Shape:
             _refuse(value, f"a text of at most {length} characters")
 
     return check
+
+
+def canonical_uuid(value: Any) -> None:
+    """Check that a value is a UUID in lower case with hyphens."""
+    if type(value) is not str or not is_canonical_uuid(value):
+        _refuse(value, "a UUID in lower case with hyphens")
 
 
 def choice(kind: type[enum.Enum]) -> Shape:

@@ -2,8 +2,9 @@
 
 import math
 import re
+import unicodedata
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
@@ -22,6 +23,7 @@ PCI_ID_LENGTH = 16
 
 
 _NUMBER = re.compile("([0-9]+)")
+_CANONICAL_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -173,6 +175,34 @@ def is_host_name(text: str) -> bool:
     return 0 < len(text) <= TEXT_LENGTH and text.isprintable() and " " not in text
 
 
+def fold_host_name(name: str) -> str:
+    r"""Return what names of hosts have in common that look or resolve alike.
+
+    >>> fold_host_name("Compute-1."), fold_host_name("\uff43ompute-1")
+    ('compute-1', 'compute-1')
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return folded.removesuffix(".")
+
+
+def find_name_problem(name: str, others: Iterable[str]) -> str | None:
+    """Return why a new host may not have a name, None if it may.
+
+    Args:
+        others: names of known hosts.
+    """
+    folded = fold_host_name(name)
+    if folded in ("", "."):
+        return f"{name!r} is not a valid host name"
+    clash = next((other for other in others if fold_host_name(other) == folded), None)
+    if clash is None:
+        return None
+    return (
+        f"host {escape_text(name)} has the name of host {escape_text(clash)} in other characters: "
+        f"set another [DEFAULT] host, or delete or rename host {escape_text(clash)}"
+    )
+
+
 def natural_key(name: str) -> list[str | int]:
     """Return the key by which people sort names: numbers in them by their value.
 
@@ -196,3 +226,12 @@ def parse_uuid(value: object) -> str:
         return str(uuid.UUID(str(value)))
     except ValueError:
         raise ValueError(f"{render_value(value)} is not a valid UUID") from None
+
+
+def is_canonical_uuid(text: str) -> bool:
+    """Return whether a text is a UUID as `parse_uuid` returns it.
+
+    >>> is_canonical_uuid("0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"), is_canonical_uuid("0B9C")
+    (True, False)
+    """
+    return _CANONICAL_UUID.fullmatch(text) is not None

@@ -63,6 +63,11 @@ REPORTED_BY_OTHERS = frozenset(
 They end when their reporter resolves them, or when they are no longer reported.
 """
 
+NOT_OF_AGENTS = frozenset(
+    {WarningKind.AGENT_UNREACHABLE, WarningKind.CREDENTIAL_REUSED, WarningKind.HOST_DOWN}
+)
+"""Kinds that are evidence about an agent or its credential, which therefore does not raise them."""
+
 WHOLE_HOST: Final = ""
 """Nodename of a warning about the host as a whole, in rows too."""
 

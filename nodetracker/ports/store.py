@@ -51,6 +51,7 @@ class AgentStore(FleetStore, Protocol):
 
         Raises:
             ConflictError: the row has changed since; decide again.
+            HostNameError: the host is new, and its name can be taken for another's.
         """
 
     def report_state(
@@ -364,6 +365,7 @@ class CredentialStore(Protocol):
         Raises:
             AuthenticationError: the token is unknown, has expired or is used up.
             ForbiddenError: it does not join this host; the message says which one does.
+            HostNameError: the host is new, and its name can be taken for another's.
         """
 
     def find_credential(self, secret_hash: str, address: str) -> Credential:

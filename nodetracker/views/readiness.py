@@ -30,7 +30,7 @@ from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeVa
 from nodetracker.model.numa import NumaTopology, ReservedPages
 from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
 from nodetracker.model.settings import Policy
-from nodetracker.model.text import name_some
+from nodetracker.model.text import escape_text, fold_host_name, name_some
 from nodetracker.model.units import MIB_PER_GIB, capacity_gib_from_mib
 
 _OLD_CLAIMS = timedelta(days=90)
@@ -127,6 +127,25 @@ def evaluate_agents(services: Iterable[ServiceRecord], joined: Collection[str]) 
     return warning(
         f"{name_some(names)}: calls conductors over the broker; join it by a token and [conductor] "
         "endpoint before the last conductor of the release before ends"
+    )
+
+
+def evaluate_names(hosts: Iterable[str]) -> Verdict:
+    """Evaluate whether each host has a name that cannot be taken for that of another one."""
+    alike: dict[str, list[str]] = {}
+    for host in sorted(set(hosts)):
+        alike.setdefault(fold_host_name(host), []).append(host)
+    clashes = [names for names in alike.values() if len(names) > 1]
+    return Verdict(
+        tuple(
+            Finding(
+                Level.WARNING,
+                f"{name_some([escape_text(name) for name in names])}: names of hosts that can be "
+                "taken for each other; rename or delete all but one (nodetracker-manage host "
+                "rename)",
+            )
+            for names in clashes
+        )
     )
 
 

@@ -3,14 +3,17 @@
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.accounting.liveness import is_service_up
+from nodetracker.db.schema import tables
 from nodetracker.model.change import EventKind
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
     ClaimRefusedError,
     ForbiddenError,
+    HostNameError,
     NotFoundError,
 )
 from nodetracker.model.listing import HistoryQuery
@@ -110,6 +113,57 @@ def test_a_token_for_any_host_does_not_join_another_hosts_agent(store, has_joine
         store.join_agent(TOKEN, "h2", "agent-1", SECRET, "")
     store.create_join_token(hash_secret("h2"), "h2", 1, DAY, "admin")
     store.join_agent(hash_secret("h2"), "h2", "agent-1", SECRET, "")  # said by an administrator
+
+
+ALIKE = ["H1", "h1.", "\uff481", "\uff28\uff11\uff0e"]
+"""Other names than h1 that can be taken for it."""
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("known", ["a credential", "an agent"])
+@pytest.mark.parametrize("token_host", ["any", "its own"])
+def test_a_new_host_has_no_name_that_can_be_taken_for_anothers(store, name, known, token_host):
+    if known == "an agent":
+        register(store, "h1", "agent-1")
+    else:
+        store.create_join_token(hash_secret("own"), "h1", 1, DAY, "admin")
+        store.join_agent(hash_secret("own"), "h1", "agent-1", NEXT, "")
+    store.create_join_token(TOKEN, None if token_host == "any" else name, 1, DAY, "admin")
+    with pytest.raises(HostNameError, match="has the name of host h1 in other characters"):
+        store.join_agent(TOKEN, name, "agent-2", SECRET, "")
+    assert name not in [item.host for item in store.list_credentials()]
+    if known == "an agent":
+        with pytest.raises(HostNameError, match="host h1"):
+            register(store, name, "agent-2")
+        assert [service.host for service in store.list_services()] == ["h1"]
+
+
+@pytest.mark.parametrize("name", [".", "..", "\uff0e"])
+def test_a_new_host_is_not_called_as_a_directory(store, name):
+    store.create_join_token(TOKEN, None, 1, DAY, "admin")
+    with pytest.raises(HostNameError, match="not a valid host name"):
+        store.join_agent(TOKEN, name, "agent-2", SECRET, "")
+    with pytest.raises(HostNameError, match="not a valid host name"):
+        register(store, name, "agent-2")
+
+
+def test_names_that_are_stored_stay(store):
+    """They are compared by their bytes."""
+    with store.engine.begin() as connection:  # as a release wrote them that compared no names
+        for name in ("h1", "H1", ".."):
+            row = {"host": name, "agent_id": f"agent of {name}", "issued_at": store.now()}
+            connection.execute(sa.insert(tables.agent_credentials).values(address="", **row))
+    keys = {name: register(store, name, f"agent of {name}") for name in ("h9", "h2")}
+    with store.engine.begin() as connection:
+        rename = sa.update(tables.services).where(tables.services.c.host == "h9")
+        connection.execute(rename.values(host="H2"))
+    for name, agent_id in (("H2", "agent of h9"), ("h2", "agent of h2")):
+        assert register(store, name, agent_id).epoch == keys["h9"].epoch + 1
+    for name in ("h1", "H1", ".."):
+        own = hash_secret(f"for {name}")
+        store.create_join_token(own, name, 1, DAY, "admin")
+        store.join_agent(own, name, f"agent of {name}", hash_secret(f"secret of {name}"), "")
+        assert store.find_credential(hash_secret(f"secret of {name}"), "").host == name
 
 
 def test_a_token_for_a_host_replaces_its_credential_and_joins_no_other(joined):

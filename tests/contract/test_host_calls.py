@@ -4,8 +4,10 @@ import itertools
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.db import host_calls
+from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
 from nodetracker.model.errors import FencedError, ForbiddenError
 from nodetracker.model.service import (
@@ -63,6 +65,8 @@ def test_calls_of_another_host_are_neither_taken_nor_answered(store):
     assert take_news(store, "h1").calls == ()
     store.answer_call("h1", other, ANSWER)
     assert store.find_answer(other) is None
+    with store.engine.begin() as connection:  # a new host could not join under this name
+        connection.execute(sa.delete(tables.agent_credentials))
     assert [item.id for item in take_news(store, "H1").calls] == [other]
 
 

@@ -47,7 +47,7 @@ PAST = 4_000
 FULL = 1000
 """Rows of a table from which on reading them is reading the table; each has more."""
 
-SECRETS = {name: name * 64 for name in "abcdef"}
+SECRETS = {name: name * 64 for name in "abcdef01"}
 
 
 def credential_calls(scene: Scene) -> None:
@@ -284,6 +284,9 @@ def scene(stores: StoreMaker) -> Iterator[Scene]:
     filled.create_join_token(SECRETS["e"], "alpha", 1, timedelta(hours=1), "admin")
     filled.join_agent(SECRETS["e"], "alpha", "agent", SECRETS["a"], "127.0.0.1")
     filled.find_credential(SECRETS["a"], "127.0.0.1")
+    # Of a host that joins for the first time the name is compared with those of all.
+    filled.create_join_token(SECRETS["0"], "beta", 1, timedelta(hours=1), "admin")
+    filled.join_agent(SECRETS["0"], "beta", "agent", SECRETS["1"], "127.0.0.1")
     copy_hosts(filled.engine, HOSTS)
     add_past(filled.engine, PAST, PAST)
     add_trends(filled)

@@ -114,9 +114,12 @@ class TestValues:
         assert [n.nodename for n in store.list_nodes(nodename="node")] == ["node"]
 
     def test_hosts_that_differ_in_case_are_different_hosts(self, store: Store) -> None:
-        first, second = register(store, "alpha"), register(store, "Alpha")
+        first = register(store, "alpha")
         create_one(store, first, "n1")
-        assert (first.epoch, second.epoch) == (1, 1)
+        register(store, "beta", "agent-b")
+        (service,) = store.list_services("beta")
+        store.rename_host("beta", "Alpha", COMPUTE_BINARY, service)
+        assert [found.host for found in store.list_services()] == ["Alpha", "alpha"]
         assert store.load_nodes("Alpha") == []
 
     def test_a_huge_json_column_is_kept(self, store: Store) -> None:

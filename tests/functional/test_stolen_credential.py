@@ -28,6 +28,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
+from nodetracker.model.warning import HostWarning, WarningKind
 from tests.builders import (
     ADMISSION_POLICY,
     ask,
@@ -166,6 +167,12 @@ def attack(fleet: Fleet) -> Iterator[tuple[str, tuple[int, Any]]]:
     for method in ("confirm_migration", "revert_migration"):
         yield method, call(method, fleet.moved.uuid)
     yield "warn of it", call("sync_warnings", agent, [])
+    for kind in (WarningKind.CREDENTIAL_REUSED, WarningKind.HOST_DOWN):
+        evidence = HostWarning(kind, "", "", "forged")
+        yield f"raise {kind}", call("raise_warning", THIEF, evidence)
+        yield f"report {kind}", call("sync_warnings", own, [evidence])
+    in_capitals = create(own, "node-3", node_uuid=theirs.uuid.upper())
+    yield "take a uuid in capitals", call("apply_changes", own, [in_capitals], 60)
 
 
 def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> None:
@@ -222,6 +229,9 @@ def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:
     assert (taken[0], "that of another host" in json.dumps(taken[1])) == (403, True)
     for host, agent_id in (("host 4", NEW_AGENT), ("host-4\n", NEW_AGENT), ("host-4", "none")):
         assert fleet.join(token, host, agent_id, "another")[0] == 400
+    for host in ("HOST-2", "host-2.", ".."):
+        status, answer = fleet.join(token, host, NEW_AGENT, "another")
+        assert (status, answer["error"]["type"]) == (409, "HostNameError"), answer
     assert fleet.call("now", secret=token)[0] == 401
     assert fleet.join(token, "host-4", NEW_AGENT, "another")[0] == 200
     assert fleet.call("load_nodes", VICTIM, secret="another")[0] == 403

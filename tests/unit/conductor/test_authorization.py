@@ -4,9 +4,11 @@ import dataclasses
 from datetime import UTC, datetime
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.conductor.authorization import RULES, Authorizer, Caller
 from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.claim import Migration, MigrationStatus, MigrationType, Move
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
@@ -30,8 +32,21 @@ from nodetracker.model.service import (
     Incarnation,
     ServiceRecord,
 )
+from nodetracker.model.warning import NOT_OF_AGENTS, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
-from tests.builders import ask, make_guest
+from tests.builders import (
+    ask,
+    delete,
+    make_guest,
+    make_node,
+    make_record,
+    make_values,
+    node,
+    read_history,
+    register,
+    update,
+)
+from tests.stores import SqliteStore
 
 OWN, OTHER = "h1", "h2"
 UUIDS = {
@@ -51,6 +66,7 @@ class Found:
 
     host: str
     id: int = 0
+    node_id: int = 0
     uuid: str = ""
     state: str = ""
     reason: str = ""
@@ -62,7 +78,13 @@ class Rows:
     """What the store has of each host: a claim, a node and a removal named after it."""
 
     def list_claims(self, uuid):
-        return [Found(uuid, uuid=uuid)]
+        return [Found(uuid, uuid=uuid, node_id=1 if uuid == OWN else 2)]
+
+    def list_services(self, host, binary):
+        return []
+
+    def load_nodes(self, host, ids):
+        return [STORED] if (host, {STORED.id}) == (OWN, ids) else []
 
     def list_migrations(self, host, uuid):
         # One between both hosts, and one that does not concern the caller's.
@@ -76,12 +98,25 @@ class Rows:
         return dataclasses.make_dataclass("Page", ["items"])([node])
 
 
+STORED = make_record(id=1, host=OWN, nodename="n", uuid=UUID)
+"""The caller's node."""
+
+
 def key(host, agent_id="agent-1", binary=COMPUTE_BINARY):
     return AgentKey(host, binary, agent_id, 1, "service")
 
 
 def change(host, uuid=UUID):
     return NodeChange(ChangeKind.CREATE, host, "n", uuid, None, NodeValues())
+
+
+def changed(**changes):
+    """Return a change of the caller's node."""
+    return dataclasses.replace(update(STORED), **changes)
+
+
+def warning(kind):
+    return HostWarning(kind, "", "", "message")
 
 
 def arguments(method, host):
@@ -106,6 +141,7 @@ def arguments(method, host):
         "report_state": {"agent": key(host), "report_count": 1, "state": AuditState()},
         "mark_service": {"agent": key(host), "reason": None},
         "sync_warnings": {"agent": key(host), "active": ()},
+        "raise_warning": {"host": host, "warning": warning(WarningKind.DUPLICATE_REFUSED)},
         "apply_changes": {"agent": key(host), "changes": (), "service_down_time": -100000},
         "create_claim": {"host": host, "request": ask(VCPU=1)},
         "try_claim": {"host": host, "request": ask(VCPU=1)},
@@ -253,7 +289,7 @@ def make_move(uuid, source_claim="source"):
 
 @pytest.mark.parametrize("move", [make_move(OTHER), make_move(OWN, source_claim="another")])
 def test_only_moves_of_the_own_host_are_set_to_error(authorizer, move):
-    written = dataclasses.replace(change(OWN), moves=(make_move(OWN),))
+    written = changed(moves=(make_move(OWN),))
     allow(authorizer, written)
     with pytest.raises(ForbiddenError):
         allow(authorizer, dataclasses.replace(written, moves=(move,)))
@@ -289,20 +325,26 @@ def test_a_change_of_an_unknown_column_is_refused(authorizer):
         change(OWN, "no uuid"),
         dataclasses.replace(change(OWN), guests=ItemDiff(added=(make_guest(uuid="no uuid"),))),
         dataclasses.replace(change(OWN), guests=ItemDiff(changed=(make_guest(uuid="no uuid"),))),
+        change(OWN, UUID_OF_OTHER.upper()),
+        change(OWN, UUID_OF_OTHER.replace("-", "")),
+        dataclasses.replace(
+            change(OWN), guests=ItemDiff(added=(make_guest(uuid=UUID_OF_OTHER.upper()),))
+        ),
     ],
 )
-def test_what_names_rows_is_a_uuid(authorizer, written):
-    with pytest.raises(RequestError, match="uuid: 'no uuid'"):
+def test_what_names_rows_is_a_uuid_in_its_one_form(authorizer, written):
+    with pytest.raises(RequestError, match="uuid: '.*' is not a UUID in lower case"):
         allow(authorizer, written)
 
 
 @pytest.mark.parametrize("method", ["create_claim", "try_claim"])
 @pytest.mark.parametrize("of", ["claim", "workload"])
-def test_what_names_a_claim_is_a_uuid(authorizer, method, of):
+@pytest.mark.parametrize("uuid", ["none", UUID_OF_OTHER.upper()])
+def test_what_names_a_claim_is_a_uuid_in_its_one_form(authorizer, method, of, uuid):
     request = ask(VCPU=1)
-    named = dataclasses.replace(request if of == "claim" else request.workload, uuid="none")
+    named = dataclasses.replace(request if of == "claim" else request.workload, uuid=uuid)
     request = named if of == "claim" else dataclasses.replace(request, workload=named)
-    with pytest.raises(RequestError, match="uuid: 'none'"):
+    with pytest.raises(RequestError, match=f"uuid: '{uuid}' is not a UUID"):
         authorizer.authorize(CALLER, method, arguments(method, OWN) | {"request": request})
 
 
@@ -310,20 +352,127 @@ def test_a_move_is_set_to_error_whatever_is_sent(authorizer):
     move = make_move(OWN)
     forged = dataclasses.replace(move.migration, status=MigrationStatus.CONFIRMED)
     moves = (dataclasses.replace(move, migration=forged),)
-    (set_to,) = allow(authorizer, dataclasses.replace(change(OWN), moves=moves)).moves
+    (set_to,) = allow(authorizer, changed(moves=moves)).moves
     assert set_to.migration.status is MigrationStatus.ERROR
 
 
 def test_only_states_of_own_claims_are_taken_from_a_change(authorizer):
     """Notifications have the rest of a claim, too."""
     sent = Found(OWN, uuid=OWN, state="released", reason="gone", project="forged")
-    written = dataclasses.replace(change(OWN), claims=(sent,))
+    written = changed(claims=(sent,))
     assert allow(authorizer, written).claims == (
-        Found(OWN, uuid=OWN, state="released", reason="gone"),
+        Found(OWN, uuid=OWN, node_id=1, state="released", reason="gone"),
     )
     foreign = dataclasses.replace(written, claims=(dataclasses.replace(sent, uuid=OTHER),))
     with pytest.raises(ForbiddenError):
         allow(authorizer, foreign)
+
+
+@pytest.mark.parametrize("kind", sorted(NOT_OF_AGENTS))
+def test_evidence_about_a_host_is_not_its_own(authorizer, kind):
+    for method, sent in {
+        "raise_warning": {"warning": warning(kind)},
+        "sync_warnings": {"active": (warning(WarningKind.DRIFT), warning(kind))},
+    }.items():
+        with pytest.raises(ForbiddenError, match=f"agents do not raise the warning {kind}"):
+            authorizer.authorize(CALLER, method, arguments(method, OWN) | sent)
+
+
+def test_what_a_row_was_is_what_is_stored(store):
+    """Not what its host says that it was, nor of another node."""
+    agent = make_node(store, host=OWN, guests=(make_guest(1), make_guest(2)))
+    stored = node(store, OWN)
+    forged = make_record(
+        make_values(vcpus=1),
+        **{name: getattr(stored, name) for name in ("id", "generation", "host")},
+        nodename="another",
+        guests={make_guest(3).uuid: make_guest(3)},
+    )
+    guests = ItemDiff(changed=(make_guest(1, memory_mb=7),), removed=(make_guest(2), make_guest(3)))
+    written = dataclasses.replace(
+        update(forged, guests, vcpus=16), kind=ChangeKind.CREATE, uuid=UUID_OF_OTHER
+    )
+    result = apply(store, agent, written)
+    record = node(store, OWN)
+    assert result.records == {record.nodename: record}
+    (line,) = [entry for entry in read_history(store, OWN) if "vcpus" in entry.diff][-1:]
+    assert (line.nodename, line.what) == (stored.nodename, ChangeKind.UPDATE)
+    assert line.diff == {
+        "vcpus": [stored.values.vcpus, 16],
+        "guests": {
+            "changed": [{"uuid": make_guest(1).uuid, "memory_mb": [make_guest(1).memory_mb, 7]}],
+            "removed": [make_guest(2).uuid],
+        },
+    }
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_a_change_of_a_row_that_is_no_longer_stored_is_a_conflict(store, generation):
+    agent = make_node(store, host=OWN)
+    stored = node(store, OWN)
+    sent = dataclasses.replace(stored, generation=stored.generation - 1 + generation)
+    allowed = authorize(store, agent, update(sent, vcpus=16))
+    # Another write between both may give the row the generation that was sent.
+    store.apply_changes(agent, [update(stored, os="another")], 60)
+    assert store.apply_changes(agent, [allowed], 60).conflicts == (stored.nodename,)
+
+
+def test_a_deleted_row_leaves_nothing_behind(store):
+    agent = make_node(store, host=OWN, guests=(make_guest(1),))
+    stored = node(store, OWN)
+    apply(store, agent, delete(dataclasses.replace(stored, guests={}, uuid=UUID_OF_OTHER)))
+    with store.engine.begin() as connection:
+        assert connection.execute(sa.select(tables.guests)).all() == []
+    assert read_history(store, OWN)[-1].diff == {"uuid": [stored.uuid, None]}
+
+
+def test_claims_of_another_node_are_not_those_of_a_change(authorizer):
+    sent = Found(OWN, uuid=OTHER, state="released")
+    with pytest.raises(ForbiddenError, match="not one of node n"):
+        allow(authorizer, changed(claims=(sent,)))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        change(OWN),
+        changed(kind=ChangeKind.MEASURE),
+        changed(kind=ChangeKind.DELETE),
+    ],
+)
+def test_what_writes_no_claims_announces_none(authorizer, written):
+    sent = Found(OWN, uuid=OWN, state="released")
+    written = dataclasses.replace(written, claims=(sent,), moves=(make_move(OWN),))
+    assert (allow(authorizer, written).claims, allow(authorizer, written).moves) == ((), ())
+
+
+def test_a_registration_takes_over_the_row_that_is_stored(store):
+    register(store, OWN, "agent-1")
+    (stored,) = store.list_services(OWN)
+    forged = dataclasses.replace(stored, disabled=True, disabled_reason="forged")
+    asked = arguments("register_agent", OWN) | {"expected": forged}
+    authorizer = Authorizer(store, POLICY, 60)
+    assert authorizer.authorize(CALLER, "register_agent", asked)["expected"] == stored
+    older = dataclasses.replace(forged, report_count=7)
+    asked = arguments("register_agent", OWN) | {"expected": older}
+    assert authorizer.authorize(CALLER, "register_agent", asked)["expected"] == older
+
+
+@pytest.fixture
+def store():
+    return SqliteStore()
+
+
+def authorize(store, agent, written):
+    """Return a change as the store of a conductor gets it."""
+    asked = {"agent": agent, "changes": [written], "service_down_time": 60}
+    caller = Caller(agent.host, agent.agent_id)
+    (allowed,) = Authorizer(store, POLICY, 60).authorize(caller, "apply_changes", asked)["changes"]
+    return allowed
+
+
+def apply(store, agent, written):
+    return store.apply_changes(agent, [authorize(store, agent, written)], 60)
 
 
 def test_an_unknown_method_is_not_served(authorizer):

@@ -22,6 +22,7 @@ from nodetracker.views.readiness import (
     evaluate_host_name,
     evaluate_listing,
     evaluate_liveness,
+    evaluate_names,
     evaluate_old_claims,
     evaluate_reserved,
     evaluate_services,
@@ -288,6 +289,13 @@ def test_agents_that_call_conductors_over_the_broker_are_named():
     level, details = level_and_details(evaluate_agents(services, ["h1"]))
     assert level is Level.WARNING
     assert details.startswith("nodetracker-compute on host h2: calls conductors over the broker")
+
+
+def test_hosts_whose_names_can_be_taken_for_each_other_are_named():
+    assert evaluate_names(["h1", "h1", "h2"]) == Verdict()
+    level, details = level_and_details(evaluate_names(["h2", "h1", "H1", "h1.", "h1"]))
+    assert level is Level.WARNING
+    assert details.startswith("H1, h1, h1.: names of hosts that can be taken for each other")
 
 
 def test_any_difference_of_the_schema_is_a_failure():
