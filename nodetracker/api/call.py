@@ -12,7 +12,7 @@ from nodetracker.api.family import Version
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.policies import HOST_RULE, PolicyAuthorizer
 from nodetracker.metrics.api import ApiCounters, ApiMetrics
-from nodetracker.model.errors import ForbiddenError, NotFoundError
+from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.health import Health
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
@@ -177,21 +177,11 @@ class Call:
             if name in self.query and not self.is_allowed(HOST_RULE):
                 raise ForbiddenError(f"{name}: policy does not allow {HOST_RULE} to be performed.")
 
-    def require_project(self, rule: str, project_id: str, missing: str) -> None:
-        """Check that the caller may see an object of a project.
-
-        Raises:
-            NotFoundError: it may not, with the text of a missing object, so that nobody
-                learns which ones exist.
-        """
-        if not self.is_allowed(rule, {"project_id": project_id}):
-            raise NotFoundError(missing)
-
     def find_visible_project(self, rule: str) -> str | None:
-        """Return the only project of which a list may show objects, None for those of all.
+        """Return the only project whose objects may be shown or changed, None for those of all.
 
         Args:
-            rule: of the list, which allows the request.
+            rule: of the operation, which allows the request.
         """
         if self.is_allowed(rule, {}):  # without a project, as an object of nobody's
             return None

@@ -24,7 +24,7 @@ from nodetracker.db.statements import (
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.listing import Page, WarningQuery
-from nodetracker.model.service import AgentKey
+from nodetracker.model.service import AgentKey, check_reason
 from nodetracker.model.warning import (
     HostWarning,
     WarningKind,
@@ -227,6 +227,7 @@ def resolve_warnings(
 def silence_warning(
     connection: sa.Connection, id_: int, reason: str, seconds: int, user: str | None
 ) -> WarningRecord:
+    check_reason("reason", reason)
     query = sa.select(tables.warnings).where(_warnings.id == id_)
     row = connection.execute(query.with_for_update()).mappings().one_or_none()
     if row is None or row["kind"] not in _KINDS:

@@ -41,7 +41,13 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.model.shapes import ShapeError
-from nodetracker.model.text import find_name_problem, sanitize_text
+from nodetracker.model.text import (
+    LONG_TEXT_LENGTH,
+    escape_text,
+    find_name_problem,
+    render_value,
+    sanitize_text,
+)
 from nodetracker.model.warning import WarningKind
 
 _services = tables.services.c
@@ -415,6 +421,10 @@ def resume_agent(connection: sa.Connection, host: str, agent_id: str) -> None:
 
 
 def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None) -> None:
+    if reason is not None:
+        if not reason.startswith(AUTO_PREFIX):
+            raise RequestError("reason", f"{render_value(reason)} lacks the prefix {AUTO_PREFIX!r}")
+        reason = escape_text(reason[:LONG_TEXT_LENGTH])[:LONG_TEXT_LENGTH]
     is_own = _is_marked()
     columns: dict[str, Any] = {
         **(_NOT_DISABLED if reason is None else _date("disabled", _services.disabled, None)),

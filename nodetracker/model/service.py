@@ -7,7 +7,7 @@ from typing import Any
 
 from nodetracker.model.errors import RequestError
 from nodetracker.model.shapes import DAMAGE
-from nodetracker.model.text import LONG_TEXT_LENGTH, has_control_characters, sanitize_text
+from nodetracker.model.text import LONG_TEXT_LENGTH, escape_text
 
 COMPUTE_BINARY = "nodetracker-compute"
 CONDUCTOR_BINARY = "nodetracker-conductor"
@@ -176,12 +176,22 @@ class ServiceChange:
             reason = getattr(self, name) or ""
             if reason.startswith(AUTO_PREFIX):
                 raise RequestError(name, f"{reason!r} has the prefix of agents' reasons")
-            if len(reason) > LONG_TEXT_LENGTH:
-                raise RequestError(name, f"is longer than {LONG_TEXT_LENGTH} characters")
-            if has_control_characters(reason):
-                raise RequestError(name, f"{reason!r} has control characters")
-            if sanitize_text(reason, LONG_TEXT_LENGTH) != reason:
-                raise RequestError(name, f"{reason!r} has characters that cannot be stored")
+            check_reason(name, reason)
+
+
+def check_reason(name: str, reason: str) -> None:
+    """Check the reason that an administrator gives for something.
+
+    Args:
+        name: of the argument, for the error.
+
+    Raises:
+        RequestError: it is too long, or has characters that `escape_text` escapes.
+    """
+    if len(reason) > LONG_TEXT_LENGTH:
+        raise RequestError(name, f"is longer than {LONG_TEXT_LENGTH} characters")
+    if escape_text(reason) != reason:
+        raise RequestError(name, f"{reason!r} has control characters or lone surrogates")
 
 
 @dataclass(frozen=True, slots=True)

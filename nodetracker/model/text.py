@@ -24,16 +24,6 @@ PCI_ID_LENGTH = 16
 
 _NUMBER = re.compile("([0-9]+)")
 _CANONICAL_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-def has_control_characters(text: str) -> bool:
-    r"""Return whether text has any, with which it can change how a terminal shows it.
-
-    >>> has_control_characters("a\x1b[2J"), has_control_characters("a b")
-    (True, False)
-    """
-    return _CONTROL.search(text) is not None
 
 
 def sanitize_text(text: str, length: int = TEXT_LENGTH) -> str:

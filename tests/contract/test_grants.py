@@ -99,7 +99,7 @@ def test_an_agent_lives_with_the_documented_privileges(agent_store: SqlStore) ->
     store.finish_provider_removal(removal.provider_uuid)
     assert store.list_split_brains("alpha") == []
     assert store.load_versions("alpha", COMPUTE_BINARY).now
-    store.mark_service(beta, "no answer")
+    store.mark_service(beta, "AUTO: no answer")
     store.report_state(beta, 10, AuditState(), is_last=True)
 
 

@@ -362,6 +362,9 @@ class TestWarnings:
         assert find(True) == []
         with pytest.raises(RefusedError, match="resolved"):
             store.silence_warning(held.id, "again", 3600, None)
+        for reason in ("\u202ea", "a\0", "x" * 16_001):
+            with pytest.raises(RequestError, match="reason: "):
+                store.silence_warning(held.id, reason, 3600, None)
         store.sync_warnings(agents["alpha"], [HELD, DRIFT])
         (again,) = store.list_warning_page(WarningQuery(kinds=(HELD.kind,))).items
         assert (again.silenced_until, again.silenced_reason, again.silenced_by) == (None,) * 3

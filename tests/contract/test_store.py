@@ -16,6 +16,7 @@ from nodetracker.model.errors import (
     FencedError,
     NotFoundError,
     RefusedError,
+    RequestError,
 )
 from nodetracker.model.node import NodeRecord, NodeVersion
 from nodetracker.model.service import (
@@ -623,6 +624,16 @@ class TestAdministration:
             store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "why"))
             after = store.set_service("alpha", COMPUTE_BINARY, second)
             assert (after.disabled, after.disabled_reason) == (second.disabled, None)
+
+    def test_the_reason_of_an_agent_is_shown_as_such(self, store: Store) -> None:
+        agent = register(store)
+        with pytest.raises(RequestError, match="lacks the prefix 'AUTO: '"):
+            store.mark_service(agent, "looks like an administrator's")
+        store.mark_service(agent, "AUTO: away\n\x1b[2J\u202e" + "\0" * 16_000)
+        (after,) = store.list_services()
+        assert after.disabled_reason is not None
+        assert after.disabled_reason.startswith(r"AUTO: away\x0a\x1b[2J\u202e\x00")
+        assert len(after.disabled_reason) == 16_000
 
     def test_an_agent_disables_its_service_and_enables_it_again(self, store: Store) -> None:
         agent = register(store)

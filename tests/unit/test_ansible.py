@@ -52,6 +52,18 @@ def test_options_that_it_writes_exist():
             assert set(values) <= options[group]
 
 
+def test_no_difference_shows_a_secret():
+    """A template has the URL of the database, and what a token's command prints is one."""
+    steps = list(list_steps(yaml.safe_load(TASKS)))
+    secret = [
+        step
+        for step in steps
+        if "ansible.builtin.template" in step or "nodetracker_token" in yaml.safe_dump(step)
+    ]
+    assert len([step for step in secret if "block" not in step]) == 4
+    assert all(step.get("no_log") is True for step in secret if "block" not in step)
+
+
 def test_directories_that_it_writes_to_exist():
     tmpfiles = (ROOT / "etc" / "tmpfiles.d" / "nodetracker.conf").read_text()
     for name in ("compute", "conductor", "api"):

@@ -11,6 +11,7 @@ from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.model.claim import ClaimState
 from nodetracker.views.claims import render_claim
 from tests.builders import create, register
+from tests.statements import count_statements
 from tests.unit.api.conftest import Api
 from tests.unit.api.placing import HOST, HUGE, NODE, UNKNOWN, add_node, make_body, post
 
@@ -436,6 +437,43 @@ class TestWhoMay:
         found = policy_api.request("GET", f"/v1/claims/{other['uuid']}")
         assert found.status_code == 404
         assert found.json["errors"][0]["detail"] == f"no such claim: {other['uuid']}"
+
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [
+            ("GET", "/v1/claims/{}"),
+            ("DELETE", "/v1/claims/{}"),
+            ("POST", "/v1/claims/{}/confirm"),
+            ("POST", "/v1/claims/{}/renew"),
+            ("GET", "/v1/claims?marker={}"),
+            ("GET", "/v1/workloads/{}"),
+        ],
+    )
+    def test_one_of_another_project_takes_the_work_of_a_missing_one(
+        self, api, backend, store, method, path
+    ):
+        """Or the time of an answer says which ones exist."""
+        found = claim(api, make_body(project="p2")).json
+        asked = found["workload_uuid"] if "workloads" in path else found["uuid"]
+        checked = []
+
+        class OwnProject:
+            def is_allowed(self, context, rule, target=None):
+                checked.append((rule, target))
+                return target is None or target == P1
+
+        member = Api(replace(backend, authorizer=OwnProject()))
+        member.identity = MEMBER
+        seen = []
+        for uuid_ in (asked, UNKNOWN):
+            checked.clear()
+            with count_statements(store) as statements:
+                answer = member.request(method, path.format(uuid_))
+            (error,) = answer.json["errors"]
+            detail = error["detail"].replace(uuid_, "")
+            seen.append((answer.status_code, detail, statements.statements, [*checked]))
+        assert seen[0] == seen[1]
+        assert (seen[0][0], len(seen[0][2]) > 0) == (400 if "marker" in path else 404, True)
 
     def test_members_and_readers_change_nothing(self, api, policy_api, store):
         made = claim(api, make_body()).json

@@ -9,7 +9,7 @@ from nodetracker.api.call import Call, RequestUrl
 from nodetracker.api.context import Identity, RequestContext
 from nodetracker.api.family import Version
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
-from nodetracker.model.errors import ForbiddenError, NotFoundError
+from nodetracker.model.errors import ForbiddenError
 
 ADMIN = Identity("a", "p9", frozenset({"admin"}))
 SYSTEM_READER = Identity("r", None, frozenset({"reader"}), is_system=True)
@@ -50,25 +50,3 @@ def test_lists_are_cut_to_the_project_of_those_who_may_not_see_all(
 def test_who_has_no_project_sees_no_list(make_call):
     with pytest.raises(ForbiddenError):
         make_call(UNSCOPED).find_visible_project("nodetracker:claims:list")
-
-
-@pytest.mark.parametrize(
-    ("identity", "project", "is_visible"),
-    [
-        (ADMIN, "p1", True),
-        (SYSTEM_READER, "", True),
-        (SERVICE, "p1", True),
-        (MEMBER, "p1", True),
-        (MEMBER, "p2", False),
-        (MEMBER, "", False),
-        (UNSCOPED, "", False),
-        (UNSCOPED, "None", False),
-    ],
-)
-def test_an_object_of_another_project_is_not_found(make_call, identity, project, is_visible):
-    call = make_call(identity)
-    if is_visible:
-        call.require_project("nodetracker:claims:show", project, "no such claim: c")
-    else:
-        with pytest.raises(NotFoundError, match="no such claim: c"):
-            call.require_project("nodetracker:claims:show", project, "no such claim: c")

@@ -8,14 +8,15 @@ from nodetracker.model.service import ServiceChange
     ("reason", "message"),
     [
         ("AUTO: mine", "disabled_reason: 'AUTO: mine' has the prefix of agents' reasons"),
-        ("\udcff", "disabled_reason: '\\udcff' has characters that cannot be stored"),
-        ("a\0b", "disabled_reason: 'a\\x00b' has control characters"),
-        ("a\nb", "disabled_reason: 'a\\nb' has control characters"),
-        ("\x1b[2J", "disabled_reason: '\\x1b[2J' has control characters"),
-        ("a\x9bb", "disabled_reason: 'a\\x9bb' has control characters"),
+        ("\udcff", "disabled_reason: '\\udcff' has control characters or lone surrogates"),
+        ("a\0b", "disabled_reason: 'a\\x00b' has control characters or lone surrogates"),
+        ("a\nb", "disabled_reason: 'a\\nb' has control characters or lone surrogates"),
+        ("\x1b[2J", "disabled_reason: '\\x1b[2J' has control characters or lone surrogates"),
+        ("a\x9bb", "disabled_reason: 'a\\x9bb' has control characters or lone surrogates"),
+        ("\u202ea", "disabled_reason: '\\u202ea' has control characters or lone surrogates"),
         ("x" * 16_001, "disabled_reason: is longer than 16000 characters"),
     ],
-    ids=["of an agent", "no Unicode", "NUL", "lines", "escape", "C1", "long"],
+    ids=["of an agent", "no Unicode", "NUL", "lines", "escape", "C1", "direction", "long"],
 )
 def test_a_reason_that_cannot_be_stored_is_refused(reason: str, message: str) -> None:
     with pytest.raises(RequestError) as caught:
