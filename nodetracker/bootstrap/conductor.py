@@ -26,7 +26,7 @@ from nodetracker.conductor.http_caller import is_loopback
 from nodetracker.conductor.service import AgentWatch, ConductorService
 from nodetracker.db.schema.revisions import serves_older
 from nodetracker.model.service import CONDUCTOR_BINARY
-from nodetracker.model.settings import ServerSettings
+from nodetracker.model.settings import Quotas, ServerSettings
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.membership import Membership
 from nodetracker.usecases.watch import FleetWatch, Watcher
@@ -57,7 +57,8 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     pool = {"max_pool_size": LANES[URGENT_LANE] + 2}
     heartbeats = build_sql_store(conf, observers=observers, pool=pool)
     clock = DatabaseClock()
-    authorizer = Authorizer(store, policy, conf.service_down_time)
+    quotas = build_from_options(Quotas, conf.conductor)
+    authorizer = Authorizer(store.limited(quotas), policy, conf.service_down_time)
     endpoint = AgentEndpoint(
         f"conductor {host}",
         store,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodetracker.accounting.withheld import COLUMN_KEY, Withholding
+from nodetracker.model.change import MERGED, ChangeKind
 from nodetracker.model.cpuset import MAX_CPU_ID, parse_cpu_set
 from nodetracker.model.errors import RequestError
 from nodetracker.model.fact import FactState
@@ -274,6 +275,16 @@ ADDRESSES = items(text(64))
 UUIDS = items(text(64), 1_000_000)
 TAGS = _TEXTS
 OBJECT = keyed(plain, 100_000)
+HISTORY = fields(
+    {},
+    {
+        MERGED: items(
+            fields({"at": _time, "nodename": _NAME, "what": choice(ChangeKind), "diff": OBJECT}),
+            100_000,
+        )
+    },
+    100_000,
+)
 
 
 def _refuse_number(text: str) -> float:

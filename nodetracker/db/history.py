@@ -1,6 +1,7 @@
 """Store ``history``: one row for each change of a node, claim, move, service or warning."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -8,8 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.codec import decode_row
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.codec import decode_row, render_json
+from nodetracker.db.connection.dialect import read_time, utc_ago, utc_now
+from nodetracker.db.quotas import quotas_of
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import (
     Listing,
@@ -18,15 +20,23 @@ from nodetracker.db.statements import (
     delete_part,
     matches,
     select_page,
+    update_each,
 )
-from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
+from nodetracker.model.change import MERGED, ChangeKind, EventKind, HistoryEntry
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.listing import HistoryQuery, Page
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.settings import Quotas
 from nodetracker.model.text import render_time
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
 
 _history = tables.history.c
+
+LINES_A_MINUTE = 600
+"""Lines of a host with quotas; further ones are merged, see `HistoryEntry.expand`."""
+
+MERGED_LENGTH = 256 * 1024
+"""Characters of a line's diff beyond which no further ones are merged into it."""
 
 # Built once, as each claim inserts a row.
 _INSERT = sa.insert(tables.history)
@@ -164,11 +174,102 @@ def _line(
 def insert(connection: sa.Connection, lines: Sequence[dict[str, Any]]) -> None:
     """Insert rows with one statement; without rows, with none.
 
+    Those of a host with quotas are merged beyond `LINES_A_MINUTE`.
+
     Args:
         lines: all with a time, or all without: they get the database's.
     """
+    quotas = quotas_of(connection)
+    if lines and quotas is not None:
+        lines = _merge(connection, lines, quotas)
     if lines:
         connection.execute(_INSERT if "at" in lines[0] else _INSERT_NOW, list(lines))
+
+
+@dataclass(slots=True)
+class _Target:
+    """A line that others join: one to insert, of id 0, or a row; `size` is that of its diff."""
+
+    line: dict[str, Any]
+    id: int
+    size: int
+    is_changed: bool = False
+
+    def add(self, item: dict[str, Any], size: int) -> None:
+        diff = self.line["diff"]
+        self.line["diff"] = {**diff, MERGED: [*diff.get(MERGED, ()), item]}
+        self.size += size
+        self.is_changed = True
+
+
+def _merge(
+    connection: sa.Connection, lines: Sequence[dict[str, Any]], quotas: Quotas
+) -> list[dict[str, Any]]:
+    """Add lines of a host that writes too many to its recent ones; return those to insert.
+
+    A line joins the last one of its kind and node. Without one it is inserted if it is of a node
+    of which the host may have as many, and joins the last one of its kind otherwise.
+    """
+    is_recent = sa.and_(_history.host == lines[0]["host"], _history.at > utc_ago(60))
+    count = sa.select(sa.func.count()).where(is_recent)
+    room = LINES_A_MINUTE - connection.execute(count).scalar_one()
+    if len(lines) <= room:
+        return list(lines)
+    spare = room + quotas.max_nodes_per_host
+    last = _find_targets(connection, is_recent, {_key_of(line) for line in lines})
+    stored = {target.id: target for target in last.values()}
+    now, inserted = read_time(connection), []
+    for line in lines:
+        key = _key_of(line)
+        item = {name: line[name] for name in ("nodename", "what", "diff")}
+        item["at"] = render_time(line.get("at", now))
+        size = len(render_json(item))
+        may_insert = room > 0 or (key[0] == EventKind.NODE and spare > 0)
+        found = [last.get(key), None if may_insert else last.get(key[:1])]
+        target = next((t for t in found if t and t.size + size <= MERGED_LENGTH), None)
+        if room <= 0 and target is not None:
+            target.add(item, size)
+            continue
+        inserted.append(line)
+        last[key] = last[key[:1]] = _Target(line, 0, size)
+        room, spare = room - 1, spare - 1
+    rows = [
+        {"id": id_, "diff": target.line["diff"]}
+        for id_, target in sorted(stored.items())
+        if target.is_changed
+    ]
+    update_each(connection, tables.history, ["id"], rows)
+    return inserted
+
+
+def _key_of(line: Mapping[str, Any]) -> tuple[str, ...]:
+    return line["kind"], line["nodename"]
+
+
+def _find_targets(
+    connection: sa.Connection, is_recent: "sa.ColumnElement[bool]", keys: Set[tuple[str, ...]]
+) -> dict[tuple[str, ...], _Target]:
+    """Return the last recent rows of kinds with nodes, and of kinds alone, unless they are full."""
+    newest = sa.func.max(_history.id)
+    query = (
+        sa.select(newest, _history.kind, _history.nodename)
+        .where(is_recent)
+        .group_by(_history.kind, _history.nodename)
+        .order_by(newest)
+    )
+    ids: dict[tuple[str, ...], int] = {}
+    for id_, kind, nodename in connection.execute(query):
+        ids |= {(kind,): id_, (kind, nodename): id_}
+    wanted = keys | {key[:1] for key in keys}
+    ids = {key: id_ for key, id_ in ids.items() if key in wanted}
+    length = sa.func.length(sa.type_coerce(_history.diff, sa.Text))
+    is_wanted = _history.id.in_(sorted(set(ids.values())))
+    rows = sa.select(_history.id, _history.diff).where(is_wanted, length <= MERGED_LENGTH)
+    found = {
+        row.id: _Target({"diff": row.diff}, row.id, len(render_json(row.diff)))
+        for row in connection.execute(rows.order_by(_history.id).with_for_update())
+    }
+    return {key: found[id_] for key, id_ in ids.items() if id_ in found}
 
 
 def list_history_page(connection: sa.Connection, query: HistoryQuery) -> Page[HistoryEntry]:

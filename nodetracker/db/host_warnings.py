@@ -1,5 +1,6 @@
 """Store ``warnings``: raise, count and resolve them."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from nodetracker.db import history
 from nodetracker.db.codec import decode_row
 from nodetracker.db.connection.dialect import utc_ago, utc_now
+from nodetracker.db.quotas import quotas_of
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_held, is_silenced, select_held
 from nodetracker.db.statements import (
@@ -25,7 +27,9 @@ from nodetracker.model.change import StoreEvent
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey, check_reason
+from nodetracker.model.text import count_noun
 from nodetracker.model.warning import (
+    WHOLE_HOST,
     HostWarning,
     WarningKind,
     WarningRecord,
@@ -36,6 +40,7 @@ from nodetracker.model.warning import (
 _warnings = tables.warnings.c
 _KINDS = frozenset(kind.value for kind in WarningKind)
 _NOT_SILENCED = {"silenced_until": None, "silenced_reason": None, "silenced_by": None}
+_AT_ONCE = 1000
 _Key = tuple[str, str, str]
 
 
@@ -44,6 +49,8 @@ def sync_warnings(
 ) -> tuple[list[WarningRecord], StoreEvent]:
     now, known = _lock_with_service(connection, agent)
     wanted = _by_key(active)
+    open_keys = {key for key, row in known.items() if row.resolved_at is None}
+    wanted = _limit(connection, wanted, open_keys, len(open_keys & wanted.keys()))
     counted = {
         key: warning
         for key, warning in wanted.items()
@@ -68,7 +75,7 @@ def sync_warnings(
     over = [row.id for row in ended.values()]
     messages = {key: row.message for key, row in ended.items()}
     _log(connection, agent.host, begun, messages)
-    stored = agent.host, tuple(active)
+    stored = agent.host, tuple(wanted.values())
     if not over:
         return [], StoreEvent(active=stored)
     query = sa.select(tables.warnings).where(_warnings.id.in_(over)).order_by(_warnings.id)
@@ -84,9 +91,60 @@ def sync_warnings(
 def raise_warning(
     connection: sa.Connection, host: str, warning: HostWarning
 ) -> tuple[None, StoreEvent]:
-    rows = connection.execute(_select_for_update(host))
-    _log(connection, host, _raise(connection, host, {_key(r): r for r in rows}, _by_key([warning])))
-    return None, StoreEvent(raised=((host, warning),))
+    raised = raise_warnings(connection, host, [warning])
+    return None, StoreEvent(raised=tuple((host, warning) for warning in raised))
+
+
+def raise_warnings(
+    connection: sa.Connection, host: str, warnings: Sequence[HostWarning]
+) -> list[HostWarning]:
+    """Raise warnings about a host, or count them again; return them as they are stored."""
+    known = {_key(row): row for row in connection.execute(_select_for_update(host))}
+    open_keys = {key for key, row in known.items() if row.resolved_at is None}
+    wanted = _limit(connection, _by_key(warnings), open_keys, len(open_keys))
+    _log(connection, host, _raise(connection, host, known, wanted))
+    return list(wanted.values())
+
+
+def _limit(
+    connection: sa.Connection,
+    wanted: Mapping[_Key, HostWarning],
+    open_keys: Collection[_Key],
+    left: int,
+) -> dict[_Key, HostWarning]:
+    """Return the warnings that a host's quota has room for, and one that counts the others.
+
+    Args:
+        open_keys: of its unresolved ones, which are never refused.
+        left: how many of these remain.
+    """
+    quotas = quotas_of(connection)
+    new = [key for key in wanted if key not in open_keys]
+    most = 0 if quotas is None else quotas.max_warnings_per_host
+    if not most or left + len(new) <= most:
+        return dict(wanted)
+    rest = new[max(0, most - left - 1) :]
+    kinds = Counter(kind for kind, _, _ in rest)
+    message = (
+        f"{count_noun(len(rest), 'more warning')} of this host not stored ([conductor] "
+        f"max_warnings_per_host {most}): "
+        + ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
+    )
+    more = HostWarning(WarningKind.ROW_REFUSED, WHOLE_HOST, "warnings", message)
+    return {key: wanted[key] for key in wanted.keys() - set(rest)} | _by_key([more])
+
+
+def _make_room(connection: sa.Connection, known: Mapping[_Key, Any], number: int) -> None:
+    """Delete resolved warnings of a host, the oldest first, so that its quota has room."""
+    quotas = quotas_of(connection)
+    if quotas is None or not quotas.max_warnings_per_host:
+        return
+    excess = len(known) + number - quotas.max_warnings_per_host
+    resolved = [row for row in known.values() if row.resolved_at is not None]
+    over = sorted(resolved, key=lambda row: (row.resolved_at, row.id))[: max(0, excess)]
+    for start in range(0, len(over), _AT_ONCE):
+        ids = [row.id for row in over[start : start + _AT_ONCE]]
+        connection.execute(sa.delete(tables.warnings).where(_warnings.id.in_(ids)))
 
 
 def _by_key(active: Sequence[HostWarning]) -> dict[_Key, HostWarning]:
@@ -171,6 +229,8 @@ def _raise(
         if (kind, nodename, item) not in known
     ]
     if raised:
+        others = {key: row for key, row in known.items() if key not in wanted}
+        _make_room(connection, others, len(wanted))
         connection.execute(
             sa.insert(tables.warnings).values(
                 host=host, first_seen=utc_now(), last_seen=utc_now(), count=1, earlier=0

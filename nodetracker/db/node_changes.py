@@ -21,6 +21,7 @@ from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
 from nodetracker.db.nodes import CHILDREN, delete_rows
+from nodetracker.db.quotas import find_excess
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_agent, lock_service, select_service
 from nodetracker.db.statements import update_each
@@ -47,9 +48,13 @@ def apply_changes(
         return ApplyResult(), StoreEvent()
     misfits = {item.nodename: reason for item in changes if (reason := _find_misfit(item))}
     if misfits:
-        return _refuse(connection, agent, changes, misfits, service_down_time)
+        lock_service(connection, agent)  # which comes before the nodes that are closed
+        changes = [change for change in changes if change.nodename not in misfits]
     ends = _find_ends(connection, changes)
     now, rows = _lock(connection, agent, changes, ends.values())
+    if excess := find_excess(connection, agent.host, changes, rows):
+        misfits |= excess
+        changes = [change for change in changes if change.nodename not in misfits]
     foreign = decisions.list_foreign_rows(agent, changes, rows)
     holders = _find_holders(connection, foreign, agent.binary, now, service_down_time)
     decision = decisions.decide(agent, changes, rows, holders, ends)
@@ -62,23 +67,19 @@ def apply_changes(
         for change in changes
         if change.nodename not in result.conflicts and change.nodename not in result.refused
     )
-    return result, StoreEvent(changes=tuple(written))
+    event = StoreEvent(changes=tuple(written))
+    if misfits:
+        _close(connection, agent, misfits)
+        refused = {**result.refused, **misfits}
+        result = dataclasses.replace(result, refused=refused, misfits=tuple(misfits))
+    return result, event
 
 
-def _refuse(
-    connection: sa.Connection,
-    agent: AgentKey,
-    changes: Sequence[NodeChange],
-    misfits: Mapping[str, str],
-    service_down_time: int,
-) -> tuple[ApplyResult, StoreEvent]:
-    """Apply the other changes, and close the nodes of those that have values of no column.
+def _close(connection: sa.Connection, agent: AgentKey, misfits: Mapping[str, str]) -> None:
+    """Close nodes whose changes have values of no column, or exceed a quota of their host.
 
     Nobody knows what such a node has left, so it gets no claims until its host writes it.
     """
-    lock_service(connection, agent)
-    others = [change for change in changes if change.nodename not in misfits]
-    result, event = apply_changes(connection, agent, others, service_down_time)
     is_own = sa.and_(_nodes.host == agent.host, _nodes.hypervisor_hostname.in_(sorted(misfits)))
     query = sa.select(tables.compute_nodes).where(is_own).order_by(_nodes.id).with_for_update()
     closed = []
@@ -93,11 +94,11 @@ def _refuse(
             columns = codec.encode_values(values, ("facts",)) | derived
             closed.append({"id": record.id, "generation": generation, **columns})
     update_each(connection, tables.compute_nodes, ["id"], closed)
-    for nodename, reason in misfits.items():
-        warning = HostWarning(WarningKind.ROW_REFUSED, nodename, NO_ITEM, reason)
-        host_warnings.raise_warning(connection, agent.host, warning.as_stored())
-    refused = {**result.refused, **misfits}
-    return dataclasses.replace(result, refused=refused, misfits=tuple(misfits)), event
+    warnings = [
+        HostWarning(WarningKind.ROW_REFUSED, nodename, NO_ITEM, reason)
+        for nodename, reason in misfits.items()
+    ]
+    host_warnings.raise_warnings(connection, agent.host, warnings)
 
 
 def _find_misfit(change: NodeChange) -> str:

@@ -36,6 +36,7 @@ from nodetracker.db.connection.engine import (
     writing,
 )
 from nodetracker.db.ledger import claims, migrations
+from nodetracker.db.quotas import QUOTAS
 from nodetracker.db.reader import SqlReader
 from nodetracker.model.change import ClaimRefusal, StoreEvent
 from nodetracker.model.claim import ClaimRequest
@@ -43,6 +44,7 @@ from nodetracker.model.credential import Credential
 from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import AuditState, HostNews
+from nodetracker.model.settings import Quotas
 from nodetracker.ports import AdmissionPolicy, AgentKey, SchedulerStore, StoreObserver
 from nodetracker.process.clock import utc_clock
 from nodetracker.process.outage import Watch, watch_nothing
@@ -162,6 +164,11 @@ class SqlStore(SqlReader):
     def engine(self) -> sa.Engine:
         """The SQLAlchemy engine, for schema revisions and tests."""
         return self._database.engine
+
+    def limited(self, quotas: Quotas) -> "SqlStore":
+        """Return this store for the calls of agents, of which it stores no more than quotas."""
+        database = self._database.with_options(**{QUOTAS: quotas})
+        return SqlStore(database, self._clock, self._observers)
 
     load_versions = reading(nodes.load_versions)
     sync_warnings = observed(host_warnings.sync_warnings, retry_on_duplicate=True)

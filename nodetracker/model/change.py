@@ -5,7 +5,7 @@ One value is the source of the row, its history, notifications, metrics and the 
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -129,6 +129,10 @@ def _diff_fields(before: Any, after: Any) -> dict[str, Any]:
     return {name: list(map(encode, pair)) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
+MERGED = "merged"
+"""Key of a line's diff: further lines, as objects with at, nodename, what and diff."""
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """A row of the history.
@@ -155,6 +159,19 @@ class HistoryEntry:
     def event(self) -> str:
         """What happened, in one word."""
         return str(self.diff.get("event", self.what))
+
+    def expand(self) -> "Iterator[HistoryEntry]":
+        """Yield the entry without those that were merged into it, then these.
+
+        They are of the same host and kind, and have no id of their own.
+        """
+        merged = self.diff.get(MERGED, ())
+        diff = {name: value for name, value in self.diff.items() if name != MERGED}
+        yield dataclasses.replace(self, diff=diff)
+        for item in merged:
+            at, what = datetime.fromisoformat(item["at"]), ChangeKind(item["what"])
+            own = {"at": at, "nodename": item["nodename"], "what": what, "diff": item["diff"]}
+            yield dataclasses.replace(self, **own)
 
 
 def removed_diff(service: ServiceRecord, new: str | None = None) -> dict[str, Any]:

@@ -31,6 +31,21 @@ class AllocationRatios:
 
 
 @dataclass(frozen=True, slots=True)
+class Quotas:
+    """What conductors store of one host at most; 0 = any number.
+
+    More that is stored already is kept, and may become less.
+
+    Attributes:
+        max_warnings_per_host: unresolved ones.
+    """
+
+    max_nodes_per_host: int = 1000
+    max_guests_per_node: int = 10_000
+    max_warnings_per_host: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
 class PciPolicy:
     """PCI devices available to guests, and the aliases by which claims request them.
 

@@ -37,6 +37,15 @@ def sanitize_text(text: str, length: int = TEXT_LENGTH) -> str:
     return text[:length].encode(errors="replace").decode().replace("\0", "?")
 
 
+def cut_bytes(text: str, most: int) -> str:
+    """Return as much of a text as fits into bytes of UTF-8.
+
+    >>> cut_bytes("aü", 2)
+    'a'
+    """
+    return text if len(text) * 4 <= most else text.encode()[:most].decode(errors="ignore")
+
+
 # C0, DEL and C1 controls, bidirectional controls, line and paragraph separators, and
 # surrogates, which no encoding accepts.
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from nodetracker.model.text import LONG_TEXT_LENGTH, sanitize_text
+from nodetracker.model.text import cut_bytes, sanitize_text
 
 
 class WarningKind(enum.StrEnum):
@@ -77,6 +77,9 @@ NO_ITEM: Final = ""
 WARNING_ITEM_LENGTH = 191
 """Maximum length of an item in the unique key of warnings, in every database."""
 
+MESSAGE_BYTES = 1024
+"""Of a stored message; a longer one is cut."""
+
 MAX_SILENCE = timedelta(days=365)
 """Longest time for which a warning is silenced."""
 
@@ -119,7 +122,7 @@ class HostWarning:
             self.kind,
             sanitize_text(self.nodename),
             sanitize_text(self.item, WARNING_ITEM_LENGTH),
-            sanitize_text(self.message, LONG_TEXT_LENGTH),
+            cut_bytes(sanitize_text(self.message, MESSAGE_BYTES), MESSAGE_BYTES),
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from nodetracker.accounting.liveness import Liveness
@@ -178,7 +178,7 @@ def _name_claims(entries: Iterable[HistoryEntry], names: Mapping[str, str]) -> N
     """Add the claims whose workloads have a name."""
     pairs = {
         entry.diff["uuid"]: names.get(entry.diff["workload_uuid"])
-        for entry in entries
+        for entry in chain.from_iterable(entry.expand() for entry in entries)
         if entry.kind == EventKind.CLAIM and "workload_uuid" in entry.diff
     }
     return {uuid: name for uuid, name in pairs.items() if name} | dict(names)

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
@@ -73,7 +74,7 @@ def render_history_page(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]
 def collect_names(entries: Iterable[HistoryEntry]) -> dict[str, str]:
     """Return the names of the guests, their claims and devices that entries added or changed."""
     names: dict[str, str] = {}
-    for entry in entries:
+    for entry in chain.from_iterable(entry.expand() for entry in entries):
         if entry.kind == EventKind.CLAIM and (name := entry.diff.get("workload_name")):
             names |= {entry.diff[key]: name for key in ("workload_uuid", "uuid")}
         for guest in _items(entry, "guests", "added"):
@@ -92,7 +93,7 @@ def collect_names(entries: Iterable[HistoryEntry]) -> dict[str, str]:
 def find_unnamed(entries: Iterable[HistoryEntry], names: Names) -> set[str]:
     """Return the uuids of guests that entries changed, removed, claimed or moved without a name."""
     found = set()
-    for entry in entries:
+    for entry in chain.from_iterable(entry.expand() for entry in entries):
         if entry.kind in (EventKind.CLAIM, EventKind.MOVE) and "workload_uuid" in entry.diff:
             found.add(entry.diff["workload_uuid"])
         found |= {guest["uuid"] for guest in _items(entry, "guests", "changed")}
@@ -101,11 +102,15 @@ def find_unnamed(entries: Iterable[HistoryEntry], names: Names) -> set[str]:
 
 
 def describe_entry(entry: HistoryEntry, names: Names) -> list[ChangeText]:
-    """Return what an entry changed, a text for each thing.
+    """Return what an entry changed, a text for each thing, and those merged into it.
 
     Args:
         names: see `collect_names`.
     """
+    return [text for part in entry.expand() for text in _describe_part(part, names)]
+
+
+def _describe_part(entry: HistoryEntry, names: Names) -> list[ChangeText]:
     if (describe := _DESCRIBERS.get(entry.kind)) and "event" in entry.diff:
         return list(describe(entry.event, entry.diff, names))
     if entry.what is ChangeKind.DELETE:

@@ -19,6 +19,7 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.bootstrap.clients import build_agents
 from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.model.warning import WarningKind
 from tests.functional.conductors import NODE, Conductor, Remote
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
@@ -77,6 +78,42 @@ def test_an_agent_without_a_database_keeps_its_row_true(
         assert (own.host, own.topic) == ("c-1", "")
         assert agent.stop() == 0
         assert running.stop() == 0
+        assert "Traceback" not in agent.output() + running.output()
+
+
+def test_a_conductor_stores_no_more_of_a_host_than_its_quotas(
+    conductor: Conductor, remote: Remote, store: SqlStore
+) -> None:
+    with conductor.path.open("a") as file:
+        file.write("[conductor]\nmax_nodes_per_host = 2\nmax_guests_per_node = 1\n")
+    guest = {"name": "vm", "kind": "instance", "vcpus": 1, "memory_mb": 1, "disk_gb": 0}
+    guests = [guest | {"uuid": f"6a0e1f6c-5a34-4a64-9d3a-{number:012d}"} for number in range(2)]
+    nodes = [NODE | {"nodename": f"node-{number}"} for number in range(1, 4)]
+
+    def list_refused() -> dict[str, str]:
+        found = [record.warning for record in store.list_warnings() if record.resolved_at is None]
+        return {w.nodename: w.message for w in found if w.kind == WarningKind.ROW_REFUSED}
+
+    with conductor.start_conductor() as running:
+        remote.inventory.write_text(
+            json.dumps({"nodes": [nodes[0] | {"guests": guests}, *nodes[1:2]]})
+        )
+        with remote.start() as agent:
+            agent.wait_for("is ready")
+            wait_until(lambda: "node-1" in list_refused())
+            assert [row.nodename for row in store.list_nodes()] == ["node-2"]
+            remote.inventory.write_text(json.dumps({"nodes": nodes[:2]}))
+            wait_until(lambda: not list_refused())
+            remote.inventory.write_text(
+                json.dumps({"nodes": [nodes[0] | {"guests": guests}, *nodes[1:]]})
+            )
+            wait_until(lambda: set(list_refused()) == {"node-1", "node-3"})
+            shown = conductor.manage("candidate", "list", "--resource", "VCPU=1", "-f", "json")
+            assert [item["nodename"] for item in json.loads(shown.stdout)] == ["node-2"]
+            remote.inventory.write_text(json.dumps({"nodes": nodes[:2]}))
+            wait_until(lambda: not list_refused())
+            agent.stop()
+        running.stop()
         assert "Traceback" not in agent.output() + running.output()
 
 

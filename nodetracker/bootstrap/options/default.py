@@ -171,6 +171,26 @@ CONDUCTOR = option_group(
         help="Number of calls that a conductor processes in parallel, each on a separate database "
         "connection.",
     ),
+    cfg.IntOpt(
+        "max_nodes_per_host",
+        default=1000,
+        min=0,
+        help="Nodes that a conductor stores of one host; 0 = any number. Of what exceeds this or "
+        "max_guests_per_node nothing is stored, and a stored node gets no claims meanwhile.",
+    ),
+    cfg.IntOpt(
+        "max_guests_per_node",
+        default=10_000,
+        min=0,
+        help="Guests that a conductor stores of one node; 0 = any number.",
+    ),
+    cfg.IntOpt(
+        "max_warnings_per_host",
+        default=1000,
+        min=0,
+        help="Unresolved warnings that a conductor stores of one host's agent, the last of which "
+        "counts all others; 0 = any number.",
+    ),
 )
 
 AUDIT = option_group(

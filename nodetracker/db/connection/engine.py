@@ -5,6 +5,7 @@ Transactions are functions of a connection, run by `Database.read` and
 `reading` and `writing` make methods of a store of them.
 """
 
+import copy
 import functools
 import logging
 import random
@@ -83,6 +84,7 @@ class Database:
 
     def __init__(self, settings: DatabaseSettings, watch: Watch = watch_nothing) -> None:
         self._watch = watch
+        self._options: Mapping[str, Any] = {}
         url = parse_connection(settings.connection)
         self.url = read_only(url) if settings.is_read_only else url
         given = {
@@ -108,6 +110,12 @@ class Database:
         """SQLAlchemy's engine; reading it opens no connection."""
         engine: sa.Engine = self._manager.writer.get_engine()
         return engine
+
+    def with_options(self, **options: Any) -> "Database":
+        """Return the same database, whose connections have execution options."""
+        database = copy.copy(self)
+        database._options = options
+        return database
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run a read-only transaction; on SQLite it does not wait for writers."""
@@ -162,7 +170,7 @@ class Database:
         # Not by oslo.db's transactions: when a rollback fails because the connection is gone,
         # they raise its error instead of the original one, and log that with its traceback.
         with self.engine.connect() as connection:
-            connection.execution_options(**{WRITES: writes})
+            connection.execution_options(**{WRITES: writes}, **self._options)
             try:
                 result = work(connection)
                 if writes or self._keeps_statements:

@@ -419,7 +419,7 @@ history = sa.Table(
     text("host"),
     text("nodename"),
     choice("what", ChangeKind, ChangeKind.UPDATE),
-    json_text("diff", columns.OBJECT),
+    json_text("diff", columns.HISTORY),
     text("kind", 32),
     sa.Index(None, "host", "nodename", "at"),
     sa.Index(None, "host", "at"),
