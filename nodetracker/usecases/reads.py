@@ -13,12 +13,12 @@ from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import HistoryQuery, Page, PageQuery, WorkloadQuery
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
-from nodetracker.views.history import Names, collect_names, find_unnamed
-from nodetracker.views.usages import HOST_COLUMNS, HostUsage, describe_host
-from nodetracker.views.warnings import HostDown, find_hosts_down
 
-if TYPE_CHECKING:  # imports more than the commands that only read need
+if TYPE_CHECKING:  # more than the commands that only read, or an agent, need
     from nodetracker.ports import FleetStore, ReadingStore
+    from nodetracker.views.history import Names
+    from nodetracker.views.usages import HostUsage
+    from nodetracker.views.warnings import HostDown
 
 
 Q = TypeVar("Q", bound=PageQuery)
@@ -112,8 +112,10 @@ def read_live_pages(
 
 def read_hosts_down(
     store: "ReadingStore", now: datetime, service_down_time: int, host: str | None = None
-) -> dict[str, HostDown]:
+) -> "dict[str, HostDown]":
     """Return the hosts that are down, or one host if it is, by one statement."""
+    from nodetracker.views.warnings import find_hosts_down
+
     services = store.list_outage_services(service_down_time, host)
     return find_hosts_down(services, Liveness.of(services, now, service_down_time))
 
@@ -140,12 +142,14 @@ def read_consistently(store: "ReadingStore", node: NodeRecord) -> NodeRecord:
     return records[0]
 
 
-def read_host_usage(store: "ReadingStore", host: str) -> list[HostUsage]:
+def read_host_usage(store: "ReadingStore", host: str) -> "list[HostUsage]":
     """Return the lines of ``host show``.
 
     Raises:
         NotFoundError: the host has neither nodes nor services.
     """
+    from nodetracker.views.usages import HOST_COLUMNS, describe_host
+
     query = FleetQuery(host=host, columns=HOST_COLUMNS)
     nodes = [found.node.values for found in read_items(store.list_fleet, query)]
     if not nodes and not store.list_services(host):
@@ -155,13 +159,15 @@ def read_host_usage(store: "ReadingStore", host: str) -> list[HostUsage]:
 
 def name_guests(
     store: "ReadingStore", query: HistoryQuery, entries: Sequence[HistoryEntry]
-) -> Names:
+) -> "Names":
     """Return the names of the guests of entries: from those, from workloads and earlier entries.
 
     Args:
         query: selects the entries.
         entries: oldest first.
     """
+    from nodetracker.views.history import collect_names, find_unnamed
+
     names: dict[str, str] = {**collect_names(entries)}
     unnamed = find_unnamed(entries, names)
     for asked in sorted(unnamed)[:_MAX_ASKED]:
@@ -174,7 +180,7 @@ def name_guests(
     return _name_claims(entries, {**collect_names([*reversed(found), *entries]), **names})
 
 
-def _name_claims(entries: Iterable[HistoryEntry], names: Mapping[str, str]) -> Names:
+def _name_claims(entries: Iterable[HistoryEntry], names: Mapping[str, str]) -> "Names":
     """Add the claims whose workloads have a name."""
     pairs = {
         entry.diff["uuid"]: names.get(entry.diff["workload_uuid"])

@@ -166,7 +166,9 @@ class TestAgent:
         code = (
             "import nodetracker.cmd.compute, sys; "
             "print(*[name for name in ('eventlet', 'alembic', 'cliff', 'docker', 'jsonschema', "
-            "'libvirt', 'oslo_messaging', 'prettytable') if sys.modules.get(name)])"
+            "'libvirt', 'oslo_messaging', 'prettytable', 'asyncio.events', 'rfc3986.api', 'yaml', "
+            "'nodetracker.views.history') "
+            "if sys.modules.get(name)])"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

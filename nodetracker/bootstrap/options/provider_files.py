@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nodetracker.accounting import schemas
 from nodetracker.accounting.schemas import Schema
 from nodetracker.accounting.validator import check
@@ -64,7 +62,7 @@ def parse_provider_file(text: str, source: str) -> tuple[ProviderConfig, ...]:
         ConfigError: it is malformed; the message names file, provider and key.
     """
     try:
-        document = yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
+        document = _load(text)
     except Exception as error:  # PyYAML 6.0 raises many types for scalars, as of "2026-99-99"
         raise ConfigError(f"{source}: not valid YAML: {_describe(error)}") from error
     _check(document, schemas.PROVIDER_FILE, source)
@@ -156,22 +154,25 @@ def _describe(error: Exception) -> str:
     return f"{problem} in line {mark.line + 1}" if mark is not None else problem
 
 
-class _Loader(yaml.SafeLoader):
-    """A loader that rejects duplicate keys, of which PyYAML keeps the last."""
+def _load(text: str) -> Any:
+    """Load a document; reject duplicate keys, of which PyYAML keeps the last."""
+    import yaml  # few hosts have such files
 
+    class Loader(yaml.SafeLoader):
+        pass
 
-def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
-    mapping: dict[Any, Any] = {}
-    yield mapping
-    seen = []
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
-            )
-        seen.append(key)
-    mapping.update(loader.construct_mapping(node, deep=True))
+    def construct_mapping(loader: Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
+        mapping: dict[Any, Any] = {}
+        yield mapping
+        seen = []
+        for key_node, _ in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
+                )
+            seen.append(key)
+        mapping.update(loader.construct_mapping(node, deep=True))
 
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, construct_mapping)
+    return yaml.load(text, Loader=Loader)  # noqa: S506 - a SafeLoader
