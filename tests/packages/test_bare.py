@@ -168,7 +168,7 @@ def test_the_page_of_standalone_answers_and_lists_this_host(root):
 
 
 def test_an_upgrade_keeps_what_was_changed_and_says_that_the_schema_may_be_due(root):
-    root.run(f"echo '# mine' >> {CONFIG}; echo secret > {STATE}/credential")
+    root.run(f"echo '# mine' >> {CONFIG}; printf %064d 0 > {STATE}/credential")
     before = root.run(f"sha256sum {STATE}/*; ls -ln {STATE}")
     assert '"nodetracker-manage db sync" is due' in install(root, "standalone")
     assert root.run(f"sha256sum {STATE}/*; ls -ln {STATE}") == before
