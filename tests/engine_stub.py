@@ -54,6 +54,7 @@ class EngineStub:
         requests: requested paths, without the version.
         queries: path -> query string of its last request.
         statuses: path -> (status, text) to answer instead.
+        texts: path -> body to answer instead.
         is_open: while cleared, requests are not answered.
         is_slow_with: paths that are not answered before the stub is stopped.
         counters: container id -> answer to its statistics.
@@ -72,6 +73,7 @@ class EngineStub:
         self.requests: list[str] = []
         self.queries: dict[str, str] = {}
         self.statuses: dict[str, tuple[int, str]] = {}
+        self.texts: dict[str, str] = {}
         self.is_slow_with: set[str] = set()
         self.is_stopped = threading.Event()
         self.is_open = threading.Event()
@@ -197,11 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
         if stub.is_stopped.is_set():  # drop connections that are still open
             self.close_connection = True
             return
-        if path == "/events":
+        if path == "/events" and path not in stub.statuses:
             self._stream(stub.listen())
             return
         status, answer = stub.answer(path)
-        body = json.dumps(answer).encode()
+        body = stub.texts.get(path, json.dumps(answer)).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         if isinstance(stub.version, dict) and stub.version.get("ApiVersion"):

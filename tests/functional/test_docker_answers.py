@@ -261,6 +261,50 @@ class TestInvalidAnswers:
         wait_until(lambda: errors_of(driver.get_available_resource(HOST)) == {})
 
 
+class TestLargeAnswers:
+    """An answer is not read beyond a limit, and only what it has is not known."""
+
+    @pytest.fixture(autouse=True)
+    def limit(self, monkeypatch):
+        monkeypatch.setattr("nodetracker.virt.docker.client.MAX_ANSWER_BYTES", 100_000)
+
+    def test_a_container_whose_description_is_too_long_is_unreadable_alone(
+        self, driver_on_stub, stub
+    ):
+        long = describe_container(2)
+        long["Config"]["Labels"] = {"a": "x" * 200_000}
+        stub.add(describe_container(1), long, describe_container(3))
+        snapshot = driver_on_stub.driver().get_available_resource(HOST)
+        assert {"web-1", "web-3"} <= set(guests_of(snapshot))
+        assert "answered with more than 100000 bytes" in repr(snapshot.guests)
+
+    @pytest.mark.parametrize("call", ["info", "version", "get_disk_usage", "list_containers"])
+    @pytest.mark.parametrize("status", [200, 500])
+    def test_an_answer_that_is_too_long_is_an_error(self, stub, call, status):
+        client, long = EngineClient(stub.url, 5), "x" * 200_000
+        client.ping()
+        stub.info = stub.version = stub.disk_use = {"ApiVersion": "1.43", "a": long}
+        stub.names["1"] = [long]
+        stub.containers["1"] = describe_container(1)
+        if status != 200:
+            paths = ("/info", "/version", "/system/df", "/containers/json")
+            stub.statuses |= dict.fromkeys(paths, (status, long))
+        with pytest.raises(HostDataError, match="answered with more than 100000 bytes"):
+            getattr(client, call)()
+        client.ping()  # by a new connection
+
+    def test_the_refusal_of_a_stream_of_events_is_limited(self, stub):
+        stub.statuses["/events"] = 500, "x" * 200_000
+        with pytest.raises(HostDataError, match="answered with more than 100000 bytes"):
+            EngineClient(stub.url, 5).open_events(None, {}, 1)
+
+    def test_an_answer_that_is_too_deep_is_an_error(self, stub):
+        client = EngineClient(stub.url, 5)
+        stub.texts["/info"] = "[" * 50_000 + "]" * 50_000
+        with pytest.raises(HostDataError, match="answered with invalid JSON"):
+            client.info()
+
+
 class TestRequests:
     """Data that has not changed is not requested again."""
 
@@ -618,6 +662,24 @@ class TestEvents:
             assert watch.is_live
         finally:
             stub.is_open.set()
+            watch.stop()
+
+    @pytest.mark.parametrize("bad", ["x" * (2 << 20), None], ids=["long", "invalid"])
+    def test_an_event_that_cannot_be_read_loses_no_other(self, stub, bad):
+        events, sources = queue.Queue(), queue.Queue()
+        client = EngineClient(stub.url, 5)
+        watch = EventListener(client, events.put, lambda: sources.put(1))
+        watch.start()
+        try:
+            sources.get(timeout=10)
+            stub.send_event(event_of(1) | {"long": bad} if bad else "no object")
+            for _ in range(2):  # that events may have been missed, and that none are any more
+                sources.get(timeout=10)
+            assert "since" not in stub.queries["/events"]  # or it would come again
+            stub.send_event(event_of(2, at=2))
+            assert events.get(timeout=10).container_id == f"{2:064x}"
+            assert watch.is_live
+        finally:
             watch.stop()
 
     def test_closing_ends_the_thread(self, driver_on_stub):

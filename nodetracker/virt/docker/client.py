@@ -14,6 +14,9 @@ from docker.types import CancellableStream
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
 
+_PIECE_BYTES = 2**16
+"""Largest piece of a stream; a smaller chunk of the engine's is a piece as soon as it arrives."""
+
 
 class EventStream:
     """Stream of the engine's events, in pieces of JSON text.
@@ -35,7 +38,7 @@ class EventStream:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._response.iter_content(chunk_size=None)
+            yield from self._response.iter_content(_PIECE_BYTES)
         except requests.exceptions.ConnectionError as error:
             cause = error.args[0] if error.args else None
             self.was_idle = isinstance(cause, urllib3.exceptions.ReadTimeoutError)
@@ -50,6 +53,36 @@ class EventStream:
         """Close the stream, from any thread; a waiting reader returns immediately."""
         with contextlib.suppress(OSError, AttributeError):
             self._cancellable.close()
+
+
+MAX_ANSWER_BYTES = 64 * 2**20
+"""Of one answer; a list of 10,000 containers with their labels has about half of that."""
+
+
+class _LimitedBody:
+    """The body of an answer, of which at most `MAX_ANSWER_BYTES` are read.
+
+    Args:
+        raw: the body, see `requests.Response.raw`.
+    """
+
+    def __init__(self, raw: Any, source: str) -> None:
+        self._raw = raw
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
+        size = 0
+        for part in self._raw.stream(*arguments, **options):
+            size += len(part)
+            if size > MAX_ANSWER_BYTES:
+                self._raw.close()
+                raise HostDataError(
+                    self._source, f"answered with more than {MAX_ANSWER_BYTES} bytes"
+                )
+            yield part
 
 
 MIN_API_VERSION = (1, 40)
@@ -198,7 +231,7 @@ class EngineClient:
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             self._discard(connection)
             raise DriverUnavailableError(self.source, self._describe(error)) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise HostDataError(self.source, "answered with invalid JSON") from error
 
     def _connect(self) -> docker.APIClient:
@@ -259,7 +292,13 @@ class EngineClient:
                 self.source, "the Docker configuration file of the agent's user is invalid"
             ) from error
         connection.trust_env = False
+        connection.hooks["response"].append(self._limit_answer)
         return connection
+
+    def _limit_answer(self, response: requests.Response, **options: Any) -> None:
+        """Limit an answer before it is read, unless it is the stream of events."""
+        if not options.get("stream") or response.status_code != 200:
+            response.raw = _LimitedBody(response.raw, self.source)
 
     def _tls_config(self) -> Any:
         files = self._tls

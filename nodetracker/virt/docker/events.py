@@ -1,8 +1,8 @@
 """Listen to an engine's events: decode the stream, and reopen it when it ends."""
 
-import codecs
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -49,30 +49,74 @@ class EngineEvent:
         return f"{self.at_ns // _NS_PER_SECOND}.{self.at_ns % _NS_PER_SECOND:09d}"
 
 
-class EventDecoder:
-    """Assembles events from the pieces of a stream, with or without newlines between events."""
+MAX_EVENT_BYTES = 2**20
+"""Of the JSON of one event; real ones have about 1 KiB, with many labels some more."""
 
-    def __init__(self) -> None:
-        self._text = ""
-        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._json = json.JSONDecoder()
+_OUTSIDE_TEXT = re.compile(rb'["{}]')
+_WITHIN_TEXT = re.compile(rb'["\\]')
+
+
+class EventDecoder:
+    """Assembles events from the pieces of a stream, with or without newlines between events.
+
+    Each byte is looked at once, whatever the pieces are.
+
+    Args:
+        source: of the stream, for errors.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._event = bytearray()
+        self._depth = 0
+        self._is_text = self._is_escaped = False
 
     def feed(self, piece: bytes) -> Iterator[EngineEvent]:
-        """Yield the events that a piece completes; irrelevant events are skipped."""
-        self._text += self._utf8.decode(piece)
-        while text := self._text.lstrip():
-            try:
-                raw, end = self._json.raw_decode(text)
-            except ValueError:
-                if not text.startswith("{"):
-                    raise
-                self._text = text  # incomplete; wait for the next piece
-                return
-            self._text = text[end:]
-            event = parse_event(raw)
+        """Yield the events that a piece completes; irrelevant events are skipped.
+
+        Raises:
+            HostDataError: what arrives is no JSON object, or too long for an event.
+        """
+        start = place = 0
+        while (end := self._find_end(piece, place)) is not None:
+            event = self._parse(piece[start:end])
             if event is not None:
                 yield event
-        self._text = ""
+            start = place = end
+        self._keep(piece[start:])
+
+    def _find_end(self, piece: bytes, place: int) -> int | None:
+        """Return where the object that has begun ends in a piece, None if it does not."""
+        if self._is_escaped and place < len(piece):
+            place, self._is_escaped = place + 1, False
+        while found := (_WITHIN_TEXT if self._is_text else _OUTSIDE_TEXT).search(piece, place):
+            place, mark = found.end(), found.group()
+            if mark == b'"':
+                self._is_text = not self._is_text
+            elif mark == b"\\":
+                self._is_escaped = place == len(piece)
+                place += 1
+            else:
+                self._depth += 1 if mark == b"{" else -1
+                if self._depth <= 0:
+                    self._depth = 0
+                    return place
+        return None
+
+    def _keep(self, part: bytes) -> None:
+        self._event += part if self._event else part.lstrip()
+        if self._event and not self._event.startswith(b"{"):
+            raise HostDataError(self._source, "an event is no JSON object")
+        if len(self._event) > MAX_EVENT_BYTES:
+            raise HostDataError(self._source, f"an event of more than {MAX_EVENT_BYTES} bytes")
+
+    def _parse(self, rest: bytes) -> EngineEvent | None:
+        self._keep(rest)
+        text, self._event = self._event.decode(errors="replace"), bytearray()
+        try:
+            return parse_event(json.loads(text))
+        except (ValueError, RecursionError):
+            raise HostDataError(self._source, "an event is no JSON object") from None
 
 
 def parse_event(raw: Any) -> EngineEvent | None:
@@ -159,9 +203,11 @@ class EventListener:
         while not self._stopping.is_set():
             try:
                 was_idle = self._listen()
-            except (DriverUnavailableError, HostDataError, NotFoundError, ValueError) as error:
-                LOG.debug("%s: cannot read events: %s", self._client.source, error)
+            except (DriverUnavailableError, HostDataError, NotFoundError) as error:
+                LOG.debug("Cannot read events: %s", error)
                 was_idle = False
+                if isinstance(error, HostDataError):
+                    self._since = None  # or the same events come again; an audit follows
             if was_idle:
                 continue
             if self._is_live:
@@ -184,7 +230,7 @@ class EventListener:
         if not self._is_live:
             self._is_live = True
             self._on_source()
-        decoder = EventDecoder()
+        decoder = EventDecoder(self._client.source)
         for piece in stream:
             for event in decoder.feed(piece):
                 self._notify(event)
