@@ -68,13 +68,13 @@ class EventDriver:
 
 
 class RunningAgent:
-    def __init__(self, timer=None):
+    def __init__(self, timer=None, servers=()):
         self.driver, self.store = EventDriver(), SqliteStore()
         settings = AgentSettings("host-1", "/tmp", Policy(), audit_interval=None)
         self.manager = ComputeManager(
             settings, make_incarnation(), "1", self.driver, self.store, timer=timer
         )
-        self.service = ComputeService(settings, self.manager)
+        self.service = ComputeService(settings, self.manager, servers)
         self.service.begin()
         assert self.service.has_started.wait(30)
 
@@ -90,6 +90,44 @@ def running():
     yield agent
     assert agent.service.end()
     assert agent.service.fatal is None
+
+
+class RecordingServer:
+    def __init__(self, calls):
+        self._calls = calls
+
+    def start(self):
+        self._calls.append("server starts")
+
+    def stop(self, timeout_seconds):
+        self._calls.append("server stops")
+        return True
+
+
+def test_the_hooks_are_called_in_nova_s_order(monkeypatch):
+    calls = []
+
+    def record(name):
+        hook = getattr(ComputeManager, name)
+
+        def run(self):
+            if name not in calls:
+                calls.append(name)
+            return hook(self)
+
+        monkeypatch.setattr(ComputeManager, name, run)
+
+    for name in (
+        "init_host", "pre_start_hook", "post_start_hook", "prepare_stop", "report_end",
+        "cleanup_host",
+    ):  # fmt: skip
+        record(name)
+    agent = RunningAgent(servers=[RecordingServer(calls)])
+    assert agent.service.end()
+    assert calls == [
+        "init_host", "pre_start_hook", "server starts", "post_start_hook",
+        "prepare_stop", "server stops", "report_end", "cleanup_host",
+    ]  # fmt: skip
 
 
 def test_an_event_brings_its_node_up_to_date(running):
