@@ -71,6 +71,32 @@ manage service list -f value -c binary -c state
 systemctl stop nodetracker-conductor nodetracker-api
 systemctl show -p Result -p ExecMainStatus nodetracker-conductor
 """
+# The steps' outcomes, a line each; the agent's own file is as it was afterwards.
+SUPERVISED = f"""
+own=/etc/nodetracker/nodetracker-compute.conf.d/own.conf; mv $own /own.conf
+manage() {{ setpriv --reuid=nodetracker --regid=nodetracker --init-groups nodetracker-manage "$@"; }}
+write() {{
+    printf '%s\\n' '[DEFAULT]' "graceful_shutdown_timeout = $1" 'report_interval = 5' '[compute]' 'compute_driver = fake' \
+        '[fake]' 'inventory_file = {STATE}/nodes.yaml' '[database]' 'connection = sqlite:///{STATE}/agent.sqlite' > $own
+    chown root:nodetracker $own; chmod 640 $own
+}}
+nodes() {{ printf '%s\\n' 'nodes: [{{nodename: n, vcpus: 8, memory_mb: 4096, disk_gb: 9}}]' "$1" > {STATE}/nodes.yaml; }}
+pid() {{ systemctl show -p MainPID --value nodetracker-compute; }}
+state() {{ echo "$1: $2, $(systemctl show -p ActiveState --value nodetracker-compute)"; }}
+reload() {{
+    since=$(date +%s.%N); code=0; systemctl reload nodetracker-compute 2>/dev/null || code=$?; sleep 2; state "$1" $code
+    journalctl -q -u nodetracker-compute -o cat --since "@$since" | grep -Eo "Configuration reloaded|'x' is not a whole number" || true
+}}
+write 20; nodes; manage db sync
+systemctl start nodetracker-compute || {{ journalctl --no-pager -n 40; exit 1; }}; state start $?
+before=$(pid); write 30; reload "a good file"; write x; reload "a bad file"; write 20
+[ $(pid) = $before ] && echo "the same process"
+code=0; setpriv --reuid=nodetracker --regid=nodetracker --init-groups nodetracker-compute 2>/dev/null || code=$?; state "a second agent" $code
+kill -9 $before; for _ in $(seq 60); do [ $(pid) != 0 ] && [ $(pid) != $before ] && systemctl is-active -q nodetracker-compute && break; sleep 1; done
+state "kill -9" $(systemctl show -p NRestarts --value nodetracker-compute)
+nodes 'fail: {{n: hang}}'; systemctl reload nodetracker-compute; sleep 2; systemctl stop nodetracker-compute; state "stop in an audit" $?
+rm {STATE}/nodes.yaml {STATE}/agent.sqlite*; mv /own.conf $own
+"""
 # All services on one host: the agent calls the conductor, which has the database as the REST service does.
 INVENTORY = """
 all:
@@ -202,6 +228,21 @@ def test_a_unit_reads_a_credential_that_only_root_can_read_where_there_is_one(ro
     printed = root.boot(WITH_CREDENTIAL)
     assert "nodetracker-conductor up" in printed
     assert printed.splitlines()[-2:] == ["Result=success", "ExecMainStatus=0"]
+
+
+def test_systemd_supervises_the_agent(root):
+    printed = root.boot(SUPERVISED)
+    assert printed.splitlines()[-9:] == [
+        "start: 0, active",
+        "a good file: 0, active",
+        "Configuration reloaded",
+        "a bad file: 1, active",
+        "'x' is not a whole number",
+        "the same process",
+        "a second agent: 78, active",
+        "kill -9: 1, active",
+        "stop in an audit: 0, inactive",
+    ]
 
 
 @pytest.mark.parametrize("how", ["remove", "purge"])
