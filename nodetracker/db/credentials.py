@@ -62,10 +62,9 @@ def join_agent(
             "the join token is unknown, has expired or is used up; create another by "
             "nodetracker-manage agent token create"
         )
-    if token.host is None:
-        _check_name_is_free(connection, host, agent_id, existing)
-    elif token.host != host:
+    if token.host is not None and token.host != host:
         raise ForbiddenError(f"the join token is for host {token.host}, not for {host}")
+    _check_agent_and_name(connection, host, agent_id, existing, token.host is None)
     connection.execute(
         sa.update(tables.join_tokens).where(_tokens.id == token.id).values(uses=_tokens.uses - 1)
     )
@@ -93,14 +92,19 @@ def join_agent(
     return Credential(host, agent_id, token.now, address=address)
 
 
-def _check_name_is_free(
-    connection: sa.Connection, host: str, agent_id: str, existing: "sa.Row[Any] | None"
+def _check_agent_and_name(
+    connection: sa.Connection,
+    host: str,
+    agent_id: str,
+    existing: "sa.Row[Any] | None",
+    is_for_any: bool,
 ) -> None:
-    """Check that a token for any host may join this one.
+    """Check that an agent is not another host's, and that a token for any host may join this one.
 
     Raises:
-        ForbiddenError: another agent had the name, it has or had a credential, or the agent
-            is another host's. The id of the other agent, by which it could join, is not named.
+        ForbiddenError: the agent is another host's, which could not start again; or the token is
+            for any host and another agent had the name, or it has or had a credential. The id of
+            the other agent, by which it could join, is not named.
     """
     agents = sa.select(_services.host, _services.agent_id).where(
         _services.binary == COMPUTE_BINARY,
@@ -110,12 +114,19 @@ def _check_name_is_free(
         _credentials.agent_id == agent_id
     )
     known = {tuple(row) for row in connection.execute(agents.union(hosts))} - {(host, agent_id)}
-    if any(name == host for name, _ in known):
+    if others := sorted(name for name, _ in known if name != host):
+        named = "another host" if is_for_any else f"host {others[0]}"
+        raise ForbiddenError(
+            f"agent {agent_id} is that of {named}: if that host was renamed, run "
+            f"nodetracker-manage host rename OLD {host}; if this machine is a copy of it, "
+            "delete compute_id in its state directory"
+        )
+    if not is_for_any:
+        return
+    if known:
         problem = f"another agent holds it, and this is agent {agent_id}"
     elif existing is not None:
         problem = "it has a credential already, or had one"
-    elif known:
-        problem = f"agent {agent_id} is that of another host"
     else:
         return
     raise ForbiddenError(

@@ -40,7 +40,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
-from nodetracker.model.shapes import ShapeError
+from nodetracker.model.shapes import LARGEST, ShapeError
 from nodetracker.model.text import (
     LONG_TEXT_LENGTH,
     escape_text,
@@ -229,6 +229,8 @@ def register_agent(
     if held_epoch > known_epoch + MAX_EPOCHS:
         raise RequestError("held_epoch", f"{held_epoch} is too far above {known_epoch}")
     epoch = max(known_epoch, held_epoch) + 1
+    if epoch > LARGEST:  # only an earlier version stored such numbers
+        epoch = 1
     _check_columns("incarnation", dataclasses.asdict(incarnation) | {"version": version})
     columns = dataclasses.asdict(incarnation) | {
         "topic": topic,
@@ -286,13 +288,22 @@ def _take_over_service(
             _services.host == expected.host,
             _services.binary == expected.binary,
             _services.agent_id == expected.incarnation.agent_id,
-            _services.epoch == expected.epoch,
-            _services.report_count == expected.report_count,
+            _as_read(_services.epoch) == expected.epoch,
+            _as_read(_services.report_count) == expected.report_count,
         )
-        .values(columns)
+        .values(
+            **columns,
+            report_count=_as_read(_services.report_count, LARGEST // 2),
+            ended_epoch=sa.case((_services.ended_epoch <= LARGEST, _services.ended_epoch)),
+        )
     )
     if updated.rowcount != 1:
         raise ConflictError(f"host {expected.host} was taken over or reported its state meanwhile")
+
+
+def _as_read(column: "sa.ColumnElement[int]", high: int = LARGEST) -> "sa.ColumnElement[int]":
+    """Return a number, or 0 in place of one that is out of range, as its readers get it."""
+    return sa.case((column.between(0, high), column), else_=0)
 
 
 def lock_service(connection: sa.Connection, agent: AgentKey) -> datetime:

@@ -101,18 +101,20 @@ def test_a_token_for_any_host_does_not_take_the_name_of_another_agent(store):
 
 
 @pytest.mark.parametrize("has_joined", [False, True])
-def test_a_token_for_any_host_does_not_join_another_hosts_agent(store, has_joined):
-    """Its agent would find itself under another name, and end."""
+def test_no_token_joins_another_hosts_agent(store, has_joined):
+    """That host's agent would find itself under another name, and end."""
     if has_joined:
         store.create_join_token(hash_secret("own"), "h1", 1, DAY, "admin")
         store.join_agent(hash_secret("own"), "h1", "agent-1", NEXT, "")
     else:
         register(store, "h1", "agent-1")
     store.create_join_token(TOKEN, None, 5, DAY, "admin")
-    with pytest.raises(ForbiddenError, match=r"agent-1 is that of another host.*--host h2"):
+    with pytest.raises(ForbiddenError, match=r"agent-1 is that of another host: .* OLD h2"):
         store.join_agent(TOKEN, "h2", "agent-1", SECRET, "")
     store.create_join_token(hash_secret("h2"), "h2", 1, DAY, "admin")
-    store.join_agent(hash_secret("h2"), "h2", "agent-1", SECRET, "")  # said by an administrator
+    with pytest.raises(ForbiddenError, match="agent-1 is that of host h1: "):
+        store.join_agent(hash_secret("h2"), "h2", "agent-1", SECRET, "")
+    store.join_agent(hash_secret("h2"), "h2", "agent-2", SECRET, "")
 
 
 ALIKE = ["H1", "h1.", "\uff481", "\uff28\uff11\uff0e"]

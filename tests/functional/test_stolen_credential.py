@@ -35,6 +35,7 @@ from tests.builders import (
     claim,
     create,
     delete,
+    key_of,
     make_guest,
     make_incarnation,
     make_node,
@@ -44,9 +45,9 @@ from tests.builders import (
     update,
 )
 from tests.contract.stores import make_url
-from tests.functional.conductors import Conductor
+from tests.functional.conductors import NODE, Conductor, Remote
 from tests.functional.servers.mariadb import MariaDB
-from tests.programs import Running
+from tests.programs import Running, wait_until
 
 THIEF, VICTIM = "host-1", "host-2"
 THIEF_AGENT, SECRET = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "a stolen credential"
@@ -216,6 +217,48 @@ def test_a_stolen_credential_has_the_calls_of_its_own_host_alone(fleet: Fleet) -
     )
     for method in ("create_call", "find_answer"):  # not methods of the store that agents have
         assert "has no" in json.dumps(fleet.post(f"/store/{method}", {}, SECRET)[1])
+
+
+def test_what_a_thief_wrote_does_not_outlive_a_revoke(fleet: Fleet, tmp_path: Path) -> None:
+    def see() -> ServiceRecord:
+        return fleet.store.list_services(THIEF, COMPUTE_BINARY)[0]
+
+    run, place = make_incarnation(THIEF_AGENT), (THIEF, COMPUTE_BINARY, "compute", "1")
+    for _ in range(5):  # by the largest steps
+        assert fleet.call("register_agent", *place, run, see(), 2**63 - 2)[0] == 400
+        assert fleet.call("register_agent", *place, run, see(), see().epoch + 10**6)[0] == 200
+        agent = dataclasses.replace(key_of(see()), report_count=see().report_count)
+        count = agent.report_count + 10**8
+        fleet.call("report_state", agent, 2**63 - 2, AuditState())
+        fleet.call("report_state", agent, count + 1, AuditState())
+        assert see().report_count == agent.report_count
+        assert fleet.call("report_state", agent, count, AuditState())[0] == 200
+    assert (see().epoch, see().report_count) == (5 * 10**6 + 6, 5 * 10**8)
+    with fleet.store.engine.begin() as connection:  # through a conductor of the release before
+        for statement in (
+            f"UPDATE services SET epoch = {2**63 - 2}, report_count = {2**63 - 2} "
+            f"WHERE host = '{THIEF}'",
+            f"UPDATE compute_nodes SET epoch = {2**63 - 2} WHERE host = '{THIEF}'",
+        ):
+            connection.execute(sa.text(statement))
+    # Its agent's id under a name that a token is for would keep it from starting again.
+    token = fleet.conductor.make_token("--host", "host-9")
+    assert fleet.join(token, "host-9", THIEF_AGENT, "another")[0] == 403
+    assert fleet.conductor.manage("agent", "revoke", THIEF).returncode == 0
+    token = fleet.conductor.make_token("--host", THIEF)
+    remote = Remote(
+        tmp_path / "own", fleet.conductor.endpoint, token, THIEF, update_resources_interval=1
+    )
+    state = tmp_path / "own" / "state"
+    state.mkdir(exist_ok=True)
+    (state / "compute_id").write_text(f"{THIEF_AGENT}\n")
+    with remote.start() as running:
+        running.wait_for("is ready")
+        wait_until(lambda: node(fleet.store, THIEF).values.vcpus == NODE["vcpus"])
+        assert (see().damaged, node(fleet.store, THIEF).damaged) == ((), ())
+        nodes = fleet.conductor.ask("node", "list", "--host", THIEF)
+        assert [(item["nodename"], item["state"]) for item in nodes] == [("node-1", "up")]
+        assert running.stop() == 0
 
 
 def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:
