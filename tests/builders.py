@@ -1,7 +1,6 @@
 """Build values for tests; each attribute has a default and can be changed. Put them into stores."""
 
 import dataclasses
-import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -9,11 +8,9 @@ from uuid import UUID, uuid4, uuid5
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import usage_columns
-from nodetracker.db import host_calls
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
 from nodetracker.model.claim import Claim, ClaimRequest, Migration
-from nodetracker.model.credential import hash_secret
 from nodetracker.model.fact import FactEntry, FactState, fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (
@@ -265,13 +262,9 @@ def register(store: Any, host: str = "alpha", agent_id: str = "agent-a") -> Agen
 
 
 def take_news(store: Any, host: str) -> HostNews:
-    """Return what waits for a host; an agent that had joined has to join again."""
-    secret_hash = hash_secret(f"the secret of {host}")
-    token_hash = hash_secret(secrets.token_hex())
-    store.create_join_token(token_hash, host, 1, timedelta(minutes=1), "admin")
-    store.join_agent(token_hash, host, f"agent-of-{host}", secret_hash, "")
-    store.find_credential(secret_hash, "")
-    (_, news) = store._database.write(lambda c: host_calls.take_news(c, secret_hash))
+    """Return what waits for a host's agent, as that takes it."""
+    (service,) = store.list_services(host, COMPUTE_BINARY)
+    news: HostNews = store.take_news(key_of(service))
     return news
 
 

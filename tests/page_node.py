@@ -16,7 +16,7 @@ from nodetracker.model.host import CpuInfo
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
 from nodetracker.model.pci import PciDeviceType, PciStatus, TrackedDevice
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import SCHEMA_REVISION, AuditState
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey
@@ -88,7 +88,9 @@ def _add_node(
     devices: tuple[TrackedDevice, ...] = (),
 ) -> AgentKey:
     agent = register(store, host, f"agent-of-{host}")
-    store.report_state(agent, 1, AuditState(3.0, audit_interval_seconds=60))
+    store.report_state(
+        agent, 1, AuditState(3.0, audit_interval_seconds=60, schema_revision=SCHEMA_REVISION)
+    )
     store.apply_changes(agent, [create(agent, nodename, values, guests, devices)], 60)
     return agent
 

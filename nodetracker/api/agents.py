@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from nodetracker.model.errors import BusyError, NodetrackerError
-from nodetracker.model.service import ServiceRecord
 from nodetracker.ports import AgentDirectory, HostAgent
 from nodetracker.process.workers import Executor
 
@@ -33,24 +32,18 @@ class AgentCalls:
 
     Args:
         directory: finds them.
-        prepare: called before each call, such as to set the clock of deadlines.
         patience_seconds: how long `run` waits.
-        reaches_all: False = only agents that take calls with their heartbeats are reached.
     """
 
     def __init__(
         self,
         directory: AgentDirectory,
-        prepare: Callable[[], None] = lambda: None,
         max_calls: int = MAX_CALLS,
         patience_seconds: float = PATIENCE_SECONDS,
-        reaches_all: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
-        self._prepare = prepare
         self._patience = patience_seconds
-        self._reaches_all = reaches_all
         self._max_calls = max_calls
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -76,19 +69,10 @@ class AgentCalls:
             with self._lock:
                 self._started.pop(call, None)
 
-    def can_reach(self, service: ServiceRecord) -> bool:
-        """Return whether there is a way to a host's agent.
-
-        Args:
-            service: of the agent, with its last audit.
-        """
-        return self._reaches_all or bool(service.last_audit.get("takes_calls"))
-
     @contextmanager
     def calling(self, host: str) -> Iterator[HostAgent]:
         """Return the agent of a host for calls within this block; raises as `turn`."""
         with self.turn():
-            self._prepare()
             yield self._directory.agent_of(host)
 
     def run(self, host: str, call: Callable[[HostAgent], T]) -> T | None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
@@ -21,7 +20,6 @@ from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.compute.operations import HostOperations
 from nodetracker.compute.service import ComputeService
-from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import Incarnation
@@ -35,7 +33,8 @@ from nodetracker.ports import (
     StoreObserver,
 )
 from nodetracker.process.outage import OutageLog
-from nodetracker.rpc.audit_socket import SOCKET_FILE, AuditSocketServer
+from nodetracker.rpc.host_calls import HostCalls
+from nodetracker.rpc.wake_socket import SOCKET_FILE, WakeSocket
 from nodetracker.views.health import evaluate_health
 from nodetracker.virt.composite import CompositeDriver
 from nodetracker.virt.host.power import PowerSwitch
@@ -50,7 +49,7 @@ if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.metrics.endpoint import Endpoint
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.notify import NotificationSender
-    from nodetracker.rpc.server import RpcServer
+    from nodetracker.rpc.server import WakeServer
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +63,8 @@ class Agent:
     """The parts of one agent, built and not yet started.
 
     Attributes:
-        operations: of its host, for other processes and for a REST service in this one.
+        calls: carries out those of other processes, and of a REST service in this one; None
+            unless it is served.
         endpoint: serves its metrics and health, None if they are not served.
         notifier: sends its notifications, None without a broker.
         reporter: reports its nodes to placement, None unless it is enabled.
@@ -78,7 +78,7 @@ class Agent:
     driver: Driver
     manager: ComputeManager
     service: ComputeService
-    operations: HostOperations
+    calls: HostCalls | None
     endpoint: "Endpoint | None"
     notifier: "NotificationSender | None"
     reporter: "PlacementReporter | None"
@@ -166,8 +166,8 @@ def build_agent(
         observers: notified of every audit.
         open_store: opens the store for its observers; None = the configured one.
         database: see `ComputeManager`.
-        is_served: whether it serves audits over a socket and, if configured, metrics
-            and health and RPC calls, and reports to placement after each audit.
+        is_served: whether it takes calls and, if configured, serves metrics and health,
+            and reports to placement after each audit.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
@@ -178,18 +178,14 @@ def build_agent(
     notifier = broker.make_notifier(f"compute:{settings.host}")
     # Conductors notify of their changes themselves.
     watching = broker.make_observers(notifier) if conf.conductor.use_local else []
-    news: SimpleQueue[Any] | None = None  # of conductors
     if open_store is not None:
         store = open_store(watching)
     else:
-        if is_served and not conf.conductor.use_local:
-            news = SimpleQueue()
-        store = build_store(conf, is_agent=True, observers=watching, news=news)
+        store = build_store(conf, is_agent=True, observers=watching)
     observers = list(observers)
     compute_id = ensure_compute_id(Path(settings.state_path))
     incarnation = read_incarnation(compute_id, settings.report_interval)
-    claims = ClaimCounter()
-    endpoint, server = None, None  # unless it is served
+    endpoint, calls, server = None, None, None  # unless it is served
 
     def read_status() -> AgentStatus:
         return _add_others(manager.status(), broker, server, notifier, reporter)
@@ -198,7 +194,7 @@ def build_agent(
     if reporter is not None:
         observers.append(reporter)
     if is_served and conf.metrics.enabled:
-        metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status, claims)
+        metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status)
         observers.append(metrics)
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers,
@@ -206,22 +202,14 @@ def build_agent(
         list_warnings=tuple if reporter is None else reporter.list_warnings,
         database=database,
     )  # fmt: skip
-    operations = HostOperations(settings.host, manager, driver, store, claims)
     servers: list[CallServer] = []
     if is_served:
+        operations = HostOperations(settings.host, manager, driver)
+        calls = HostCalls(settings.host, manager, operations, store, manager.database_clock)
         if broker.is_configured:
-            server = broker.serve_agent(
-                settings.host, operations, manager.database_clock, store.now
-            )
-        sockets = AuditSocketServer(Path(settings.state_path) / SOCKET_FILE, operations)
-        servers = [part for part in (reporter, sockets, server) if part is not None]
-    if news is not None:
-        from nodetracker.rpc.host_calls import HeartbeatCalls
-
-        clock = manager.database_clock
-        servers.append(
-            HeartbeatCalls(settings.host, news, operations, store, manager.read_known, clock)
-        )
+            server = broker.serve_wakes(settings.host, calls.wake)
+        sockets = WakeSocket(Path(settings.state_path) / SOCKET_FILE, calls.wake)
+        servers = [part for part in (reporter, calls, sockets, server) if part is not None]
     service = ComputeService(settings, manager, servers)
     if reporter is not None and reporter.removals is not None:
         removals = reporter.removals
@@ -230,7 +218,7 @@ def build_agent(
         )
         removals.requests.request()  # those that are left
     return Agent(
-        settings, incarnation, store, probes, driver, manager, service, operations, endpoint,
+        settings, incarnation, store, probes, driver, manager, service, calls, endpoint,
         notifier, reporter, read_status,
     )  # fmt: skip
 
@@ -238,7 +226,7 @@ def build_agent(
 def _add_others(
     status: AgentStatus,
     broker: Broker,
-    server: "RpcServer | None",
+    server: "WakeServer | None",
     notifier: "NotificationSender | None",
     reporter: "PlacementReporter | None",
 ) -> AgentStatus:
@@ -248,7 +236,6 @@ def _add_others(
         has_broker=broker.is_configured,
         rpc_error=None if server is None else server.error,
         notifications_error=None if notifier is None else notifier.error,
-        call_error=broker.call_error,
         placement=None if reporter is None else reporter.status(),
     )
 
@@ -327,14 +314,13 @@ def _build_endpoint(
     probes: ProbeRunner,
     notifier: "NotificationSender | None",
     status: Callable[[], AgentStatus],
-    claims: ClaimCounter,
 ) -> "tuple[AgentMetrics, Endpoint]":
     """Build the metrics, which observe the audits, and the endpoint of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint, make_application
 
     metrics = AgentMetrics(
-        version("nodetracker"), conf.compute.compute_driver, status, probes, claims, notifier
+        version("nodetracker"), conf.compute.compute_driver, status, probes, notifier
     )
     application = make_application(metrics.registry, lambda: evaluate_health(status()))
     return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)

@@ -62,7 +62,7 @@ from nodetracker.bootstrap.values import (
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.model.errors import ConfigError, DriverFeatureError
+from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
@@ -76,7 +76,6 @@ from nodetracker.views.health import evaluate_api_health
 
 if TYPE_CHECKING:
     from nodetracker.api.service import ApiService
-    from nodetracker.rpc.caller import RpcCaller
 
 LOG = logging.getLogger(__name__)
 
@@ -141,7 +140,6 @@ class _Parts:
     settings: ApiSettings
     store: Store
     notifier: NotificationSender | None
-    clock: DatabaseClock
     agents: AgentCalls
     broker: Broker
     counters: ApiCounters
@@ -162,7 +160,7 @@ def build_api(conf: cfg.ConfigOpts) -> "tuple[ApiService, Server]":
     parts = _build_parts(conf, database)
     membership = Membership(
         parts.store, parts.settings.host, API_BINARY, "", version("nodetracker"),
-        read_incarnation(str(uuid.uuid4()), parts.settings.report_interval), parts.clock,
+        read_incarnation(str(uuid.uuid4()), parts.settings.report_interval), DatabaseClock(),
     )  # fmt: skip
 
     def read_status() -> ApiStatus:
@@ -212,7 +210,7 @@ def build_own_server(
     agents: AgentDirectory,
     read_agent: Callable[[], AgentStatus],
 ) -> Server:
-    """Build the server of an agent's own process, over its store and operations.
+    """Build the server of an agent's own process, over its store.
 
     Args:
         read_agent: returns the agent's status.
@@ -222,8 +220,7 @@ def build_own_server(
     """
     settings, broker, access = _prepare(conf)
     parts = _Parts(
-        settings, store, None, DatabaseClock(), AgentCalls(agents), broker,
-        _make_counters(settings), access,
+        settings, store, None, AgentCalls(agents), broker, _make_counters(settings), access,
     )  # fmt: skip
 
     def read_status() -> ApiStatus:
@@ -272,14 +269,10 @@ def accepts_insecure_power_actions(conf: cfg.ConfigOpts) -> bool:
 
 def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
     settings, broker, access = _prepare(conf)
-    clock = DatabaseClock()
-    announced: AgentDirectory | None = None
-    if broker.is_configured:
-        clock, announced = broker.caller.clock, broker.find_agents()
     notifier, counters = broker.make_notifier(f"api:{settings.host}"), _make_counters(settings)
     store = build_sql_store(
         conf,
-        observers=broker.make_observers(notifier, announced),
+        observers=broker.make_observers(notifier, wakes_agents=True),
         watch=watch_calls(database, counters.store_errors.clear),
         pool={
             "max_pool_size": settings.threads + _SPARE_CONNECTIONS,
@@ -287,11 +280,8 @@ def _build_parts(conf: cfg.ConfigOpts, database: OutageLog) -> _Parts:
             "pool_timeout": POOL_SECONDS,
         },
     )
-    directory = build_agents(
-        store, f"api:{settings.host}", partial(_get_caller, broker), settings.service_down_time
-    )
-    agents = AgentCalls(directory, lambda: clock.set(store.now()), reaches_all=broker.is_configured)
-    return _Parts(settings, store, notifier, clock, agents, broker, counters, access)
+    agents = AgentCalls(build_agents(conf, store, "api", broker))
+    return _Parts(settings, store, notifier, agents, broker, counters, access)
 
 
 def _prepare(conf: cfg.ConfigOpts) -> tuple[ApiSettings, Broker, Access]:
@@ -316,14 +306,6 @@ def _build_own_access(conf: cfg.ConfigOpts) -> Access:
     return build_access(conf, list_open_paths(routes), _is_behind_proxy(conf))
 
 
-def _get_caller(broker: Broker) -> "RpcCaller":
-    if not broker.is_configured:
-        raise DriverFeatureError(
-            "agents cannot be called: [DEFAULT] transport_url is not set on the API's host"
-        )
-    return broker.caller
-
-
 def _make_counters(settings: ApiSettings) -> ApiCounters:
     return ApiCounters(
         RequestCounter(), ClaimCounter(), StoreErrorCounter(settings.service_down_time)
@@ -333,7 +315,7 @@ def _make_counters(settings: ApiSettings) -> ApiCounters:
 def _find_broker_error(parts: _Parts) -> str | None:
     """Return why the broker cannot be used, as far as this process has tried."""
     notifications_error = None if parts.notifier is None else parts.notifier.error
-    return notifications_error or parts.broker.call_error
+    return notifications_error or parts.broker.wake_error
 
 
 def _build_application(

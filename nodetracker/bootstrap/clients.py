@@ -2,33 +2,27 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from nodetracker.bootstrap.values import build_from_options, read_value
+from nodetracker.bootstrap.values import build_from_options, read_host_name, read_value
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.settings import PlacementSettings
-from nodetracker.ports import AgentDirectory, CallStore, HostAgent, Store, StoreObserver
-from nodetracker.process.clock import DatabaseClock
+from nodetracker.ports import AgentDirectory, CallStore, Store, StoreObserver
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
     from nodetracker.placement.removal import UnservedRemovals
     from nodetracker.placement.reporter import PlacementReporter
-    from nodetracker.rpc.caller import AgentCaller, RpcCaller
     from nodetracker.rpc.notify import NotificationSender
-    from nodetracker.rpc.server import RpcServer
+    from nodetracker.rpc.server import WakeServer
     from nodetracker.rpc.transport import Transport
+    from nodetracker.rpc.waker import Waker
     from nodetracker.usecases.healing import PlacementHealer
-
-
-_DELETE_SECONDS = 10.0
-_AGENT_CALLS = 4
-"""Calls that an agent answers concurrently."""
 
 
 class Broker:
@@ -38,7 +32,7 @@ class Broker:
         self._conf = conf
         self._lock = threading.Lock()
         self._transport: Transport | None = None
-        self._caller: RpcCaller | None = None
+        self._waker: Waker | None = None
 
     @property
     def is_configured(self) -> bool:
@@ -75,36 +69,21 @@ class Broker:
             self.connect()
 
     @property
-    def caller(self) -> "RpcCaller":
-        """The caller of this process.
+    def waker(self) -> "Waker":
+        """What wakes agents; it connects for the first one."""
+        from nodetracker.rpc.waker import Waker
 
-        Raises:
-            ConfigError: as `connect`.
-        """
-        from nodetracker.rpc.caller import RpcCaller
-
-        transport = self.connect()
         with self._lock:
-            self._caller = self._caller or RpcCaller(lambda: transport, DatabaseClock())
-            return self._caller
+            self._waker = self._waker or Waker(self.connect)
+            return self._waker
 
     @property
-    def call_error(self) -> str | None:
-        """Why the last call of this process did not reach the broker, None if it did."""
-        return None if self._caller is None else self._caller.broker_error
-
-    def find_agents(self) -> AgentDirectory:
-        """Return the client of the agents over the broker.
-
-        Raises:
-            ConfigError: as `connect`.
-        """
-        from nodetracker.rpc.caller import RpcAgentDirectory
-
-        return RpcAgentDirectory(self.caller)
+    def wake_error(self) -> str | None:
+        """Why the broker did not accept this process's last wake-up, None if it did."""
+        return None if self._waker is None else self._waker.error
 
     def delete_service_queues(self, host: str, binary: str) -> None:
-        """Delete the queues in which calls for a deleted service would wait.
+        """Delete the queues in which wake-ups for a deleted service would wait.
 
         Do nothing without a broker.
 
@@ -113,7 +92,9 @@ class Broker:
             ConfigError: as `connect`.
         """
         if binary == COMPUTE_BINARY and self.is_configured:
-            self.caller.delete_queue(host, _DELETE_SECONDS)
+            from nodetracker.rpc.waker import COMPUTE, delete_queue
+
+            delete_queue(self.connect(), COMPUTE.queue_of(host))
 
     def make_notifier(self, publisher: str) -> "NotificationSender | None":
         """Return the sender of notifications, None without a broker.
@@ -133,52 +114,48 @@ class Broker:
         return NotificationSender(make_send)
 
     def make_observers(
-        self, notifier: "NotificationSender | None", agents: AgentDirectory | None = None
+        self, notifier: "NotificationSender | None", wakes_agents: bool = False
     ) -> "list[StoreObserver]":
         """Return who learns what the process's store commits; nobody without a broker.
 
         Args:
-            agents: learn of their nodes' changes, too.
+            wakes_agents: agents learn of their nodes' changes, too.
         """
         if notifier is None:
             return []
-        from nodetracker.rpc.notify import LedgerAnnouncer, StoreNotifier
+        from nodetracker.rpc.notify import StoreNotifier
 
         observers: list[StoreObserver] = [StoreNotifier(notifier)]
-        if agents is not None:
-            observers.append(LedgerAnnouncer(agents))
-        return observers
+        return [*observers, self.waker] if wakes_agents else observers
 
-    def serve_agent(
-        self,
-        host: str,
-        agent: HostAgent,
-        clock: DatabaseClock,
-        read_time: Callable[[], datetime],
-    ) -> "RpcServer":
-        """Return the server of an agent, not started."""
-        from nodetracker.rpc.caller import COMPUTE
-        from nodetracker.rpc.server import RpcServer
+    def serve_wakes(self, host: str, wake: Callable[[], None]) -> "WakeServer":
+        """Return what wakes an agent for messages, not started."""
+        from nodetracker.rpc.server import WakeServer
 
-        return RpcServer(self.connect, COMPUTE, host, agent, clock, _AGENT_CALLS, read_time)
+        return WakeServer(self.connect, host, wake)
 
 
 def build_agents(
-    store: CallStore,
-    sender: str,
-    get_caller: Callable[[], "AgentCaller"],
-    service_down_time: int,
+    conf: cfg.ConfigOpts, store: CallStore, program: str, broker: Broker
 ) -> AgentDirectory:
-    """Return the client of the agents, over the broker or by their heartbeats.
+    """Return the client of the agents.
 
     Args:
-        sender: name of this process.
-        get_caller, service_down_time: see `HostCaller`.
+        program: part of this process's name.
+        broker: wakes agents of other machines, if it is configured.
     """
-    from nodetracker.rpc.caller import RpcAgentDirectory
     from nodetracker.rpc.host_calls import HostCaller
+    from nodetracker.rpc.wake_socket import SOCKET_FILE, wake_by_socket
 
-    return RpcAgentDirectory(HostCaller(store, sender, get_caller, service_down_time))
+    own, path = read_host_name(conf), Path(conf.state_path) / SOCKET_FILE
+
+    def wake(host: str) -> None:
+        if host == own and wake_by_socket(path):
+            return
+        if broker.is_configured:
+            broker.waker.wake(host)
+
+    return HostCaller(store, f"{program}:{own}", wake, conf.service_down_time)
 
 
 def list_messaging_options() -> list[tuple[str | None, Sequence[cfg.Opt]]]:

@@ -1,8 +1,7 @@
 """Build the client of conductors, for a process without a database."""
 
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
@@ -45,15 +44,12 @@ def read_connection(conf: cfg.ConfigOpts) -> "tuple[list[Endpoint], ssl.SSLConte
     return endpoints, tls
 
 
-def build_http_caller(
-    conf: cfg.ConfigOpts, is_agent: bool = False, news: SimpleQueue[Any] | None = None
-) -> HttpCaller:
+def build_http_caller(conf: cfg.ConfigOpts, is_agent: bool = False) -> HttpCaller:
     """Build the caller of the conductors; nothing is connected before the first call.
 
     Args:
         is_agent: the process is the agent, whose first start creates its uuid and joins; no
             other one joins, nor renews the credential of this host unless it is asked to.
-        news: see `HttpCaller`.
 
     Raises:
         ConfigError: a value cannot be used.
@@ -65,7 +61,7 @@ def build_http_caller(
     identity = AgentIdentity(
         read_host_name(conf), agent_id, state_path, lambda: read_join_token(conf)
     )
-    return HttpCaller(endpoints, identity, DatabaseClock(), tls, news=news)
+    return HttpCaller(endpoints, identity, DatabaseClock(), tls)
 
 
 def _make_tls(cafile: str | None) -> "ssl.SSLContext":

@@ -18,8 +18,6 @@ from nodetracker.model.errors import (
 from nodetracker.process.outage import OutageLog, Watch, watch_nothing
 
 if TYPE_CHECKING:  # imported late: not every program needs them
-    from queue import SimpleQueue
-
     from nodetracker.db.store import SqlStore
     from nodetracker.ports import ReadingStore, Store, StoreObserver
     from nodetracker.usecases.watch import RowPurge, Watcher
@@ -36,7 +34,6 @@ def build_store(
     is_read_only: bool = False,
     is_agent: bool = False,
     observers: "Sequence[StoreObserver]" = (),
-    news: "SimpleQueue[Any] | None" = None,
 ) -> "Store":
     """Build the store that is configured, over a database or conductors.
 
@@ -46,7 +43,6 @@ def build_store(
         is_read_only: for a program that only reads; no file is created.
         is_agent: the process is the agent.
         observers: of its changes; conductors have their own.
-        news: gets what conductors have for the agent, None if it serves no calls.
 
     Raises:
         ConfigError: the URL is invalid, or its database module is missing.
@@ -56,11 +52,8 @@ def build_store(
     from nodetracker.bootstrap.conductor_client import build_http_caller
     from nodetracker.conductor.client import open_conductor_store
 
-    takes_calls = news is not None and not read_value(conf, "DEFAULT", "transport_url")
     return open_conductor_store(
-        build_http_caller(conf, is_agent, news),
-        heartbeat_seconds=float(conf.report_interval),
-        takes_calls=takes_calls,
+        build_http_caller(conf, is_agent), heartbeat_seconds=float(conf.report_interval)
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint, version
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cliff.app import App
@@ -37,8 +36,7 @@ if TYPE_CHECKING:  # imported late: help needs none of them, and not every comma
 
     from nodetracker.bootstrap.clients import Broker
     from nodetracker.db.store import SqlStore
-    from nodetracker.ports import AgentDirectory, AuditAgent, ReadingStore, Store
-    from nodetracker.rpc.caller import RpcCaller
+    from nodetracker.ports import HostAgent, ReadingStore, Store
     from nodetracker.rpc.notify import NotificationSender
 
 PROGRAM = "nodetracker-manage"
@@ -158,43 +156,23 @@ class ManageApp(App):
         require_database(self.conf)
         return build_sql_store(self.conf, is_read_only)
 
-    @cached_property
-    def agents(self) -> "AgentDirectory":
-        """The agents of all hosts; calls to them expire by the database's clock.
-
-        A call raises ConfigError if it needs the broker and ``transport_url`` is not set.
+    def find_agent(self, host: str) -> "HostAgent":
+        """Return the agent of a host.
 
         Raises:
-            ConfigError: it is not set, and neither is the database.
+            ForbiddenError: this host has no database, and the agent is another one's.
+            NotFoundError: the host has none.
         """
         from nodetracker.bootstrap.clients import build_agents
-
-        if not self.conf.conductor.use_local:
-            self._get_caller()
-            return self.broker.find_agents()
-        sender = f"manage:{self.conf.DEFAULT.host}"
-        down_time = self.conf.service_down_time
-        return build_agents(self.open_sql_store(), sender, self._get_caller, down_time)
-
-    def _get_caller(self) -> "RpcCaller":
-        caller = self.broker.caller
-        caller.clock.set(self.store.now())
-        return caller
-
-    def find_audit_agent(self, host: str) -> "AuditAgent":
-        """Return a host's agent for audits: over its socket on its own machine, or the broker.
-
-        Raises:
-            ConfigError: it is not on this machine, and ``transport_url`` is not set.
-        """
         from nodetracker.bootstrap.values import read_host_name
-        from nodetracker.rpc.audit_socket import SOCKET_FILE, SocketAuditAgent
+        from nodetracker.conductor.authorization import CALLS_OWN_HOST
+        from nodetracker.model.errors import ForbiddenError
+        from nodetracker.usecases.reads import require_agent
 
-        if host == read_host_name(self.conf):
-            agent = SocketAuditAgent(Path(self.conf.state_path) / SOCKET_FILE)
-            if agent.is_listening or not self.broker.is_configured:
-                return agent
-        return self.agents.agent_of(host)
+        if not self.conf.conductor.use_local and host != read_host_name(self.conf):
+            raise ForbiddenError(CALLS_OWN_HOST)
+        require_agent(self.store, host)
+        return build_agents(self.conf, self.store, "manage", self.broker).agent_of(host)
 
     def _set_streams(self, stdin: Any, stdout: Any, stderr: Any) -> None:
         """Make all text safe that leaves towards a terminal."""

@@ -28,12 +28,12 @@ from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
-from nodetracker.compute.operations import OwnAgentDirectory
 from nodetracker.db.schema import revisions
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConfigError
 from nodetracker.ports import AuditObserver, Store, StoreObserver
 from nodetracker.process.daemon import is_started_by_hand
+from nodetracker.rpc.host_calls import HostCaller
 from nodetracker.usecases.trends import read_fleet_trend
 from nodetracker.usecases.watch import INTERVAL_SECONDS, TrendWatch
 from nodetracker.views.problems import FleetView, view_fleet
@@ -116,7 +116,11 @@ def _run(arguments: Sequence[str]) -> int:
     if _write_own_file(own_file, settings.host):
         for name, days in _PURGE.items():
             conf.set_default(name, days, "database")
-    agents = OwnAgentDirectory(settings.host, agent.operations)
+    calls = agent.calls
+    assert calls is not None  # as it is served
+    agents = HostCaller(
+        agent.store, f"api:{settings.host}", lambda host: calls.wake(), settings.service_down_time
+    )
     server = build_own_server(conf, agent.store, agents, agent.read_status)
     print(f"Open it in a browser: {server.url}{ADDRESS}")
     print(

@@ -101,6 +101,8 @@ def _run(arguments: Sequence[str]) -> int:
         database = build_sql_store(conf, is_read_only=True)
         checks.read_schema_differences = lambda: revisions.check(database.engine)
         checks.list_joined = lambda: [known.host for known in database.list_credentials()]
+        if database.engine.dialect.name != "sqlite":
+            checks.try_calls = database.check_calls
     if conf.placement.enabled:
         checks.placement = build_placement_client(conf)
     upgradecheck.CONF = conf  # as the library's own main() does; --json is read from it
@@ -134,7 +136,8 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
     The attributes are set once the configuration has been read.
     `read_schema_differences` is None where conductors access the database, and
     `purges_claims` is not known there; `conductors` is None elsewhere. `list_joined` returns
-    the hosts that have a credential.
+    the hosts that have a credential. `try_calls` raises StoreError if the agent may take no
+    calls; it is None where that is not decided by the database's privileges.
     """
 
     host: "HostReader"
@@ -143,6 +146,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
     placement: "PlacementClient | None" = None
     read_schema_differences: Callable[[], Sequence[str]] | None
     list_joined: Callable[[], Sequence[str]]
+    try_calls: Callable[[], None] | None = None
     purges_claims: bool
 
     @_check
@@ -176,9 +180,26 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         hosts = [service.host for service in services if service.binary == COMPUTE_BINARY]
         return Verdict(
             readiness.evaluate_services(services).findings
+            + readiness.evaluate_callees(services).findings
             + readiness.evaluate_agents(services, joined).findings
             + readiness.evaluate_names([*hosts, *joined]).findings
         )
+
+    @_check
+    def check_calls(self) -> Verdict:
+        """Check whether the agent may take the calls of others."""
+        if self.try_calls is None:
+            return Verdict()  # the conductors take them
+        problem: str | None = None
+        try:
+            self.store.list_services(self.host.settings.host)
+        except StoreError:
+            return Verdict()  # the check of the schema names it
+        try:
+            self.try_calls()
+        except StoreError as error:
+            problem = str(error)
+        return readiness.evaluate_privileges(problem)
 
     @_check
     def check_old_claims(self) -> Verdict:
@@ -279,6 +300,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         ("Database schema", check_schema),
         ("Conductors", check_conductors),
         ("Services", check_services),
+        ("Calls", check_calls),
         ("Old claims", check_old_claims),
         ("Nodes", check_nodes),
         ("Reserved resources", check_reserved),

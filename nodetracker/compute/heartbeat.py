@@ -10,7 +10,14 @@ from nodetracker.compute.takeover import Takeover
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import FencedError, IdentityError, NodetrackerError
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, Incarnation, ServiceRecord
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    UNKNOWN_COUNT,
+    AuditState,
+    HostNews,
+    Incarnation,
+    ServiceRecord,
+)
 from nodetracker.ports import AgentKey, AgentStore
 
 
@@ -123,6 +130,7 @@ class Heartbeat:
 
     Attributes:
         agent: the agent's key with its last heartbeat, None until the host is taken.
+        on_news: gets what heartbeats have for the host, None while calls are not taken.
     """
 
     def __init__(
@@ -148,7 +156,9 @@ class Heartbeat:
         self._refusal: IdentityError | None = None
         self._tried_count = 0
         self._reported_at: float | None = None
+        self._known_calls = UNKNOWN_COUNT
         self.agent: AgentKey | None = None
+        self.on_news: Callable[[HostNews], None] | None = None
 
     @property
     def report_count(self) -> int:
@@ -206,6 +216,19 @@ class Heartbeat:
             # Outside the handler: the log formatter would append the error being handled.
             self._take_restored(self.agent, lost)
 
+    def take_news(self) -> HostNews | None:
+        """Return the news of the host, None before it is taken.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        agent = self.agent
+        if agent is None:
+            return None
+        news = self._store.take_news(agent)
+        self._known_calls = news.call_count
+        return news
+
     def report_end(self) -> None:
         """Write the last heartbeat if the host was taken: its host is down from now on.
 
@@ -249,6 +272,7 @@ class Heartbeat:
 
     def _hold(self, service: ServiceRecord) -> AgentKey:
         self._tried_count = max(self._tried_count, service.report_count)
+        self._known_calls = UNKNOWN_COUNT
         self.agent = AgentKey(
             self._host,
             COMPUTE_BINARY,
@@ -263,6 +287,13 @@ class Heartbeat:
     def _report_state(self, agent: AgentKey, is_last: bool = False) -> None:
         # Never the same number twice: one whose answer was lost may have been written.
         self._tried_count += 1
-        self._store.report_state(agent, self._tried_count, self._state(), self._clock(), is_last)
+        on_news = None if is_last else self.on_news
+        known = None if on_news is None else self._known_calls
+        heartbeat = agent, self._tried_count, self._state(), self._clock()
+        news = self._store.report_state(*heartbeat, is_last, known)
         self.agent = replace(agent, report_count=self._tried_count)
         self._reported_at = self._monotonic()
+        if news is not None and on_news is not None:
+            if news.is_read:
+                self._known_calls = news.call_count
+            on_news(news)

@@ -168,11 +168,30 @@ class ComputeManager(PeriodicTasks):
         self._reports = ReportQueue(observers)
         self._auditing = threading.Lock()
         self._has_started = False
+        self._news_problem: str | None = None
 
     @property
     def database_clock(self) -> DatabaseClock:
         """The database's time, as the last audit loaded it."""
         return self._tracker.database_clock
+
+    def watch_news(self, handle: Callable[[HostNews], None] | None) -> None:
+        """Pass what heartbeats have to a function; None = take no calls with them."""
+        self._heartbeat.on_news = handle
+
+    def take_news(self) -> HostNews | None:
+        """Return the host's news, None if they cannot be read now, which is logged once."""
+        problem: str | None = None
+        news: HostNews | None = None
+        try:
+            news = self._heartbeat.take_news()
+        except StoreError as error:
+            problem = str(error)
+        # An outage of the database is in the log by its audits and heartbeats.
+        if problem is not None and self._news_problem is None and not self._database.is_out:
+            LOG.warning("Calls of host %s cannot be taken: %s", self._settings.host, problem)
+        self._news_problem = problem
+        return news
 
     def read_known(self) -> HostNews:
         """Return the generations and the service's state as last read or written."""

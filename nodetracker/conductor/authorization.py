@@ -7,6 +7,7 @@ is replaced. A stolen credential can therefore change the rows of its own host a
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -21,6 +22,12 @@ from nodetracker.ports import AdmissionPolicy, Store
 
 Arguments = dict[str, Any]
 T = TypeVar("T")
+
+CALLS_OWN_HOST = (
+    "a host without a database calls its own agent only: use the REST API, or nodetracker-manage "
+    "where [database] connection is set"
+)
+MAX_CALL_LIFETIME = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +274,17 @@ def _own_renewal(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
     return arguments | {"policy": authorizer.policy}
 
 
+def _own_call(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """A call of the host's own agent, made by a command there.
+
+    The agent's log says so, and it expires as soon as one by such a command may.
+    """
+    if arguments["host"] != caller.host:
+        raise ForbiddenError(CALLS_OWN_HOST)
+    lifetime = min(arguments["lifetime"], MAX_CALL_LIFETIME)
+    return arguments | {"sender": f"manage:{caller.host}", "lifetime": lifetime}
+
+
 def _no_move(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     raise ForbiddenError(
         "an agent without a database makes no moves, which write two hosts: use the REST API, or "
@@ -342,7 +360,10 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "apply_changes": _own_changes,
         "sync_warnings": _own_warnings,
         "raise_warning": _own_host_warning,
+        "take_news": _own_agent,
         "answer_call": _own_host,
+        "create_call": _own_call,
+        "find_answer": _own_host,
         # Claims on its host.
         "create_claim": _own_claim_request,
         "try_claim": _own_claim_request,

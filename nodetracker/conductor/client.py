@@ -18,7 +18,7 @@ from nodetracker.model.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import AuditState, HostNews
 from nodetracker.ports import AgentKey, Store
 from nodetracker.ports.methods import delegates
 from nodetracker.process.clock import DatabaseClock, utc_clock
@@ -36,7 +36,6 @@ def open_conductor_store(
     timeout_seconds: float = CALL_SECONDS,
     host_clock: Callable[[], datetime] = utc_clock,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
-    takes_calls: bool = False,
 ) -> Store:
     """Build the store; nothing is connected before the first call.
 
@@ -45,10 +44,8 @@ def open_conductor_store(
         heartbeat_seconds: timeout of a heartbeat; one that arrives later no
             longer proves that its agent is alive, and is not written.
         host_clock: this host's own time, whose skew each heartbeat stores.
-        takes_calls: each heartbeat says that the agent takes calls with it.
     """
-    store = ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds, takes_calls)
-    return cast("Store", store)
+    return cast("Store", ConductorStore(caller, timeout_seconds, host_clock, heartbeat_seconds))
 
 
 class Caller(Protocol):
@@ -75,13 +72,11 @@ class ConductorStore:
         timeout_seconds: float,
         host_clock: Callable[[], datetime],
         heartbeat_seconds: float,
-        takes_calls: bool,
     ) -> None:
         self._caller = caller
         self._timeout = timeout_seconds
         self._host_clock = host_clock
         self._heartbeat_timeout = heartbeat_seconds
-        self._takes_calls = takes_calls
 
     def report_state(
         self,
@@ -90,13 +85,15 @@ class ConductorStore:
         state: AuditState,
         host_time: datetime | None = None,
         is_last: bool = False,
-    ) -> None:
+        known_calls: int | None = None,
+    ) -> HostNews | None:
         """Add this host's time, and that the heartbeat came by a conductor."""
-        state = replace(state, by_conductor=True, takes_calls=self._takes_calls)
+        heartbeat = agent, report_count, replace(state, by_conductor=True)
         host_time = host_time or self._host_clock()
         method = CONDUCTOR.methods["report_state"]
-        arguments = method.encode_arguments(agent, report_count, state, host_time, is_last)
-        self._call(method, arguments, self._heartbeat_timeout)
+        arguments = method.encode_arguments(*heartbeat, host_time, is_last, known_calls)
+        news: HostNews | None = self._call(method, arguments, self._heartbeat_timeout)
+        return news
 
     def apply_changes(
         self, agent: AgentKey, changes: Sequence[NodeChange], service_down_time: int

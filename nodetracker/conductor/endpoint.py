@@ -36,7 +36,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
-from nodetracker.ports import CallStore, CredentialStore
+from nodetracker.ports import CredentialStore, FleetStore
 from nodetracker.process.admission import STRANGER_BYTES, Places
 from nodetracker.process.change_log import RefusalLog, log_change
 from nodetracker.process.clock import DatabaseClock
@@ -59,12 +59,10 @@ _HOST = "nodetracker.host"
 """Key of the environment: the caller's, once its credential is found."""
 _IS_DUE = "nodetracker.is_due"
 """Key of the environment: whether the caller is to renew its credential."""
-_NEWS = "nodetracker.news"
-"""Key of the environment: what the answer to a heartbeat has for the agent."""
 _CHANGES = frozenset(
     {
         "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
-        "answer_call", "fail_provider_removal", "finish_provider_removal",
+        "create_call", "answer_call", "fail_provider_removal", "finish_provider_removal",
     }
 )  # fmt: skip
 """Calls that are logged. Heartbeats and audits are not: their rows say what they wrote."""
@@ -79,7 +77,7 @@ _STATUSES: tuple[tuple[type[NodetrackerError], str], ...] = (
 )
 
 
-class HeartbeatStore(CredentialStore, CallStore, Protocol):
+class HeartbeatStore(CredentialStore, FleetStore, Protocol):
     """What heartbeats need of the store."""
 
 
@@ -150,7 +148,7 @@ class AgentEndpoint:
         """Answer one request; nodetracker's errors travel as answers."""
         status, answer = "200 OK", {}
         refusal: NodetrackerError | None = None
-        environ[_IS_DUE], environ[_NEWS] = False, None
+        environ[_IS_DUE] = False
         address = environ.get("REMOTE_ADDR", "")
         path = environ.get("PATH_INFO", "")
         try:
@@ -173,8 +171,6 @@ class AgentEndpoint:
         now = self._clock.read()
         if environ[_IS_DUE]:
             answer["renew"] = True
-        if environ[_NEWS] is not None:
-            answer["news"] = environ[_NEWS]
         if now is not None:
             answer["now"] = now.isoformat()
         return _send(environ, start, status, answer)
@@ -218,8 +214,8 @@ class AgentEndpoint:
         body: Mapping[str, Any] | None = None
         if path == HEARTBEAT:
             body = self._read_call(environ, LARGE_BYTES)
-            if self._report(environ, body, secret_hash, address):
-                return None
+            if _takes_calls(body):
+                return self._report(environ, body, secret_hash, address)
         found = self._credentials.find_credential(secret_hash, address)
         caller = self._note_call(environ, found, secret_hash)
         if body is None:
@@ -270,14 +266,11 @@ class AgentEndpoint:
 
     def _report(
         self, environ: WSGIEnvironment, body: Mapping[str, Any], secret_hash: str, address: str
-    ) -> bool:
-        """Carry out a heartbeat whose answer has what waits for the host; not an agent's last.
+    ) -> Any:
+        """Carry out a heartbeat, and return the host's news with the calls that wait for it.
 
         What it says is read once its credential is found.
         """
-        plain = body.get("arguments")
-        if isinstance(plain, dict) and plain.get("is_last"):
-            return False
 
         def authorize(credential: Credential) -> Mapping[str, Any]:
             caller = self._note_call(environ, credential, secret_hash)
@@ -291,8 +284,7 @@ class AgentEndpoint:
             news = self._heartbeats.report_for_news(secret_hash, authorize)
         if news is None:
             raise AuthenticationError("unknown credential")
-        environ[_NEWS] = encode(news)
-        return True
+        return encode(news)
 
     def _note_call(
         self, environ: WSGIEnvironment, credential: Credential, secret_hash: str
@@ -374,6 +366,12 @@ class AgentEndpoint:
             address=address,
             outcome=f"refused: {error}",
         )
+
+
+def _takes_calls(body: Mapping[str, Any]) -> bool:
+    """Return whether a heartbeat is that of an agent that takes calls now."""
+    plain = body.get("arguments")
+    return isinstance(plain, dict) and plain.get("known_calls") is not None
 
 
 def _name_target(arguments: Mapping[str, Any], value: object) -> str:

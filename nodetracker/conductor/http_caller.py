@@ -5,7 +5,6 @@ import gzip
 import http.client
 import json
 import logging
-import queue
 import select
 import socket
 import ssl
@@ -121,7 +120,7 @@ class AgentIdentity:
 
 
 class HttpCaller:
-    """Makes the calls of one process; see `RpcCaller`, which does so over a broker.
+    """Makes the calls of one process.
 
     It starts at one of the conductors by the host's name, keeps one that answers, and
     tries the others in order.
@@ -129,7 +128,6 @@ class HttpCaller:
     Args:
         tls: of HTTPS connections.
         clock: the database's time; set by each answer that has it.
-        news: gets what answers to heartbeats have for the agent, as plain JSON.
     """
 
     def __init__(
@@ -139,10 +137,8 @@ class HttpCaller:
         clock: DatabaseClock,
         tls: ssl.SSLContext | None = None,
         monotonic: Callable[[], float] = time.monotonic,
-        news: "queue.SimpleQueue[Any] | None" = None,
     ) -> None:
         self._clock = clock
-        self._news = news
         self._endpoints = endpoints
         self._identity = identity
         self._tls = tls
@@ -453,8 +449,6 @@ class HttpCaller:
             )
         if answer.get("renew"):
             self._is_due = True
-        if self._news is not None and answer.get("news"):
-            self._news.put(answer["news"])
         if answer.get("now"):
             self.clock.set(datetime.fromisoformat(answer["now"]))
         if "error" in answer:

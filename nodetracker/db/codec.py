@@ -323,10 +323,7 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
 
     What is unknown is left out, as a conductor's heartbeats have no machine.
     """
-    known = encode_row(state, _OPTIONAL_AUDIT_STATE) | {
-        "by_conductor": state.by_conductor or None,
-        "takes_calls": state.takes_calls or None,
-    }
+    known = encode_row(state, _OPTIONAL_AUDIT_STATE) | {"by_conductor": state.by_conductor or None}
     return {
         "age_seconds": state.age_seconds,
         "nodes": sanitize_json(state.nodes),

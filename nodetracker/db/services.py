@@ -264,6 +264,7 @@ def _insert_service(
             host=host,
             binary=binary,
             report_count=0,
+            calls=0,
             disabled=False,
             maintenance=False,
             forced_down=False,
@@ -495,7 +496,9 @@ def report_state(
     state: AuditState,
     host_time: datetime,
     is_last: bool,
-) -> None:
+    known_calls: int | None = None,
+) -> bool:
+    """Return whether more calls were made than are known."""
     values = {
         **{f"agent_{item.name}": getattr(agent, item.name) for item in dataclasses.fields(agent)},
         "new_count": report_count,
@@ -503,6 +506,10 @@ def report_state(
         "state": codec.encode_audit_state(state),
     }
     _check_columns("state", {"last_audit": values["state"]})
+    if known_calls is not None:
+        known = values | {"known_calls": known_calls}
+        if connection.execute(_UNCALLED_HEARTBEAT, known).rowcount:
+            return False
     if connection.execute(_LAST_HEARTBEAT if is_last else _HEARTBEAT, values).rowcount != 1:
         raise FencedError(
             f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}: "
@@ -511,6 +518,7 @@ def report_state(
         )
     if is_last:
         history.insert(connection, [history.service_line(agent.host, agent.binary, "stopped")])
+    return known_calls is not None
 
 
 def _is_held_by(agent: Any) -> "sa.ColumnElement[bool]":
@@ -542,3 +550,4 @@ _HEARTBEAT = (
     )
 )
 _LAST_HEARTBEAT = _HEARTBEAT.values(ended_epoch=_AGENT.epoch)
+_UNCALLED_HEARTBEAT = _HEARTBEAT.where(_services.calls == sa.bindparam("known_calls"))

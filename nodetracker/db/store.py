@@ -7,6 +7,7 @@ written out here. Observers learn what it changed after its commit.
 import functools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -43,7 +44,7 @@ from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.credential import Credential
 from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
-from nodetracker.model.service import AuditState, HostNews
+from nodetracker.model.service import UNREAD_NEWS, AuditState, HostNews
 from nodetracker.model.settings import Quotas
 from nodetracker.ports import AdmissionPolicy, AgentKey, SchedulerStore, StoreObserver
 from nodetracker.process.clock import utc_clock
@@ -208,6 +209,7 @@ class SqlStore(SqlReader):
     create_call = writing(host_calls.create_call)
     find_answer = reading(host_calls.find_answer)
     answer_call = writing(host_calls.answer_call)
+    check_calls = writing(host_calls.check_privileges)
 
     list_provider_removals = reading(provider_removals.list_removals)
     fail_provider_removal = writing(provider_removals.fail_removal)
@@ -235,14 +237,14 @@ class SqlStore(SqlReader):
     ) -> HostNews | None:
 
         def report(connection: sa.Connection) -> HostNews | None:
-            found = host_calls.take_news(connection, secret_hash)
-            if found is None:
+            owner, news = host_calls.read_joined_news(connection, secret_hash)
+            if owner is None:
                 return None
-            given = authorize(found[0])
+            given = authorize(owner)
             asked_at = given.get("host_time") or self._clock()
             heartbeat = given["agent"], given["report_count"], given["state"]
             services.report_state(connection, *heartbeat, asked_at, is_last=False)
-            return found[1]
+            return replace(news, calls=host_calls.take_calls(connection, news.calls))
 
         return self._database.write(report, retry_on_lock_wait=False)
 
@@ -279,12 +281,22 @@ class SqlStore(SqlReader):
         state: AuditState,
         host_time: datetime | None = None,
         is_last: bool = False,
-    ) -> None:
-        asked_at = host_time or self._clock()
-        self._database.write(
-            lambda c: services.report_state(c, agent, report_count, state, asked_at, is_last),
+        known_calls: int | None = None,
+    ) -> HostNews | None:
+        heartbeat = agent, report_count, state, host_time or self._clock(), is_last, known_calls
+        is_called = self._database.write(
+            lambda c: services.report_state(c, *heartbeat),
             retry_on_lock_wait=False,  # later, it no longer proves that the agent is alive
         )
+        return UNREAD_NEWS if is_called else None
+
+    def take_news(self, agent: AgentKey) -> HostNews:
+        """Write only where a call waits."""
+        news = self._database.read(lambda c: host_calls.read_news(c, agent))
+        if not news.calls:
+            return news
+        taken = self._database.write(lambda c: host_calls.take_calls(c, news.calls))
+        return replace(news, calls=taken)
 
     def purge(
         self, before: datetime, tables: Collection[str] = (), is_part: bool = False

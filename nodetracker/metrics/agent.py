@@ -8,7 +8,6 @@ from typing import Protocol
 
 from prometheus_client.metrics_core import Metric
 
-from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.metrics.families import (
     Durations,
     ProcessMetrics,
@@ -17,7 +16,6 @@ from nodetracker.metrics.families import (
     families,
     family,
     info,
-    render_claims,
     render_store_errors,
 )
 from nodetracker.metrics.nodes import render_nodes
@@ -162,11 +160,7 @@ class NotificationCounts(Protocol):
 
 
 class AgentMetrics(ProcessMetrics):
-    """Observes the audits of an agent and collects its metrics.
-
-    Args:
-        claims: requests for claims by calls of other processes.
-    """
+    """Observes the audits of an agent and collects its metrics."""
 
     def __init__(
         self,
@@ -174,14 +168,12 @@ class AgentMetrics(ProcessMetrics):
         drivers: Sequence[str],
         status: Callable[[], AgentStatus],
         probes: ProbeSource,
-        claims: ClaimCounter,
         notifications: NotificationCounts | None = None,
     ) -> None:
         super().__init__(version)
         self._drivers = ",".join(drivers)
         self._status = status
         self._probes = probes
-        self._claims = claims
         self._notifications = notifications
         self._lock = threading.Lock()
         self._counter = AuditCounter()
@@ -217,7 +209,6 @@ class AgentMetrics(ProcessMetrics):
         )
         if self._notifications is not None:
             yield from families(_NOTIFICATIONS, self._notifications)
-        yield from render_claims(self._claims.read())
         if status.placement is not None:
             yield from families(_PLACEMENT, status.placement)
         yield from families(_PROBES, self._probes)

@@ -51,9 +51,8 @@ class AgentStatus:
         report_count: number of heartbeats, as stored in the services row.
         clock_skew_seconds: this host's clock minus the database's; None = unknown.
         has_broker: whether a message broker is configured.
-        rpc_error: why calls are not served yet; None = they are, or RPC is not configured.
+        rpc_error: why wake-ups are not received yet; None = they are, or there is no broker.
         notifications_error: why notifications cannot be sent, None while they can.
-        call_error: why the last call to a conductor did not reach the broker, None if it did.
         placement: of the reporter to placement, None without one.
     """
 
@@ -73,13 +72,12 @@ class AgentStatus:
     has_broker: bool = True
     rpc_error: str | None = None
     notifications_error: str | None = None
-    call_error: str | None = None
     placement: PlacementStatus | None = None
 
     @property
     def broker_error(self) -> str | None:
         """Why the broker cannot be used, None while nothing shows that it cannot."""
-        return self.rpc_error or self.notifications_error or self.call_error
+        return self.rpc_error or self.notifications_error
 
     @property
     def node_count(self) -> int:

@@ -25,11 +25,14 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0023"
+SCHEMA_REVISION = "0024"
 """The revision of the database's schema that this version is written for."""
 
 OLDEST_REVISION = "0012"
 """That of the oldest version that may run beside this one."""
+
+CALLS_REVISION = "0024"
+"""That of the oldest version whose agents take calls from the table ``host_calls``."""
 
 LoadAverage = tuple[float, float, float]
 """Average number of runnable processes over 1, 5 and 15 minutes."""
@@ -143,6 +146,11 @@ class ServiceRecord:
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
 
+def takes_calls(service: ServiceRecord) -> bool:
+    """Return whether an agent is of a version that takes calls from the table ``host_calls``."""
+    return (service.last_audit.get("schema_revision") or "") >= CALLS_REVISION
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceChange:
     """An administrator's change of a service; None leaves an attribute unchanged.
@@ -205,7 +213,6 @@ class AuditState:
             failing node.
         by_conductor: the heartbeat was sent through a conductor, so missing
             heartbeats may only mean that the agent is cut off from all of them.
-        takes_calls: the agent has no broker, and takes calls with its heartbeats.
         load_average: of the agent's machine over 1, 5 and 15 minutes; None = unknown.
         audit_interval_seconds: None = audits run only on demand.
         reports_devices: its PCI devices are to have providers in placement; None
@@ -218,7 +225,6 @@ class AuditState:
     age_seconds: float | None = None
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_conductor: bool = False
-    takes_calls: bool = False
     load_average: LoadAverage | None = None
     audit_interval_seconds: float | None = None
     reports_devices: bool | None = None
@@ -226,9 +232,13 @@ class AuditState:
     schema_revision: str | None = None
 
 
+UNKNOWN_COUNT = -1
+"""The number of calls that an agent knows of before it has read its news."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A row of ``host_calls``: a call of an agent that takes calls with its heartbeats.
+    """A row of ``host_calls``: a call of a host's agent.
 
     Attributes:
         method: of `nodetracker.ports.HostAgent`, with its arguments as plain JSON.
@@ -245,13 +255,24 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True)
 class HostNews:
-    """What a conductor's answer to a heartbeat has for the agent.
+    """What others have written about a host, and the calls that wait for its agent.
 
     Attributes:
         generations: nodename -> generation of the row, for each of the host's nodes.
-        admin: None without a services row, and in answers of conductors that do not return it.
+        calls: each is returned once.
+        admin: None without a services row.
+        call_count: number of calls that were ever made of the host.
     """
 
     generations: Mapping[str, int]
     calls: Sequence[HostCall] = ()
     admin: AdminState | None = None
+    call_count: int = UNKNOWN_COUNT
+
+    @property
+    def is_read(self) -> bool:
+        """Whether these are all news; otherwise they are to be read."""
+        return self.call_count != UNKNOWN_COUNT
+
+
+UNREAD_NEWS = HostNews({})

@@ -10,12 +10,13 @@ from nodetracker.model.service import AgentKey
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.agent import (
     AgentDirectory,
-    AuditAgent,
     AuditObserver,
+    CalledHost,
     CallServer,
     HostAgent,
     Notifier,
     StoreObserver,
+    WakeableAgent,
 )
 from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability, Monitor
 from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
@@ -38,10 +39,10 @@ __all__ = [
     "AgentKey",
     "AgentStore",
     "ApplyResult",
-    "AuditAgent",
     "AuditObserver",
     "CallServer",
     "CallStore",
+    "CalledHost",
     "CandidatePolicy",
     "CredentialStore",
     "Driver",
@@ -59,5 +60,6 @@ __all__ = [
     "SchedulerStore",
     "Store",
     "StoreObserver",
+    "WakeableAgent",
     "WatchStore",
 ]

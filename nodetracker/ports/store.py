@@ -61,12 +61,18 @@ class AgentStore(FleetStore, Protocol):
         state: AuditState,
         host_time: datetime | None = None,
         is_last: bool = False,
-    ) -> None:
+        known_calls: int | None = None,
+    ) -> HostNews | None:
         """Write the heartbeat's columns by one UPDATE, with the database's time.
 
         Args:
             host_time: the agent's own clock, whose skew is stored; None = this process's.
             is_last: the process ends, so that the service is down until it is taken over.
+            known_calls: `HostNews.call_count` as last read; None = calls are not taken now.
+
+        Returns:
+            The host's news by a conductor; `UNREAD_NEWS` if more calls were made than are
+            known; otherwise None.
 
         Raises:
             FencedError: no row has this agent_id and epoch, a lower report_count, and
@@ -143,43 +149,43 @@ class AgentStore(FleetStore, Protocol):
             hosts: only of these hosts; None = of all.
         """
 
+    def take_news(self, agent: AgentKey) -> HostNews:
+        """Return what others have written about an agent's host, and take its calls.
+
+        Without a call by one statement; each call is returned once. They are `UNREAD_NEWS`
+        if another agent holds the host.
+        """
+
     @repeatable
     def answer_call(self, host: str, call_id: int, answer: Mapping[str, Any]) -> None:
         """Store the answer of a call that the host's agent took; do nothing if it is gone.
 
         Args:
-            answer: as over the broker, with either a value or an error.
+            answer: with either a value or an error, as `rpc.interface.carry_out` returns it.
         """
 
 
 class CallStore(FleetStore, Protocol):
-    """Calls of agents without a broker, each a row that its agent takes with a heartbeat."""
+    """Calls of agents, each a row that the host's agent takes and answers."""
 
     def create_call(
         self, host: str, method: str, arguments: Mapping[str, Any], sender: str, lifetime: timedelta
     ) -> int:
         """Store a call and return its id; delete those that have expired.
 
+        The host's heartbeats find out by its number of calls, which is raised, too.
+
         Args:
             method: of `HostAgent`, with its arguments as plain JSON.
             sender: the process that calls, for the agent's log.
+
+        Raises:
+            NotFoundError: the host has no agent.
         """
 
-    def find_answer(self, call_id: int) -> Mapping[str, Any] | None:
-        """Return the answer of a call, None as long as it has none."""
-
-    def report_for_news(
-        self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
-    ) -> HostNews | None:
-        """Store the heartbeat of a credential's agent and return its host's news, at once.
-
-        One transaction, without a waiting call of two statements; each call is returned
-        once. None, and nothing is stored, for a credential that
-        `CredentialStore.find_credential` has to decide about, or to store the use of.
-
-        Args:
-            authorize: returns the arguments of `report_state`, or refuses them.
-        """
+    @repeatable
+    def find_answer(self, host: str, call_id: int) -> Mapping[str, Any] | None:
+        """Return the answer of a call of a host, None as long as it has none."""
 
 
 class RemovalStore(Protocol):
@@ -340,7 +346,7 @@ class HostStore(WatchStore, SchedulerStore, RemovalStore, Protocol):
     """An agent's own rows, what claims on its host need, and its deleted nodes' providers."""
 
 
-class Store(HostStore, OperatorStore, Protocol):
+class Store(HostStore, OperatorStore, CallStore, Protocol):
     """All of the store; conductors serve it to processes without a database."""
 
 
@@ -399,6 +405,19 @@ class CredentialStore(Protocol):
 
         Raises:
             NotFoundError: the host has none.
+        """
+
+    def report_for_news(
+        self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
+    ) -> HostNews | None:
+        """Store the heartbeat of a credential's agent and return its host's news, at once.
+
+        One transaction, without a waiting call of two statements; each call is returned
+        once. None, and nothing is stored, for a credential that
+        `CredentialStore.find_credential` has to decide about, or to store the use of.
+
+        Args:
+            authorize: returns the arguments of `report_state`, or refuses them.
         """
 
     def list_credentials(self) -> list[Credential]:

@@ -1,189 +1,231 @@
-"""Call agents without a broker: each call is a row that the agent takes with a heartbeat.
+"""Call agents, and carry out such calls: each is a row that the agent takes and answers.
 
-Agents that have a database or a broker are called over the broker.
+What makes it quick is a wake-up, which says nothing but that there may be news. Without
+one, the agent's next heartbeat finds the call.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
-from nodetracker.accounting.liveness import limit_interval
+from nodetracker.accounting.liveness import has_recent_heartbeat, limit_interval
 from nodetracker.model.errors import (
     NodetrackerError,
-    RequestError,
+    NotFoundError,
+    RefusedError,
     RpcUnavailableError,
     RpcVersionError,
 )
-from nodetracker.model.serializer import encode_error, make_reader
-from nodetracker.model.service import COMPUTE_BINARY, AdminState, HostCall, HostNews
-from nodetracker.ports import AgentStore, CallStore, HostAgent
+from nodetracker.model.serializer import encode_error
+from nodetracker.model.service import (
+    COMPUTE_BINARY,
+    AdminState,
+    HostCall,
+    HostNews,
+    ServiceRecord,
+    takes_calls,
+)
+from nodetracker.ports import AgentStore, CalledHost, CallStore, HostAgent
+from nodetracker.ports.methods import delegates
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.process.workers import Executor, start_thread
-from nodetracker.rpc.caller import COMPUTE, AgentCaller
-from nodetracker.rpc.interface import Method, carry_out
+from nodetracker.process.workers import Executor
+from nodetracker.rpc.interface import Interface, carry_out
 
 LOG = logging.getLogger(__name__)
 
+CALLS = Interface(HostAgent, topic="host_calls", version="1.0")
+
+CALL_SECONDS = 30.0
+AUDIT_SECONDS = 120.0
+"""Timeout of an audit, which takes that long while probes hang."""
+
+NEWS_SECONDS = 1.0
+"""Least time between two readings of news, however often an agent is woken."""
+
+FIRST_POLL_SECONDS = 0.05
 POLL_SECONDS = 0.5
 _THREADS = 4
 """Calls that an agent carries out concurrently."""
-_read_news = make_reader(HostNews, is_strict=False)
 
 
 class HostCaller:
-    """Calls each agent as it can be reached, see `RpcCaller`.
+    """`nodetracker.ports.AgentDirectory` by rows.
 
     Args:
-        store: has the agents' services rows, which say how.
         sender: name of this process.
-        get_caller: returns the caller over the broker; raises a NodetrackerError without one.
-        service_down_time: no agent is waited for longer than this and the call's timeout.
+        wake: wakes the agent of a host, if that is possible; does not wait and does not raise.
+        service_down_time: seconds without a heartbeat after which an agent is not called; none
+            is waited for longer than this and the call's time.
     """
 
     def __init__(
         self,
         store: CallStore,
         sender: str,
-        get_caller: Callable[[], AgentCaller],
+        wake: Callable[[str], None],
         service_down_time: int,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._sender = sender
-        self._get_caller = get_caller
+        self._wake = wake
         self._service_down_time = service_down_time
         self._monotonic = monotonic
         self._sleep = sleep
 
-    def call(
-        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
-    ) -> Any:
+    def agent_of(self, host: str) -> HostAgent:
+        return cast("HostAgent", CalledAgent(self, host))
+
+    def call(self, host: str, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Make one call and return its result.
 
         Raises:
-            RpcUnavailableError: no answer arrived within the agent's report interval and
-                the timeout.
-            NodetrackerError: as `RpcCaller.call`, or of the store.
+            RpcUnavailableError: the agent does not run, or no answer arrived within its
+                report interval and the call's time.
+            RefusedError: the agent is of a release that takes no such calls.
+            NodetrackerError: that of the agent, or of the store.
         """
-        interval = self._find_interval(server)
-        if interval is None:
-            return self._get_caller().call(server, method, arguments, timeout_seconds)
-        name, lifetime = COMPUTE.describe(server), interval + timeout_seconds
+        method = CALLS.methods[name]
+        service = self._find_agent(host)
+        seconds = AUDIT_SECONDS if name == "update_available_resource" else CALL_SECONDS
+        lifetime = limit_interval(service, self._service_down_time) + seconds
+        arguments = method.encode_arguments(*positional, **named)
         call_id = self._store.create_call(
-            server, method.name, arguments, self._sender, timedelta(seconds=lifetime)
+            host, name, arguments, self._sender, timedelta(seconds=lifetime)
         )
-        deadline = self._monotonic() + lifetime
-        while (answer := self._store.find_answer(call_id)) is None:
+        self._wake(host)
+        deadline, pause = self._monotonic() + lifetime, FIRST_POLL_SECONDS
+        while (answer := self._store.find_answer(host, call_id)) is None:
             if self._monotonic() >= deadline:
                 raise RpcUnavailableError(
-                    f"{name} did not answer within {lifetime:g} s (call {method.name!r}): the "
-                    f"agent of host {server} has no broker and takes calls with its heartbeat"
+                    f"the agent of host {host} did not answer within {lifetime:g} s (call "
+                    f"{name!r}); it may have carried it out"
                 )
-            self._sleep(POLL_SECONDS)
-        return method.read_answer(answer, name)
+            self._sleep(pause)
+            pause = min(2 * pause, POLL_SECONDS)
+        return method.read_answer(answer, f"the agent of host {host}")
 
-    def cast(
-        self, server: str, method: Method, arguments: dict[str, Any], timeout_seconds: float
-    ) -> None:
-        """Send one call that is not answered, over the broker.
-
-        Such calls say that rows changed, which each answer to a heartbeat says as well.
-
-        Raises:
-            NodetrackerError: it was not sent.
-        """
-        self._get_caller().cast(server, method, arguments, timeout_seconds)
-
-    def _find_interval(self, host: str) -> float | None:
-        """Return the report interval of an agent that takes calls, None if it does not."""
+    def _find_agent(self, host: str) -> ServiceRecord:
+        """Return the service of an agent that can be called."""
         for service in self._store.list_services(host, COMPUTE_BINARY):
-            if service.last_audit.get("takes_calls"):
-                return float(limit_interval(service, self._service_down_time))
-        return None
+            if not has_recent_heartbeat(service, self._store.now(), self._service_down_time):
+                raise RpcUnavailableError(f"the agent of host {host} does not run")
+            if not takes_calls(service):
+                raise RefusedError(
+                    f"the agent of host {host} is of a release before this one and takes no "
+                    f"calls from it: upgrade nodetracker-compute on {host} first"
+                )
+            return service
+        raise NotFoundError(f"no such host: {host}")
 
 
-class HeartbeatCalls:
-    """Does what the answers to an agent's heartbeats bring: a `CallServer`.
+@delegates(HostAgent)
+class CalledAgent:
+    """`nodetracker.ports.HostAgent` of one host, by calls."""
+
+    def __init__(self, caller: HostCaller, host: str) -> None:
+        self._caller = caller
+        self._host = host
+
+    def _delegate(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return self._caller.call(self._host, name, positional, named)
+
+
+class HostCalls:
+    """Reads an agent's news and does what they say: a `CallServer`.
 
     It audits nodes whose rows others have changed, all nodes if their service was disabled,
     enabled or set to maintenance, and carries out calls in threads.
 
     Args:
-        news: what conductors have for the agent, as plain JSON.
-        served: has the interface's methods.
         store: gets the answers.
-        read_known: returns what the agent has read of its rows.
         clock: the database's time; a call that has expired by it is not carried out.
     """
 
     def __init__(
-        self,
-        host: str,
-        news: SimpleQueue[Any],
-        served: HostAgent,
-        store: AgentStore,
-        read_known: Callable[[], HostNews],
+        self, host: str, known: CalledHost, served: HostAgent, store: AgentStore,
         clock: DatabaseClock,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._host = host
-        self._news = news
+        self._known = known
         self._served = served
         self._store = store
-        self._read_known = read_known
         self._clock = clock
         self._executor = Executor("host-call", _THREADS)
         self._running: set[int] = set()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._reader = Executor("host-news", 1)
+        self._is_woken = False
+        self._read_at = float("-inf")
         self._audited: dict[str, int] = {}
         self._audited_admin: AdminState | None = None
 
     def start(self) -> None:
-        """Start in the background."""
-        start_thread("heartbeat-calls", self._run)
+        """Start in the background, with the calls that were made before."""
+        self._known.watch_news(self.handle)
+        self.wake()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Take no more calls; return whether all running ones ended in time."""
         deadline = time.monotonic() + timeout_seconds
-        self._news.put(None)
+        self._known.watch_news(None)
+        self._stopping.set()
         while self._running and time.monotonic() < deadline:
             time.sleep(0.05)
         return not self._running
 
-    def _run(self) -> None:
-        while (plain := self._news.get()) is not None:
-            problem: str | None = None
-            try:
-                news: HostNews = _read_news(plain, "")
-            except RequestError as error:
-                problem = str(error)
-            if problem is not None:
-                LOG.warning("A conductor's answer to a heartbeat cannot be read: %s", problem)
-                continue
+    def wake(self) -> None:
+        """Read the news soon, once however often this is called."""
+        with self._lock:
+            if self._is_woken:
+                return
+            self._is_woken = True
+        reading = self._reader.start("news", self._read)
+        if reading.is_done and reading.started_at is None:  # there is no thread
+            self._is_woken = False
+
+    def handle(self, news: HostNews) -> None:
+        """Do what news say, without waiting for it; read them first if they are unread."""
+        if not news.is_read:
+            self.wake()
+            return
+        with self._lock:
             self._audit_changed(news)
-            for call in news.calls:
-                self._running.add(call.id)
-                self._executor.start(call.sender, partial(self._carry_out, call))
+        for call in news.calls:
+            self._running.add(call.id)
+            self._executor.start(call.sender, partial(self._carry_out, call))
+
+    def _read(self) -> None:
+        if self._stopping.wait(max(0.0, self._read_at + NEWS_SECONDS - time.monotonic())):
+            return
+        self._is_woken = False  # first: who wakes from now on may have written since
+        self._read_at = time.monotonic()
+        news = self._known.take_news()
+        if news is not None and news.is_read:
+            self.handle(news)
 
     def _audit_changed(self, stored: HostNews) -> None:
         """Audit the nodes whose rows have a newer generation, for each generation once.
 
         All of them if the service has another state, as schedulers are to exclude them then.
         """
-        known = self._read_known()
+        known = self._known.read_known()
         if None in (stored.admin, known.admin) or stored.admin == known.admin:
             self._audited_admin = None
         elif stored.admin != self._audited_admin:
             self._audited_admin = stored.admin
-            self._served.ledger_moved(None)
+            self._known.ledger_moved(None)
         for name, generation in stored.generations.items():
             newest = max(known.generations.get(name, generation), self._audited.get(name, 0))
             if generation > newest:
                 self._audited[name] = generation
-                self._served.ledger_moved(name)
+                self._known.ledger_moved(name)
 
     def _carry_out(self, call: HostCall) -> None:
         problem: str | None = None
@@ -204,8 +246,8 @@ class HeartbeatCalls:
             )
 
     def _answer(self, call: HostCall) -> dict[str, Any]:
-        name, method = COMPUTE.describe(self._host), COMPUTE.methods.get(call.method)
+        name, method = f"the agent of host {self._host}", CALLS.methods.get(call.method)
         if method is None:
-            text = f"{name}, version {COMPUTE.version}, has no method {call.method}"
+            text = f"{name} has no method {call.method}; upgrade the older side"
             return {"error": encode_error(RpcVersionError(text))}
         return carry_out(self._served, method, call.arguments, name)

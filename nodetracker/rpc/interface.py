@@ -1,11 +1,10 @@
-"""Describe a protocol's methods for calls over the broker."""
+"""Describe a protocol's methods for calls between processes."""
 
 import enum
 import inspect
 import logging
 import typing
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -83,23 +82,15 @@ class Method:
             ) from None
 
 
-def carry_out(
-    served: Any,
-    method: Method,
-    plain: Mapping[str, Any],
-    name: str,
-    unknown: AbstractSet[enum.Enum] = frozenset(),
-) -> dict[str, Any]:
+def carry_out(served: Any, method: Method, plain: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Carry out a call and return its answer; nodetracker's errors travel as answers.
 
     Args:
         served: has the method.
         name: of this server.
-        unknown: values that the caller does not know.
     """
     try:
-        result = getattr(served, method.name)(**method.read_arguments(plain))
-        return {"value": encode(result, unknown)}
+        return {"value": encode(getattr(served, method.name)(**method.read_arguments(plain)))}
     except NodetrackerError as error:
         return {"error": encode_error(error)}
     except Exception as error:  # a bug; the caller gets its name only
@@ -109,11 +100,11 @@ def carry_out(
 
 
 class Interface:
-    """A protocol that is served over the broker.
+    """A protocol that is served to other processes.
 
     Args:
         protocol: the class whose public methods these are; every argument and result is annotated.
-        topic: under which its servers listen.
+        topic: under which its servers listen, over the broker.
         version: of the whole; an addition raises the second number, any other
             change the first.
         local: methods that are not served.
@@ -153,10 +144,6 @@ class Interface:
     def is_name(self, server: str) -> bool:
         """Return whether a broker has room for the name of a server's queue."""
         return len(self.queue_of(server).encode()) <= _LONGEST_QUEUE_NAME
-
-    def describe(self, server: str) -> str:
-        """Return how messages name a server."""
-        return f"{self.topic} {server}"
 
 
 def _parse_version(text: str) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
-"""Report what was committed: notifications to listeners, and changed claims to agents.
+"""Notify listeners of what was committed.
 
-Both are sent from bounded queues, each in a thread of its own. The library loses
-notifications that it cannot send, and blocks while a broker hangs. Here each is
-retried until it is sent; in a full queue, older events of an object are merged into
-newer ones, so that its newest state is not lost.
+Notifications are sent from a bounded queue, in a thread of its own. The library loses
+those that it cannot send, and blocks while a broker hangs. Here each is retried until it is
+sent; in a full queue, older events of an object are merged into newer ones, so that its
+newest state is not lost.
 """
 
 import logging
@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from nodetracker.model.change import VERSION, Notification, StoreEvent
-from nodetracker.model.errors import NodetrackerError
 from nodetracker.model.warning import HostWarning
-from nodetracker.ports import AgentDirectory, Notifier
+from nodetracker.ports import Notifier
 from nodetracker.process.workers import FLUSH_SECONDS, start_thread
 from nodetracker.views.notifications import (
     build_change_notifications,
@@ -33,8 +32,6 @@ from nodetracker.views.notifications import (
 LOG = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
-MAX_ANNOUNCEMENTS = 1000
-"""Announcements that wait for the broker; further ones are discarded."""
 
 RETRY_SECONDS = 5.0
 _SLOW = 5
@@ -253,45 +250,3 @@ class StoreNotifier:
             self._notify(build_warning_notification("warning.resolve", found.host, found.warning))
         for refusal in event.refused:
             self._notify(build_refusal_notification(refusal))
-
-
-class LedgerAnnouncer:
-    """`nodetracker.ports.StoreObserver`: lets agents audit nodes whose ledger has changed.
-
-    An agent that learns of a claim audits its node within a second instead of at the end
-    of its interval. Nothing depends on it: the next audit finds what was not announced.
-    Announcements of one node that wait are sent as one. Those that the broker does not
-    accept are lost.
-
-    Args:
-        agents: finds them; their `ledger_moved` does not wait for an answer.
-    """
-
-    def __init__(self, agents: AgentDirectory) -> None:
-        self._agents = agents
-        self._waiting: dict[tuple[str, str | None], None] = {}
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-
-    def committed(self, event: StoreEvent) -> None:
-        """Queue the announcements of one call; the first one starts the thread."""
-        with self._changed:
-            for place in event.places:
-                if len(self._waiting) < MAX_ANNOUNCEMENTS:
-                    self._waiting[place] = None
-            if self._waiting and self._thread is None:  # late: a WSGI server may fork first
-                self._thread = start_thread("ledger-announcements", self._run)
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._waiting))
-                host, nodename = next(iter(self._waiting))
-                del self._waiting[host, nodename]
-            try:
-                self._agents.agent_of(host).ledger_moved(nodename)
-            except NodetrackerError as error:
-                LOG.debug("A change on host %s was not announced: %s", host, error)
-            except Exception:  # the thread must survive any error of the library
-                LOG.exception("A change on host %s was not announced", host)

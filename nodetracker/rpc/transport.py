@@ -18,7 +18,7 @@ NOTIFICATIONS_GROUP = "oslo_messaging_notifications"
 HEARTBEAT_SECONDS = 20
 """After twice this without a sign of life, the broker is connected to again."""
 PREFETCH = 32
-"""Calls that one server fetches ahead of work; the rest is left to other servers."""
+"""Messages that an agent fetches ahead of work."""
 _HOW = (
     "write rabbit://USER:PASSWORD@HOST:5672/, with %2F for a / in USER or PASSWORD, "
     "%40 for an @ and so on"
@@ -33,6 +33,7 @@ _ATTEMPTS = (
     "Unexpected error during heartbeat thread processing",
 )
 """Beginnings of what the library's driver logs at each attempt to reach the broker."""
+_SERVER_LOG = "oslo_messaging.rpc.server"
 
 
 @cache
@@ -53,6 +54,7 @@ def import_library() -> Any:
     driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
     _log_outages(driver.kombu.transport.get_transport_cls("amqp"))
     driver.LOG.logger.addFilter(partial(_demote_attempt, driver.amqp_ex.ChannelError))
+    logging.getLogger(_SERVER_LOG).addFilter(_demote_message)
     messaging: Any = library
     messaging.set_transport_defaults(EXCHANGE)
     cfg.set_defaults(
@@ -91,6 +93,16 @@ def _demote_attempt(refusal: type[Exception], record: logging.LogRecord) -> bool
         return True
     if isinstance(record.args, dict) and isinstance(record.args.get("err_str"), refusal):
         return True
+    return _demote(record)
+
+
+def _demote_message(record: logging.LogRecord) -> bool:
+    """Make a message that nobody here sends a debug message, so that a flood fills no log."""
+    return record.msg != "Exception during message handling" or _demote(record)
+
+
+def _demote(record: logging.LogRecord) -> bool:
+    """Make a record a debug message; return whether it is logged."""
     record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
     return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 

@@ -28,7 +28,7 @@ from nodetracker.model.fact import Fact
 from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaTopology, ReservedPages
-from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord, takes_calls
 from nodetracker.model.settings import Policy
 from nodetracker.model.text import escape_text, fold_host_name, name_some
 from nodetracker.model.units import MIB_PER_GIB, capacity_gib_from_mib
@@ -146,6 +146,35 @@ def evaluate_names(hosts: Iterable[str]) -> Verdict:
             )
             for names in clashes
         )
+    )
+
+
+def evaluate_callees(services: Iterable[ServiceRecord]) -> Verdict:
+    """Evaluate whether agents are of a release that takes calls from programs of this one."""
+    names = [
+        f"{service.binary} on host {service.host}"
+        for service in services
+        if service.binary == COMPUTE_BINARY and not takes_calls(service)
+    ]
+    if not names:
+        return Verdict()
+    return warning(
+        f"{name_some(names)}: takes no calls (node audit, host action) of programs of this "
+        "release; upgrade it before them"
+    )
+
+
+def evaluate_privileges(problem: str | None) -> Verdict:
+    """Evaluate whether this host's user of the database may take and answer calls.
+
+    Args:
+        problem: why it may not, None if it may.
+    """
+    if problem is None:
+        return Verdict()
+    return warning(
+        f"the agent takes no calls (node audit, host action): {problem}; grant SELECT, UPDATE "
+        "(taken_at, answered_at, answer) ON host_calls to its user"
     )
 
 

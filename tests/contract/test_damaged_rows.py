@@ -225,7 +225,7 @@ class Fleet:
         yield "list_credentials", store.list_credentials
         yield "list_split_brains", lambda: store.list_split_brains("alpha")
         yield "list_expired_claims", lambda: store.list_expired_claims("alpha", [uuid_of("web")])
-        yield "find_answer", lambda: store.find_answer(self.scene.call_id)
+        yield "find_answer", lambda: store.find_answer("alpha", self.scene.call_id)
         yield "load_ledger_nodes", lambda: store.load_ledger_nodes(ids)
         for order in CandidateOrder:
             policy = CandidatePolicy(3600, order=order)

@@ -1,6 +1,9 @@
 """Calls that wait for agents, on every database."""
 
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,15 +12,17 @@ import sqlalchemy as sa
 from nodetracker.db import host_calls
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
-from nodetracker.model.errors import FencedError, ForbiddenError
+from nodetracker.model.errors import FencedError, ForbiddenError, NotFoundError
 from nodetracker.model.service import (
     COMPUTE_BINARY,
+    UNKNOWN_COUNT,
+    UNREAD_NEWS,
     AdminState,
     AuditState,
     HostNews,
     ServiceChange,
 )
-from tests.builders import create, register, take_news
+from tests.builders import create, register
 from tests.contract.stores import SQL_BACKENDS
 from tests.database_clock import set_clock
 from tests.statements import count_statements
@@ -41,55 +46,86 @@ def heartbeat(agent, count):
     return {"agent": agent, "report_count": count, "state": AuditState()}
 
 
-def call(store, host="h1", method="get_host_uptime", **arguments):
+def call(store, host="alpha", method="host_power_action", **arguments):
     return store.create_call(host, method, arguments, "api:c1", MINUTE)
 
 
+def make_hosts(store):
+    """Register the agents of two hosts whose names differ in case alone; return their keys.
+
+    A new host could not register under such a name; ones of earlier versions may have it.
+    """
+    agent, other = register(store), register(store, "beta", agent_id="agent-b")
+    with store.engine.begin() as connection:
+        renamed = sa.update(tables.services).where(tables.services.c.host == "beta")
+        connection.execute(renamed.values(host="Alpha"))
+    return agent, replace(other, host="Alpha")
+
+
 def test_a_call_is_taken_once_and_answered_once(store):
-    first, second = call(store, nodename="n1"), call(store, method="host_power_action")
-    taken = take_news(store, "h1").calls
-    assert [(item.id, item.method, item.arguments, item.sender) for item in taken] == [
-        (first, "get_host_uptime", {"nodename": "n1"}, "api:c1"),
-        (second, "host_power_action", {}, "api:c1"),
+    agent, _ = make_hosts(store)
+    first, second = call(store, action="reboot"), call(store, method="update_available_resource")
+    taken = store.take_news(agent)
+    assert [(item.id, item.method, item.arguments, item.sender) for item in taken.calls] == [
+        (first, "host_power_action", {"action": "reboot"}, "api:c1"),
+        (second, "update_available_resource", {}, "api:c1"),
     ]
-    assert take_news(store, "h1") == HostNews({})
-    assert store.find_answer(first) is None
-    store.answer_call("h1", first, ANSWER)
-    store.answer_call("h1", first, {"value": "late"})
-    assert store.find_answer(first) == ANSWER
-    assert store.find_answer(second) is None
+    assert store.take_news(agent) == HostNews({}, (), AdminState(), taken.call_count)
+    assert store.find_answer("alpha", first) is None
+    store.answer_call("alpha", first, ANSWER)
+    store.answer_call("alpha", first, {"value": "late"})
+    assert store.find_answer("alpha", first) == ANSWER
+    assert store.find_answer("alpha", second) is None
 
 
-def test_calls_of_another_host_are_neither_taken_nor_answered(store):
-    other = call(store, host="H1")
-    assert take_news(store, "h1").calls == ()
-    store.answer_call("h1", other, ANSWER)
-    assert store.find_answer(other) is None
-    with store.engine.begin() as connection:  # a new host could not join under this name
-        connection.execute(sa.delete(tables.agent_credentials))
-    assert [item.id for item in take_news(store, "H1").calls] == [other]
+def test_calls_of_another_host_are_neither_taken_answered_nor_read(store):
+    agent, other = make_hosts(store)
+    waiting = call(store, host="Alpha")
+    assert store.take_news(agent).calls == ()
+    store.answer_call("alpha", waiting, ANSWER)
+    assert store.find_answer("Alpha", waiting) is None
+    assert [item.id for item in store.take_news(other).calls] == [waiting]
+    store.answer_call("Alpha", waiting, ANSWER)
+    assert store.find_answer("Alpha", waiting) == ANSWER
+    assert store.find_answer("alpha", waiting) is None
+
+
+def test_a_host_without_an_agent_is_not_called(store):
+    with pytest.raises(NotFoundError, match="no such host: alpha"):
+        call(store)
+
+
+def test_an_agent_that_is_replaced_takes_no_calls(store):
+    agent = register(store)
+    waiting = call(store)
+    newer = replace(agent, epoch=agent.epoch + 1)
+    for other in (newer, replace(agent, agent_id="another"), replace(agent, host="beta")):
+        assert not store.take_news(other).is_read
+    assert [item.id for item in store.take_news(agent).calls] == [waiting]
 
 
 def test_of_two_that_see_a_call_one_takes_it(store, stores):
+    agent = register(store)
     waiting = call(store)
-    news = take_news(store, "h1").calls
+    news = store.take_news(agent).calls
     assert [item.id for item in news] == [waiting]
     other = stores.open()
     assert other._database.write(lambda c: host_calls.take_calls(c, news)) == ()
 
 
 def test_a_call_that_has_expired_is_not_taken_and_is_deleted_by_the_next(store):
+    agent, _ = make_hosts(store)
     expired = call(store)
-    (expires_at,) = (item.expires_at for item in take_news(store, "h1").calls)
+    (expires_at,) = (item.expires_at for item in store.take_news(agent).calls)
     untaken = call(store)
     set_clock(store.engine, lambda: expires_at + timedelta(seconds=30))
-    assert take_news(store, "h1").calls == ()
-    store.answer_call("h1", expired, ANSWER)
-    assert store.find_answer(expired) == ANSWER
-    call(store, host="h2")
-    assert store.find_answer(expired) is None
-    store.answer_call("h1", untaken, ANSWER)
-    assert store.find_answer(untaken) is None
+    assert store.take_news(agent).calls == ()
+    store.answer_call("alpha", expired, ANSWER)
+    assert store.find_answer("alpha", expired) == ANSWER
+    call(store, host="Alpha")
+    assert store.find_answer("alpha", expired) is None
+    store.answer_call("alpha", untaken, ANSWER)
+    assert store.find_answer("alpha", untaken) is None
 
 
 def test_the_news_have_the_generations_of_the_hosts_nodes(store):
@@ -97,21 +133,86 @@ def test_the_news_have_the_generations_of_the_hosts_nodes(store):
     store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
     other = register(store, "beta")
     store.apply_changes(other, [create(other, "n3")], 60)
-    waiting = call(store, agent.host)
+    waiting = call(store)
     stored = {node.nodename: node.generation for node in store.list_nodes(agent.host)}
-    news = take_news(store, agent.host)
+    news = store.take_news(agent)
     assert (news.generations, [item.id for item in news.calls]) == (stored, [waiting])
-    assert take_news(store, agent.host) == HostNews(stored, admin=AdminState())
+    assert store.take_news(agent) == HostNews(stored, (), AdminState(), 1)
+
+
+def test_news_are_one_statement_and_one_more_for_each_call(store):
+    agent = register(store)
+    with count_statements(store) as statements:
+        store.take_news(agent)
+    assert len(statements) == 1
+    call(store)
+    call(store)
+    with count_statements(store) as statements:
+        assert len(store.take_news(agent).calls) == 2
+    assert len(statements) == 3
+
+
+def test_a_heartbeat_finds_out_by_the_number_of_calls(store):
+    agent, other = make_hosts(store)
+    known = store.take_news(agent).call_count
+    counts = itertools.count(1)
+
+    def report(known_calls):
+        with count_statements(store) as statements:
+            news = store.report_state(agent, next(counts), AuditState(), known_calls=known_calls)
+        return len(statements), news
+
+    assert report(known) == (1, None)
+    assert report(UNKNOWN_COUNT) == (2, UNREAD_NEWS)
+    call(store, host=other.host)
+    assert report(known) == (1, None)
+    call(store)
+    assert report(None) == (1, None)  # the agent takes none now
+    assert report(known) == (2, UNREAD_NEWS)
+    assert store.list_services(agent.host)[0].report_count == 5
+    news = store.take_news(agent)
+    assert (len(news.calls), news.call_count) == (1, known + 1)
+    assert report(news.call_count) == (1, None)
+    with pytest.raises(FencedError):
+        store.report_state(agent, 1, AuditState(), known_calls=news.call_count)
+
+
+def test_calls_and_heartbeats_at_once_lose_no_call(store, stores):
+    """Each caller and the agent in a thread of its own."""
+    agent = register(store)
+    stop, taken, made = threading.Event(), [], []
+
+    def run_agent():
+        own, known, count = stores.open(), UNKNOWN_COUNT, 0
+        while not stop.is_set() or len(taken) < len(made):
+            count += 1
+            if own.report_state(agent, count, AuditState(), known_calls=known) is not None:
+                news = own.take_news(agent)
+                known = news.call_count
+                taken.extend(item.id for item in news.calls)
+
+    def run_caller(number):
+        own = stores.open()
+        for _ in range(10):
+            made.append(call(own, action=f"{number}"))  # noqa: PERF401 - seen by the agent
+
+    with ThreadPoolExecutor(4) as pool:
+        reporting = pool.submit(run_agent)
+        for caller in [pool.submit(run_caller, number) for number in range(3)]:
+            caller.result()
+        stop.set()
+        reporting.result(timeout=60)
+    assert sorted(taken) == sorted(made)
+    assert len(made) == 30
 
 
 @pytest.mark.parametrize(("disabled", "maintenance"), [(True, False), (False, True), (True, True)])
 def test_the_news_have_what_administrators_decided(store, disabled, maintenance):
-    agent = register(store)
-    register(store, "beta")
+    agent, other = register(store), register(store, "beta")
     change = ServiceChange(disabled=disabled, maintenance=maintenance)
     store.set_service(agent.host, COMPUTE_BINARY, change)
-    assert take_news(store, agent.host).admin == AdminState(disabled, maintenance)
-    assert take_news(store, "beta").admin == AdminState()
+    assert store.take_news(agent).admin == AdminState(disabled, maintenance)
+    assert store.take_news(other).admin == AdminState()
 
 
 def test_a_heartbeat_with_news_is_one_transaction_of_two_statements(store):
@@ -142,7 +243,7 @@ def test_a_heartbeat_that_is_refused_writes_and_takes_nothing(store):
     with pytest.raises(FencedError):
         store.report_for_news(joined, lambda found: heartbeat(agent, 7))
     assert store.list_services(agent.host)[0].report_count == 7
-    assert store.find_answer(waiting) is None
+    assert store.find_answer(agent.host, waiting) is None
 
 
 def test_a_heartbeat_of_a_credential_to_decide_about_is_left(store):

@@ -220,11 +220,13 @@ CALLS: list[tuple[str, Call]] = [
     ),
     ("list_provider_removals", lambda s: s.store.list_provider_removals("alpha")),
     ("take_provider_removals", lambda s: s.store.take_provider_removals(RemovalQuery(limit=5))),
-    ("find_answer", lambda s: s.store.find_answer(s.call_id)),
+    ("find_answer", lambda s: s.store.find_answer("alpha", s.call_id)),
     (
         "create_call",
-        lambda s: s.store.create_call("alpha", "get_host_uptime", {}, "x", timedelta(hours=1)),
+        lambda s: s.store.create_call("alpha", "host_power_action", {}, "x", timedelta(hours=1)),
     ),
+    ("take_news", lambda s: s.store.take_news(s.agents["alpha"])),
+    ("check_calls", lambda s: s.store.check_calls()),
     ("report_for_news", report_for_news),
     *((method, credential_calls) for method in CREDENTIALS),
 ]

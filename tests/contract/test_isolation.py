@@ -308,6 +308,18 @@ WRITES = [
         {"warning alpha agent_unreachable": {"count", "last_seen"}},
     ),
     Write(
+        "create_call",
+        "one",
+        lambda scene: scene.store.create_call("gamma", "reboot", {}, "api:c", timedelta(hours=1)),
+        {"service gamma compute": {"calls"}} | rows("call gamma"),
+    ),
+    Write(
+        "take_news",
+        "own",
+        lambda scene: scene.store.take_news(scene.agents["alpha"]),
+        {"call alpha": {"taken_at"}},
+    ),
+    Write(
         "answer_call",
         "own",
         lambda scene: scene.store.answer_call("alpha", scene.call_id, {"value": 1.0}),
@@ -486,7 +498,7 @@ def create_calls(url: str) -> int:
     """Create calls of two hosts, and return the id of alpha's."""
     store = open_sharing(url)
     alpha, _ = (
-        store.create_call(host, "get_host_uptime", {}, "api:c", timedelta(hours=1))
+        store.create_call(host, "host_power_action", {}, "api:c", timedelta(hours=1))
         for host in ("alpha", "beta")
     )
     store.close()

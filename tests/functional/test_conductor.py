@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.bootstrap.clients import build_agents
 from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
 from nodetracker.model.warning import WarningKind
@@ -282,10 +281,6 @@ class TestCalls:
         path = f"{systemctl.parent}:/usr/bin:/bin"
         with conductor.start_conductor(), remote.start(PATH=path) as agent:
             agent.wait_for("is ready")
-            (node,) = store.list_nodes()
-            agents = build_agents(store, "test", lambda: pytest.fail("there is no broker"), 60)
-            uptime = agents.agent_of("host-1").get_host_uptime(node.nodename)
-            assert uptime.total_seconds() > 0
             status, answer = api("/v1/hosts/host-1/actions", {"action": "reboot"})
             done = conductor.manage("host", "action", "host-1", "reboot")
             if is_allowed:
@@ -302,12 +297,10 @@ class TestCalls:
     ) -> None:
         with conductor.start_conductor(), remote.start() as agent:
             agent.wait_for("is ready")
-            wait_until(lambda: store.list_services("host-1")[0].last_audit.get("takes_calls"))
             assert agent.stop() == 0
         done = conductor.manage("host", "action", "host-1", "reboot")
         assert done.returncode == 1
-        assert "compute host-1 did not answer within 31 s" in done.stderr
-        assert "takes calls with its heartbeat" in done.stderr
+        assert "the agent of host host-1 does not run" in done.stderr
 
 
 def test_a_host_with_a_database_has_no_credential_to_renew(conductor: Conductor) -> None:

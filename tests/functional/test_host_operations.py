@@ -1,6 +1,5 @@
 """Operating hosts from another shell: the command line, the broker, the agents."""
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -8,15 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
 from nodetracker.cmd.commands.service import read_operator
-from nodetracker.model.errors import RpcVersionError
-from nodetracker.ports import HostAgent
-from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.caller import COMPUTE, RpcCaller
-from nodetracker.rpc.interface import Interface
-from nodetracker.rpc.transport import Transport
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import Programs, wait_until
@@ -123,21 +115,6 @@ def test_an_audit_is_had_from_another_shell(host: Host) -> None:
     assert (missing.returncode, missing.stderr) == (1, "no such node: node-9 on host host-1\n")
 
 
-def test_who_asks_in_another_version_is_told_and_the_agents_log_is_not_filled(
-    host: Host, rabbitmq: RabbitMQ
-) -> None:
-    newer = Interface(HostAgent, COMPUTE.topic, "1.99")
-    added = dataclasses.replace(COMPUTE.methods["get_node_view"], name="get_node_picture")
-    cases = (
-        (newer, newer.methods["get_node_view"], "serves interface version 1.* called with 1.99"),
-        (COMPUTE, added, "has no method get_node_picture"),
-    )
-    for interface, method, text in cases:
-        caller = RpcCaller(lambda: Transport(cfg.CONF, rabbitmq.url), DatabaseClock(), interface)
-        with pytest.raises(RpcVersionError, match=text):
-            caller.call("host-1", method, {}, 5.0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -171,16 +148,8 @@ def test_an_agent_that_does_not_run_is_said_in_time(tmp_path: Path, rabbitmq: Ra
     began = time.monotonic()
     done = host.manage("node", "audit", "nobody-7")
     assert done.returncode == 1
-    assert "no server listens as compute nobody-7" in done.stderr
+    assert "the agent of host nobody-7 does not run" in done.stderr
     assert time.monotonic() - began < 20
-
-
-def test_without_a_broker_in_the_configuration_there_is_none_to_ask(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host", None)
-    assert host.run("nodetracker-compute", "--once").returncode == 0
-    done = host.manage("node", "audit", "host-1")
-    assert (done.returncode, "agent.sock: no agent listens here" in done.stderr) == (1, True)
-    assert host.manage("host", "set", "host-1", "--disable").returncode == 0
 
 
 def test_a_broker_that_cannot_be_meant_ends_the_start(tmp_path: Path) -> None:
@@ -227,38 +196,6 @@ class TestPower:
         done = host.manage("host", "action", "host-1", "reboot")
         assert done.returncode == 1
         assert "[compute] allow_power_actions is false" in done.stderr
-        assert not (tmp_path / "asked").exists()
-
-    @pytest.mark.usefixtures("start")
-    def test_an_agent_that_does_not_know_the_time_does_not_do_what_waited_for_it(
-        self, tmp_path: Path, rabbitmq: RabbitMQ
-    ) -> None:
-        url = rabbitmq.make_virtual_host("waited")
-        host = Host(tmp_path / "host", url, driver="local", allow_power_actions=True)
-        path = f"{tmp_path}/bin:/usr/bin:/bin"
-        with host.start(PATH=path) as agent:
-            agent.wait_for("RPC is served")
-            assert agent.stop() == 0
-
-        def count_waiting() -> int:
-            return rabbitmq.count_messages("waited")["compute.host-1"]
-
-        def is_waiting() -> bool:
-            done = host.manage("host", "action", "host-1", "reboot")
-            assert done.returncode == 1
-            assert done.stderr == (
-                "compute host-1 did not answer and sent no sign of life for "
-                "10 s (call 'host_power_action'): it does not run, or hangs\n"
-            )
-            return count_waiting() > 0  # unless it expired before a busy machine counted it
-
-        wait_until(is_waiting)
-        host.connection = "mysql+pymysql://u:p@127.0.0.1:1/none"
-        host.configure(extra=f"transport_url = {url}\n", driver="local", allow_power_actions="true")
-        with host.start(PATH=path) as agent:
-            agent.wait_for("RPC is served")
-            wait_until(lambda: count_waiting() == 0)
-            assert agent.stop() == 0
         assert not (tmp_path / "asked").exists()
 
 

@@ -275,7 +275,7 @@ def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
         "of table compute_nodes, 2 rows: disk_mb_claimable, huge_mb_unused, limits_generation, "
         "memory_mb_claimable, ordinary_mb_free, pcpus_claimable, place, vcpu_milli_claimable",
         "of table history, 3 rows: kind",
-        "of table services, 1 row: disabled_at, disabled_by, forced_down_at, forced_down_by, "
+        "of table services, 1 row: calls, disabled_at, disabled_by, forced_down_at, forced_down_by, "
         "forced_down_reason",
         "of table warnings, 0 rows: earlier, silenced_by, silenced_reason, silenced_until",
     )

@@ -13,7 +13,7 @@ from tests.functional.servers.process import require
 from tests.programs import BIN, Programs
 
 CHECKS = [
-    "Database schema", "Conductors", "Services", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Unresolved devices", "Free amounts", "Host name",
+    "Database schema", "Conductors", "Services", "Calls", "Old claims", "Nodes", "Reserved resources", "CPU sets", "Unresolved devices", "Free amounts", "Host name",
     "Heartbeat interval", "Service user", "Placement",
 ]  # fmt: skip
 SUCCESS, WARNING, FAILURE = 0, 1, 2

@@ -23,6 +23,7 @@ from nodetracker.model.listing import ClaimQuery, HistoryQuery, WorkloadQuery
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
+    UNKNOWN_COUNT,
     AgentKey,
     AuditState,
     ServiceChange,
@@ -49,6 +50,7 @@ from tests.functional.conductors import NODE, Conductor, Remote
 from tests.functional.servers.mariadb import MariaDB
 from tests.programs import Running, wait_until
 
+MINUTE = timedelta(minutes=1)
 THIEF, VICTIM = "host-1", "host-2"
 THIEF_AGENT, SECRET = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "a stolen credential"
 NEW_AGENT = "0d9ac0f4-6f5c-4a35-9a56-3f2ba5fd6c7e"
@@ -200,23 +202,28 @@ def test_a_stolen_credential_changes_nothing_of_another_host(fleet: Fleet) -> No
 
 def test_a_stolen_credential_has_the_calls_of_its_own_host_alone(fleet: Fleet) -> None:
     calls = {
-        host: fleet.store.create_call(host, "get_host_uptime", {}, "api:ctl", timedelta(minutes=1))
+        host: fleet.store.create_call(host, "host_power_action", {}, "api:ctl", MINUTE)
         for host in (VICTIM, THIEF)
     }
-    status, answer = fleet.call("report_state", fleet.own, 10**7, AuditState())
-    assert (status, [call["id"] for call in answer["news"]["calls"]]) == (200, [calls[THIEF]])
+    status, answer = fleet.call(
+        "report_state", fleet.own, 10**7, AuditState(), None, False, UNKNOWN_COUNT
+    )
+    assert (status, [call["id"] for call in answer["value"]["calls"]]) == (200, [calls[THIEF]])
     before = fleet.read_rows()
     forged = {"value": "forged"}
     assert fleet.call("answer_call", VICTIM, calls[VICTIM], forged)[0] == 403
     assert fleet.call("answer_call", THIEF, calls[VICTIM], forged)[0] == 200
+    assert fleet.call("find_answer", VICTIM, calls[VICTIM])[0] == 403
+    call = ("host_power_action", {"action": "reboot"}, "admin", MINUTE)
+    assert fleet.call("create_call", VICTIM, *call)[0] == 403
     assert fleet.read_rows() == before
     assert fleet.call("answer_call", THIEF, calls[THIEF], forged)[0] == 200
-    assert fleet.store.find_answer(calls[THIEF]) == forged
+    assert fleet.store.find_answer(THIEF, calls[THIEF]) == forged
     fleet.running.wait_for(
         f"agent of host {THIEF}, answer_call, target host {THIEF} from 127.0.0.1"
     )
-    for method in ("create_call", "find_answer"):  # not methods of the store that agents have
-        assert "has no" in json.dumps(fleet.post(f"/store/{method}", {}, SECRET)[1])
+    assert fleet.call("create_call", THIEF, *call)[0] == 200
+    fleet.running.wait_for(f"agent of host {THIEF}, create_call, target host {THIEF}")
 
 
 def test_what_a_thief_wrote_does_not_outlive_a_revoke(fleet: Fleet, tmp_path: Path) -> None:

@@ -215,13 +215,19 @@ class Fleet:
         Raises:
             OSError, http.client.HTTPException: there is none.
         """
+        status, text = self.send(name, path, method, body)
+        assert status in (200, 201), (name, method, path, status, text)
+        return json.loads(text)
+
+    def send(
+        self, name: str, path: str, method: str = "GET", body: Any = None
+    ) -> tuple[int, bytes]:
+        """Return the status and the text of what a REST service answers; raises as `ask_api`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ports[name], timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
-            text = answer.read()
-            assert answer.status in (200, 201), (name, method, path, answer.status, text)
-            return json.loads(text)
+            return answer.status, answer.read()
 
     def change_by_api(self, name: str, path: str, method: str, body: Any = None) -> Any:
         """Return the answer of a REST service, or of the other one if it has just ended."""
@@ -309,16 +315,30 @@ def raise_new_warnings(fleet: Fleet, store: SqlStore) -> None:
 
 
 def audit(fleet: Fleet) -> None:
-    """Let both commands and both REST services request audits, over the broker and without it."""
+    """Let the commands of both releases and both REST services request audits.
+
+    The first host's agent is of this release, all else of the release before: between the two
+    an error names what is to be replaced.
+    """
     for node in fleet.ask_api(APIS[0], "/v1/nodes")["nodes"]:
         for api in APIS:
-            fleet.ask_api(api, f"/v1/nodes/{node['uuid']}/audit", "POST")
-    own = fleet.members["host-1"].bin
-    for release in (fleet.before, BIN):
-        fleet.members["host-1"].bin = release
-        fleet.members["host-1"].ask("node", "audit", "host-1")
-        fleet.members["host-1"].ask("node", "audit", "host-2")
-    fleet.members["host-1"].bin = own
+            status, text = fleet.send(api, f"/v1/nodes/{node['uuid']}/audit", "POST")
+            if node["host"] == HOSTS[0]:
+                assert (status, b"replace the calling nodetracker-api" in text) == (409, True), text
+            else:
+                assert status == 200, text
+    machine = fleet.members[HOSTS[0]]
+    own = machine.bin
+    for release, host, error in (
+        (fleet.before, HOSTS[0], "replace the nodetracker-manage of the release before"),
+        (fleet.before, HOSTS[1], ""),
+        (BIN, HOSTS[0], ""),
+        (BIN, HOSTS[1], "upgrade nodetracker-compute on host-2 first"),
+    ):
+        machine.bin = release
+        done = machine.manage("node", "audit", host)
+        assert (done.returncode, error in done.stderr) == (1 if error else 0, True), done.stderr
+    machine.bin = own
 
 
 def compare_answers(fleet: Fleet, before: str, now: str) -> None:

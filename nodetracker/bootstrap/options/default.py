@@ -49,7 +49,7 @@ TRANSPORT_URL = LibraryOption(
     "transport_url",
     secret=True,
     help="URL of the message broker, e.g. rabbit://USER:PASSWORD@HOST:5672/. Unset: agents "
-    "serve no calls and send no notifications.",
+    "take calls with their heartbeats and send no notifications.",
 )
 
 DEFAULT = option_group(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # imported late: few commands need them
     from nodetracker.accounting.liveness import Liveness
     from nodetracker.ports import (
         AdmissionPolicy,
-        AgentDirectory,
         OperatorStore,
         ReadingStore,
         SchedulerStore,
@@ -114,16 +113,6 @@ class StoreCommand:
         from nodetracker.bootstrap.settings import build_admission_policy
 
         return build_admission_policy(self.app.conf)
-
-    @property
-    def agents(self) -> "AgentDirectory":
-        """The agents of all hosts.
-
-        Raises:
-            ConfigError: ``transport_url`` is not set.
-        """
-        agents: AgentDirectory = self.app.agents
-        return agents
 
     def read_liveness(self) -> "Liveness":
         """Return what decides now whether services are up."""

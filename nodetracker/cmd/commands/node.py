@@ -29,7 +29,6 @@ from nodetracker.usecases.reads import (
     find_node,
     read_items,
     read_live_pages,
-    require_agent,
 )
 from nodetracker.views.measured import list_texts
 from nodetracker.views.nodes import count_running_vms, render_node, render_node_state
@@ -151,7 +150,7 @@ class NodeStats(ShowCommand):
 class AuditNode(ListCommand):
     """Request an audit from a host's agent, and show the outcome for each node.
 
-    On the agent's own machine no message broker is needed.
+    On a host without a database, only from its own agent.
     """
 
     example = "node audit compute-1"
@@ -165,8 +164,7 @@ class AuditNode(ListCommand):
     arguments = NODE
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
-        require_agent(self.store, args.host)
-        outcome = self.app.find_audit_agent(args.host).update_available_resource(args.nodename)
+        outcome = self.app.find_agent(args.host).update_available_resource(args.nodename)
         if outcome.listing_error is not None:
             self.app.stderr.write(f"not all nodes could be listed: {outcome.listing_error}\n")
         return [

@@ -35,7 +35,7 @@ from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
 from nodetracker.model.text import count_noun, natural_key
 from nodetracker.ports import POWER_ACTIONS
-from nodetracker.usecases.reads import find_agent, read_host_usage, require_agent
+from nodetracker.usecases.reads import find_agent, read_host_usage
 from nodetracker.views.services import FORCING, render_host, render_service, status_of
 
 _MORE = (
@@ -274,8 +274,7 @@ class ActOnHost(StoreCommand, Command):
     arguments = (_HOST, argument("action", choices=POWER_ACTIONS))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        require_agent(self.store, parsed_args.host)
-        self.agents.agent_of(parsed_args.host).host_power_action(parsed_args.action)
+        self.app.find_agent(parsed_args.host).host_power_action(parsed_args.action)
         self.app.stdout.write(f"host {parsed_args.host}: {parsed_args.action} started\n")
 
 

@@ -291,6 +291,7 @@ services = sa.Table(
     integer("report_interval", high=10**9),
     signed("clock_skew_ms", nullable=True),
     integer("ended_epoch", nullable=True),
+    integer("calls"),
     json_text("last_audit", columns.LAST_AUDIT),
     time("created_at"),
     time("updated_at", nullable=True),
@@ -507,7 +508,7 @@ agent_credentials = sa.Table(
     **MYSQL,
 )
 
-# Calls of agents that have no broker; they take them with their heartbeats.
+# Calls of agents, which take each once; `services.calls` counts those of a host.
 host_calls = sa.Table(
     "host_calls",
     metadata,

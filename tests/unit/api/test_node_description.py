@@ -1,16 +1,12 @@
 """``/v1/nodes/{uuid}/description``, and the sentences of ``/diff``."""
 
-from dataclasses import replace
-
 import pytest
 
-from nodetracker.api.agents import AgentCalls
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import SCHEMA_REVISION, AuditState
 from tests.builders import key_of
 from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
 from tests.stores import SqliteStore
-from tests.unit.api.conftest import Api
 
 
 @pytest.fixture
@@ -121,14 +117,15 @@ def test_actions_are_those_that_the_caller_may_take(api, path):
     assert titles == ["Enable", "Start maintenance", "Force down"]
 
 
-@pytest.mark.parametrize("takes_calls", [True, False])
-def test_an_audit_is_offered_only_where_the_agent_can_be_called(backend, store, path, takes_calls):
-    calls = AgentCalls(backend.agents._directory, reaches_all=False)
+@pytest.mark.parametrize(("revision", "is_offered"), [(SCHEMA_REVISION, True), (None, False)])
+def test_an_audit_is_offered_only_where_the_agent_takes_calls(
+    api, store, path, revision, is_offered
+):
     (service,) = store.list_services(RICH[0])
-    state = AuditState(3.0, audit_interval_seconds=60, takes_calls=takes_calls)
+    state = AuditState(3.0, audit_interval_seconds=60, schema_revision=revision)
     store.report_state(key_of(service), service.report_count + 1, state)
-    found = Api(replace(backend, agents=calls)).get(f"{path}/actions")["actions"]
-    assert ("Audit now" in [item["title"] for item in found]) is takes_calls
+    found = api.get(f"{path}/actions")["actions"]
+    assert ("Audit now" in [item["title"] for item in found]) is is_offered
     targets = {item["title"]: item["target"] for item in found}
     assert targets["Disable"] == "host"
 

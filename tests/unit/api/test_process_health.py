@@ -11,7 +11,7 @@ from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import SCHEMA_REVISION, AuditState
 from tests.builders import register, take_news
 from tests.programs import wait_until
 
@@ -67,7 +67,7 @@ def test_a_user_file_without_users_is_a_warning_whose_text_is_not_for_everybody(
     assert found.json["checks"]["user_file"] == {"status": "warn"}
 
 
-def test_without_a_broker_no_agent_is_called_but_those_that_take_calls(build, tmp_path):
+def test_an_agent_is_called_without_a_broker_unless_it_is_of_the_release_before(build, tmp_path):
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path}/db.sqlite"))
     revisions.sync(store.engine)
     agent = register(store)
@@ -81,9 +81,9 @@ def test_without_a_broker_no_agent_is_called_but_those_that_take_calls(build, tm
         )
 
     refused = reboot()
-    assert refused.status_code == 501
-    assert "transport_url is not set on the API's host" in refused.text
-    store.report_state(agent, 2, AuditState(by_conductor=True, takes_calls=True))
+    assert refused.status_code == 409
+    assert "upgrade nodetracker-compute on alpha first" in refused.text
+    store.report_state(agent, 2, AuditState(schema_revision=SCHEMA_REVISION))
     taken = []
 
     def take():

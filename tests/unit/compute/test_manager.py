@@ -61,8 +61,9 @@ class OutageStore(SqliteStore):
 
     def report_state(self, *arguments):
         self._refuse()
-        super().report_state(*arguments)
+        news = super().report_state(*arguments)
         self._lose_answer()
+        return news
 
     @staticmethod
     def fail_to_mark(agent, reason):

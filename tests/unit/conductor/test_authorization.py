@@ -1,7 +1,7 @@
 """What the credential of a host lets its holder call: every method, own host and another's."""
 
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -140,6 +140,8 @@ def arguments(method, host):
         },
         "report_state": {"agent": key(host), "report_count": 1, "state": AuditState()},
         "mark_service": {"agent": key(host), "reason": None},
+        "take_news": {"agent": key(host)},
+        "create_call": {"host": host, "method": "reboot", "lifetime": timedelta(minutes=1)},
         "sync_warnings": {"agent": key(host), "active": ()},
         "raise_warning": {"host": host, "warning": warning(WarningKind.DUPLICATE_REFUSED)},
         "apply_changes": {"agent": key(host), "changes": (), "service_down_time": -100000},

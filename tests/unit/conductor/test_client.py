@@ -21,7 +21,7 @@ from nodetracker.model.errors import (
 from nodetracker.model.service import AgentKey, AuditState
 from nodetracker.ports import HostAgent, Store
 from nodetracker.process.clock import DatabaseClock
-from nodetracker.rpc.caller import RpcAgent
+from nodetracker.rpc.host_calls import CalledAgent
 from tests.builders import NOW, create, make_guest
 
 KEY = AgentKey("alpha", "nodetracker-compute", "agent", 1, "uuid")
@@ -57,7 +57,7 @@ def test_each_method_of_the_store_has_the_store_s_parameters():
 
 def test_each_method_of_an_agent_is_a_method_of_its_client():
     names = {name for name, _ in inspect.getmembers(HostAgent, inspect.isfunction)}
-    assert {name for name in names if not name.startswith("_")} <= vars(RpcAgent).keys()
+    assert {name for name in names if not name.startswith("_")} <= vars(CalledAgent).keys()
 
 
 def test_a_heartbeat_has_a_timeout_of_its_own_and_the_hosts_time():

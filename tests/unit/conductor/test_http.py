@@ -11,8 +11,8 @@ import stat
 import threading
 import wsgiref.simple_server
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from queue import SimpleQueue
 
 import pytest
 import sqlalchemy as sa
@@ -42,6 +42,7 @@ from nodetracker.model.errors import (
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     COMPUTE_ID_FILE,
+    UNKNOWN_COUNT,
     AgentKey,
     AuditState,
     Incarnation,
@@ -50,6 +51,7 @@ from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.admission import STRANGER_BYTES
 from nodetracker.process.clock import DatabaseClock
 from tests.builders import create, take_news
+from tests.builders import register as register_directly
 from tests.stores import SqliteStore
 
 AGENT = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
@@ -112,10 +114,10 @@ def state(tmp_path):
 def call(port, state):
     """Return a maker of this host's caller."""
 
-    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,), news=None):
+    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,)):
         endpoints = [Endpoint("127.0.0.1", item, False) for item in ports]
         identity = AgentIdentity(host, agent_id, state, lambda: token)
-        return HttpCaller(endpoints, identity, DatabaseClock(), news=news)
+        return HttpCaller(endpoints, identity, DatabaseClock())
 
     return make
 
@@ -375,32 +377,54 @@ class TestCalls:
         assert store.list_services("h1")[0].report_count == 0
 
     def test_the_answer_to_a_heartbeat_has_what_waits_for_the_host(self, call, token, store):
-        news = SimpleQueue()
-        opened = open_conductor_store(call(news=news), takes_calls=True)
+        opened = open_conductor_store(call())
         key = key_of(register(opened))
+        register_directly(store, "h2")
         store.apply_changes(key, [create(key, "n1")], 60)
         for host in ("h1", "h2"):
-            store.create_call(host, "ledger_moved", {}, "api:c1", timedelta(minutes=1))
-        opened.list_nodes("h1")
-        assert news.empty()
-        opened.report_state(key, 1, AuditState())
-        heard = news.get_nowait()
-        assert heard["generations"] == {"n1": store.list_nodes("h1")[0].generation}
-        assert [item["method"] for item in heard["calls"]] == ["ledger_moved"]
-        opened.answer_call("h1", heard["calls"][0]["id"], {"value": None})
-        assert store.find_answer(heard["calls"][0]["id"]) == {"value": None}
+            store.create_call(host, "host_power_action", {}, "api:c1", timedelta(minutes=1))
+        heard = opened.report_state(key, 1, AuditState(), known_calls=UNKNOWN_COUNT)
+        assert heard.generations == {"n1": store.list_nodes("h1")[0].generation}
+        (waiting,) = heard.calls
+        assert (waiting.method, heard.call_count) == ("host_power_action", 1)
+        opened.answer_call("h1", waiting.id, {"value": None})
+        assert store.find_answer("h1", waiting.id) == {"value": None}
         with pytest.raises(StoreError, match="not of host h2"):
             opened.answer_call("h2", 2, {"value": None})
-        assert store.list_services("h1")[0].last_audit["takes_calls"] is True
 
-    def test_the_last_heartbeat_takes_no_calls(self, call, token, store):
-        news = SimpleQueue()
-        opened = open_conductor_store(call(news=news))
+    def test_a_woken_agent_reads_the_news_of_its_host(self, call, token, store):
+        opened = open_conductor_store(call())
         key = key_of(register(opened))
-        waiting = store.create_call("h1", "ledger_moved", {}, "api:c1", timedelta(minutes=1))
-        opened.report_state(key, 1, AuditState(), is_last=True)
-        assert news.empty()
+        store.create_call("h1", "host_power_action", {}, "api:c1", timedelta(minutes=1))
+        assert len(opened.take_news(key).calls) == 1
+        assert opened.take_news(key).calls == ()
+        with pytest.raises(StoreError, match="not of host h2"):
+            opened.take_news(replace(key, host="h2"))
+
+    @pytest.mark.parametrize("is_last", [False, True])
+    def test_a_heartbeat_of_an_agent_that_takes_no_calls_has_none(
+        self, call, token, store, is_last
+    ):
+        opened = open_conductor_store(call())
+        key = key_of(register(opened))
+        waiting = store.create_call("h1", "host_power_action", {}, "api:c1", timedelta(minutes=1))
+        assert opened.report_state(key, 1, AuditState(), is_last=is_last) is None
         assert [item.id for item in take_news(store, "h1").calls] == [waiting]
+
+    def test_a_command_on_a_host_calls_its_own_agent_alone(self, call, token, store):
+        opened = open_conductor_store(call())
+        key = key_of(register(opened))
+        register_directly(store, "h2")
+        made = opened.create_call("h1", "host_power_action", {}, "admin", timedelta(days=9))
+        (waiting,) = store.take_news(key).calls
+        assert (waiting.id, waiting.sender) == (made, "manage:h1")
+        assert waiting.expires_at - store.now() < timedelta(minutes=11)
+        store.answer_call("h1", made, {"value": None})
+        assert opened.find_answer("h1", made) == {"value": None}
+        with pytest.raises(StoreError, match="calls its own agent only: use the REST API"):
+            opened.create_call("h2", "host_power_action", {}, "admin", timedelta(seconds=30))
+        with pytest.raises(StoreError, match="not of host h2"):
+            opened.find_answer("h2", made)
 
     def test_a_revoked_agent_is_refused_at_once(self, call, token, store):
         opened = open_conductor_store(call())

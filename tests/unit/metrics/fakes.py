@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 from nodetracker.metrics.agent import AgentMetrics
-from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import ClaimState
@@ -86,8 +85,7 @@ class FakeAgentMetrics:
 
     def __init__(self) -> None:
         self.status = STATUS
-        self.claims = ClaimCounter()
-        self.metrics = AgentMetrics("1.2.3", ["fake"], lambda: self.status, self, self.claims)
+        self.metrics = AgentMetrics("1.2.3", ["fake"], lambda: self.status, self)
 
     def statistics(self):
         calls = dict.fromkeys(ProbeOutcome, 0) | {

@@ -11,7 +11,6 @@ from nodetracker.metrics.agent import AgentMetrics
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import Notification
 from nodetracker.model.errors import (
-    ClaimRefusedError,
     ConflictError,
     SchemaError,
     StoreError,
@@ -183,9 +182,7 @@ def test_notifications_are_counted_where_a_sender_exists(agent_metrics):
     queue = sender._queue
     for subject in ("a", "b"):
         queue.put(Notification("claim.create", subject, {}))
-    metrics = AgentMetrics(
-        "1", ["fake"], lambda: STATUS, agent_metrics, agent_metrics.claims, sender
-    )
+    metrics = AgentMetrics("1", ["fake"], lambda: STATUS, agent_metrics, sender)
     value = metrics.registry.get_sample_value
     assert value("nodetracker_notifications_waiting") == 1
     assert value("nodetracker_notifications_dropped_total") == 1
@@ -197,7 +194,6 @@ def test_notifications_are_counted_where_a_sender_exists(agent_metrics):
         ({}, 1),
         ({"rpc_error": "refused"}, 0),
         ({"notifications_error": "refused"}, 0),
-        ({"call_error": "hangs"}, 0),
         ({"has_broker": False}, None),
     ],
     ids=str,
@@ -205,17 +201,3 @@ def test_notifications_are_counted_where_a_sender_exists(agent_metrics):
 def test_the_broker_is_up_unless_something_shows_that_it_is_not(agent_metrics, changes, value):
     agent_metrics.status = dataclasses.replace(STATUS, **changes)
     assert agent_metrics.value("nodetracker_broker_up") == value
-
-
-def test_requests_for_claims_are_counted_by_outcome_and_failed_check(agent_metrics):
-    with agent_metrics.claims.count():
-        pass
-    with pytest.raises(ClaimRefusedError), agent_metrics.claims.count():
-        raise ClaimRefusedError(["no room"], ["ram", "disk"])
-    for outcome in ("granted", "refused"):
-        assert agent_metrics.value("nodetracker_claim_requests_total", outcome=outcome) == 1
-    refused = {
-        check: agent_metrics.value("nodetracker_claim_refusals_total", check=check)
-        for check in ("ram", "disk", "cpu", "other")
-    }
-    assert refused == {"ram": 1, "disk": 1, "cpu": 0, "other": 0}

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from nodetracker.conductor.interface import CONDUCTOR
-from nodetracker.ports import HostAgent, Store
-from nodetracker.rpc.caller import COMPUTE
+from nodetracker.ports import HostAgent, Store, WakeableAgent
+from nodetracker.rpc.host_calls import CALLS
 from nodetracker.rpc.interface import Interface
+from nodetracker.rpc.waker import COMPUTE
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "interfaces.txt"
 
@@ -68,7 +69,7 @@ def describe(interface: Interface, protocol: type, types: dict[str, list[str]]) 
 def test_the_interfaces_equal_the_golden_file() -> None:
     types: dict[str, list[str]] = {}
     lines = []
-    served = ((COMPUTE, HostAgent), (CONDUCTOR, Store))
+    served = ((COMPUTE, WakeableAgent), (CALLS, HostAgent), (CONDUCTOR, Store))
     for interface, protocol in served:
         lines += [*describe(interface, protocol, types), ""]
     for name in sorted(types):

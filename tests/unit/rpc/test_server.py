@@ -1,29 +1,21 @@
-"""A server: its state before it listens, calls that are refused, and its end."""
+"""What wakes an agent over the broker: its state before it listens, its messages and its end."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
-from nodetracker.conductor.client import CONDUCTOR
-from nodetracker.model.errors import (
-    ConfigError,
-    NotFoundError,
-    RpcEndingError,
-    RpcError,
-    RpcUnavailableError,
-)
+from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.serializer import decode_error
-from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc import server as module
-from nodetracker.rpc.server import RpcServer
-from tests.builders import NOW, later
+from nodetracker.rpc.server import WakeServer
+from nodetracker.rpc.transport import Transport
+from nodetracker.rpc.waker import COMPUTE
 from tests.programs import wait_until
-from tests.stores import SqliteStore
 
 
 class Library:
@@ -31,7 +23,6 @@ class Library:
 
     def __init__(self) -> None:
         self.library = self.rpc = self
-        self.dispatcher = None
         self.error: Exception | None = None
         self.stop_error: Exception | None = None
         self.ended: list[str] = []
@@ -39,8 +30,6 @@ class Library:
         self.may_end.set()
         self.reached = threading.Event()
         self.reached.set()
-        self.endpoints: list[Any] = []
-        self.listener = SimpleNamespace(_poll_style_listener=SimpleNamespace(incoming=[]))
 
     def Target(self, **attributes: str) -> dict[str, str]:  # noqa: N802 - a name of the library
         return attributes
@@ -49,7 +38,6 @@ class Library:
         self.reached.wait()
         if self.error is not None:
             raise self.error
-        self.endpoints = endpoints
         return self
 
     def start(self, override_pool_size: int) -> None:
@@ -66,28 +54,16 @@ class Library:
 
 
 class Served:
-    """A server of a store, and calls to it as the library makes them."""
+    """A server over a library of its own."""
 
-    def __init__(self, read_time: Callable[[], datetime] | None = None) -> None:
-        self.library, self.store = Library(), SqliteStore()
-        self.clock = DatabaseClock(lambda: 0.0)  # stands still
+    def __init__(self) -> None:
+        self.library = Library()
         transport: Any = self.library
-        self.server = RpcServer(
-            lambda: transport, CONDUCTOR, "c-1", self.store, self.clock, 1, read_time
-        )
+        self.server = WakeServer(lambda: transport, "host-1", lambda: None)
 
     def start(self) -> None:
         self.server.start()
         wait_until(lambda: self.server.is_serving)
-
-    def call(self, method: str, expires_at: datetime | None = None, **arguments: Any) -> Any:
-        """Return the value of the answer or raise its error."""
-        context = {} if expires_at is None else {"expires_at": expires_at.isoformat()}
-        (endpoint,) = self.library.endpoints
-        answer = getattr(endpoint, method)(context, **arguments)
-        if "error" in answer:
-            raise decode_error(answer["error"])
-        return answer["value"]
 
 
 @pytest.fixture
@@ -122,7 +98,7 @@ class TestStart:
     def test_a_name_that_is_too_long_is_refused(self) -> None:
         transport: Any = Library()
         with pytest.raises(ConfigError, match="too long for the name of a queue"):
-            RpcServer(lambda: transport, CONDUCTOR, "c" * 256, SqliteStore(), DatabaseClock(), 1)
+            WakeServer(lambda: transport, "h" * 248, lambda: None)
 
 
 class TestEnd:
@@ -136,118 +112,101 @@ class TestEnd:
         served.server.start()
         assert served.server.stop(60)
 
-    def test_the_last_answers_are_waited_for(self, served: Served) -> None:
+    def test_the_library_may_disconnect(self, served: Served) -> None:
         served.start()
         assert served.server.stop(60)
         assert served.library.ended == ["stop", "wait"]
 
-    @pytest.mark.parametrize("stop_error", [None, OSError("away")], ids=["hangs", "fails"])
-    @pytest.mark.parametrize("ends", [True, False])
-    def test_running_calls_are_waited_for_when_the_library_s_end_hangs_or_fails(
-        self,
-        served: Served,
-        monkeypatch: pytest.MonkeyPatch,
-        ends: bool,
-        stop_error: Exception | None,
-    ) -> None:
-        is_running, may_return = threading.Event(), threading.Event()
-
-        def run() -> list[Any]:
-            is_running.set()
-            may_return.wait()
-            return []
-
-        def read_time() -> float:
-            """Let the call return when the time is read again, or its time be over."""
-            times.append(times[-1] + (1.0 if ends else 61.0) if times else 0.0)
-            if ends and len(times) > 1:
-                may_return.set()
-            return times[-1]
-
-        times: list[float] = []
-        served.start()
-        served.library.may_end.clear()
-        served.library.stop_error = stop_error
-        served.store.list_nodes = run  # type: ignore[assignment]
-        call = threading.Thread(target=served.call, args=("list_nodes",), daemon=True)
-        call.start()
-        is_running.wait()
-        with monkeypatch.context() as patch:
-            patch.setattr(module, "LIBRARY_SECONDS", 0.0 if stop_error is None else 60.0)
-            patch.setattr(module, "time", SimpleNamespace(monotonic=read_time, sleep=time.sleep))
-            assert served.server.stop(60) is ends
-        may_return.set()
-        call.join()
-
-    def test_without_running_calls_a_broker_that_hangs_is_not_waited_for(
+    def test_a_broker_that_hangs_is_not_waited_for(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "LIBRARY_SECONDS", 0.0)
+        monkeypatch.setattr(module, "LIBRARY_SECONDS", 0.05)
         served.start()
         served.library.may_end.clear()
-        with monkeypatch.context() as patch:
-            times = iter([0.0])
-            patch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(times)))
-            assert served.server.stop(60)
-
-    def test_further_calls_are_refused_and_nothing_is_done(self, served: Served) -> None:
-        served.start()
-        served.server.stop(2)
-        with pytest.raises(RpcEndingError, match="c-1 is ending; nothing was done"):
-            served.call("purge", before=NOW.isoformat())
+        began = time.monotonic()
+        assert served.server.stop(60)
+        assert time.monotonic() - began < 30
 
 
-class TestExpiry:
-    @pytest.mark.parametrize(("seconds", "is_late"), [(0, False), (-0.5, True), (10, False)])
-    def test_a_call_that_expired_is_refused(
-        self, served: Served, seconds: float, is_late: bool
+class Agent:
+    """An agent that is woken over the library's in-memory transport."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+        self.transport = Transport(cfg.CONF, "fake://")
+        self.server = WakeServer(lambda: self.transport, "host-1", self.wake)
+        self.server.start()
+        wait_until(lambda: self.server.is_serving)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def client(self, version: str) -> Any:
+        library = self.transport.library
+        target = library.Target(topic=COMPUTE.topic, version=version)
+        return library.get_rpc_client(self.transport.rpc, target).prepare(server="host-1")
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    agent = Agent()
+    yield agent
+    agent.server.stop(2)
+
+
+@pytest.fixture
+def library_log(agent: Agent) -> Iterator[list[tuple[str, str]]]:
+    """What the library's server logs of messages: texts with their levels."""
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append((record.getMessage(), record.levelname))
+
+    found: list[tuple[str, str]] = []
+    log, collector = logging.getLogger("oslo_messaging.rpc.server"), Collector()
+    log.addHandler(collector)
+    log.setLevel(logging.DEBUG)
+    yield found
+    log.removeHandler(collector)
+    log.setLevel(logging.NOTSET)
+
+
+class TestMessages:
+    def test_a_message_wakes_the_agent(self, agent: Agent) -> None:
+        agent.client(COMPUTE.version).cast({}, "wake")
+        wait_until(lambda: agent.woken == 1)
+
+    def test_what_the_release_before_announces_wakes_it_too(
+        self, agent: Agent, library_log: list[tuple[str, str]]
     ) -> None:
-        served.start()
-        served.clock.set(NOW)
-        if is_late:
-            with pytest.raises(RpcUnavailableError, match=r"list_nodes arrived 0\.5 s too late"):
-                served.call("list_nodes", later(seconds))
-        else:
-            assert served.call("list_nodes", later(seconds)) == []
+        agent.client("1.1").cast({}, "ledger_moved", nodename="n1")
+        wait_until(lambda: agent.woken == 1)
+        assert "Exception during message handling" not in dict(library_log)
 
-    def test_without_a_time_and_without_reading_it_no_call_is_late(self, served: Served) -> None:
-        served.start()
-        assert served.call("list_nodes", later(-3600)) == []
-
-    def test_a_server_that_has_just_started_reads_the_time_once(self) -> None:
-        reads = []
-
-        def read_time() -> datetime:
-            reads.append(NOW)
-            return NOW
-
-        served = Served(read_time)
-        served.start()
-        for _ in range(2):
-            with pytest.raises(RpcUnavailableError, match="too late; nothing was done"):
-                served.call("list_nodes", later(-3600))
-        assert served.call("list_nodes", later(3600)) == []
-        assert served.call("list_nodes") == []
-        assert len(reads) == 1
-        served.server.stop(2)
-
-
-class TestErrors:
-    def test_nodetracker_s_errors_are_raised_by_the_caller(self, served: Served) -> None:
-        served.start()
-        with pytest.raises(NotFoundError, match="no such claim: ghost"):
-            served.call("abort_claim", uuid="ghost")
-
-    def test_of_any_other_the_caller_gets_the_type_only(
-        self, served: Served, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize("method", ["update_available_resource", "host_power_action"])
+    def test_calls_of_the_release_before_are_refused_with_what_to_replace(
+        self, agent: Agent, method: str, library_log: list[tuple[str, str]]
     ) -> None:
-        def fail(*arguments: Any) -> None:
-            raise KeyError("a secret")
+        answer = agent.client("1.0").call({"expires_at": "2026-01-01"}, method, action="reboot")
+        error = decode_error(answer["error"])
+        assert isinstance(error, RefusedError)
+        assert "replace the calling nodetracker-api or nodetracker-manage" in str(error)
+        assert agent.woken == 0
+        assert "Exception during message handling" not in dict(library_log)
 
-        served.start()
-        served.store.list_nodes = fail  # type: ignore[assignment, method-assign]
-        with pytest.raises(
-            RpcError, match=r"^c-1 failed \(call 'list_nodes'\): KeyError; see its log$"
-        ):
-            served.call("list_nodes")
-        assert caplog.messages == ["list_nodes failed"]
+    @pytest.mark.parametrize(
+        "send",
+        [
+            lambda agent: agent.client("2.1").cast({}, "wake"),
+            lambda agent: agent.client("2.0").cast({}, "sleep"),
+            lambda agent: agent.client("1.1").cast({}, "abort_claim", claim_uuid="u"),
+        ],
+        ids=["newer", "unknown", "gone"],
+    )
+    def test_anything_else_does_nothing_and_fills_no_log(
+        self, agent: Agent, send: Callable[[Agent], None], library_log: list[tuple[str, str]]
+    ) -> None:
+        send(agent)
+        wait_until(lambda: "Exception during message handling" in dict(library_log))
+        assert {level for _, level in library_log} == {"DEBUG"}
+        assert agent.woken == 0

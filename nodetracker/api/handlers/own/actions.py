@@ -7,7 +7,7 @@ from typing import Any
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import answer, answer_of, choice
 from nodetracker.api.lookup import get_liveness, get_node_page
-from nodetracker.model.service import ServiceRecord
+from nodetracker.model.service import ServiceRecord, takes_calls
 from nodetracker.usecases.reads import require_agent
 from nodetracker.views.services import state_of
 
@@ -89,7 +89,7 @@ def list_node_actions(call: Call) -> Answer:
         f"/v1/nodes/{found.node.uuid}",
     )
     actions = [] if found.service is None else [_switch(found.service, name) for name in _SETTINGS]
-    if state == "up" and found.service and call.backend.agents.can_reach(found.service):
+    if state == "up" and found.service and takes_calls(found.service):
         effect = "The agent of the host reads the node now and corrects its row."
         rule = "nodetracker:nodes:audit"
         actions.append(Action("Audit now", "node", effect, rule, "POST", f"{path}/audit"))
