@@ -4,7 +4,10 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +215,42 @@ def test_a_migration_that_was_ended_for_a_deadlock_runs_again(store: SqlStore) -
     revisions.sync(store.engine)
     assert failures == []
     assert revisions.check(store.engine) == []
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_a_migration_beside_running_programs_ends_no_transaction_for_a_deadlock(
+    store: SqlStore,
+) -> None:
+    """Programs lock tables in any order, and one migration changes most of them."""
+    revisions.sync(store.engine)
+    make_node(store, host="alpha")
+    revisions.sync(store.engine, "0009")
+    is_done, errors = threading.Event(), []
+
+    @sa.event.listens_for(store.engine, "handle_error")
+    def note(context: Any) -> None:
+        errors.append(type(context.original_exception).__name__)
+
+    def work(*names: str) -> int:
+        done = 0
+        while not is_done.is_set():
+            with store.engine.begin() as connection:
+                for name in names:
+                    connection.execute(sa.text(f"SELECT id FROM {name}"))
+                    time.sleep(0.02)
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        orders = (("services", "compute_nodes"), ("compute_nodes", "claims", "services"))
+        running = [pool.submit(work, *names) for names in orders * 2]
+        try:
+            revisions.sync(store.engine)
+        finally:
+            is_done.set()
+        assert all(item.result() for item in running)
+    assert revisions.check(store.engine) == []
+    assert set(errors) <= {"LockNotAvailable"}
 
 
 def test_check_says_in_words_what_differs(store: SqlStore) -> None:

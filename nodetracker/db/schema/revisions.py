@@ -5,6 +5,8 @@ Only these functions import alembic; the agent does not need it.
 
 import functools
 import itertools
+import random
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +37,9 @@ BASE = "base"
 
 STATEMENT_SECONDS = 3600
 """How long a migration waits for one statement, which may rewrite a large table."""
+
+LOCK_TABLES_SECONDS = 30
+"""How long a migration tries to lock the tables that running programs use."""
 
 _ATTEMPTS = 5
 
@@ -142,6 +147,8 @@ def sync(
             "on_version_apply": [_reporting(path.steps, report)],
         }
         context = MigrationContext.configure(connection, opts=options)
+        if path.begun is not None or path.scripts:
+            _lock_tables(connection)
         with repeatable(context):
             if path.begun is not None:
                 path.begun.module.downgrade()
@@ -308,6 +315,30 @@ def _lock(connection: sa.Connection) -> bool:
             return False
         raise
     return True
+
+
+def _lock_tables(connection: sa.Connection) -> None:
+    """Lock all tables on PostgreSQL, where one transaction changes many of them.
+
+    Programs use tables in any order, so that each table locked later could be a deadlock. A
+    lock that is not granted within half a second, before PostgreSQL looks for one, releases
+    all others for a while.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    found = sorted(tables.metadata.tables.keys() & set(sa.inspect(connection).get_table_names()))
+    last_start = time.monotonic() + LOCK_TABLES_SECONDS
+    while found:
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql("SET LOCAL lock_timeout = 500")
+                connection.exec_driver_sql(f"LOCK TABLE {', '.join(found)}")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_WAIT_SECONDS * 1000}")
+            return
+        except Exception as error:
+            if not is_lock_wait(error) or time.monotonic() >= last_start:
+                raise
+        time.sleep(random.uniform(0.05, 0.5))  # noqa: S311 - no secret
 
 
 def _find_path(
