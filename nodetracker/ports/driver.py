@@ -2,7 +2,6 @@
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Protocol
 
 from nodetracker.model.audit import NodeEvent
@@ -13,7 +12,6 @@ class DriverCapability(enum.Enum):
     """Features of drivers; code checks these and never a driver's name."""
 
     REMOTE_NODES = "remote_nodes"  # its nodes may be other machines
-    UPTIME = "uptime"
     POWER_ACTIONS = "power_actions"
     EVENTS = "events"
     INSTANCES = "instances"  # its guests are only instances
@@ -79,13 +77,6 @@ class Driver(Protocol):
 
         Raises:
             DriverFeatureError: this driver has no events.
-        """
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return how long the node has been up.
-
-        Raises:
-            DriverFeatureError: this driver does not report it.
         """
 
     def host_power_action(self, action: str) -> None:

@@ -7,7 +7,6 @@ reading ends, the last one counts.
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from math import inf
 from typing import Generic, TypeVar
 
@@ -122,9 +121,6 @@ class CompositeDriver:
 
         for part in self._parts:
             part.listen(notify)
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        return self._first.driver.get_host_uptime(nodename)
 
     def host_power_action(self, action: str) -> None:
         self._first.driver.host_power_action(action)

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.host import Gpu, StorageInfo
 from nodetracker.model.node import HostSnapshot, KnownNode, failed_snapshot
@@ -102,7 +100,7 @@ class MachineProbes:
 class MachineDriver:
     """The base of drivers whose one node is this machine, called after the host."""
 
-    features = frozenset({DriverCapability.UPTIME})
+    features = frozenset[DriverCapability]()
     """Capabilities, without power actions."""
 
     def __init__(self, environment: DriverEnvironment) -> None:
@@ -128,24 +126,8 @@ class MachineDriver:
     def refresh(self) -> None:
         """Do nothing: the files are read each time."""
 
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return the time since the kernel booted."""
-        return read_uptime(self._roots)
-
     def host_power_action(self, action: str) -> None:
         self._power.act(action)
 
     def _start_machine(self) -> MachineProbes:
         return MachineProbes(self._host, self._roots, self._probes, self._caches)
-
-
-def read_uptime(roots: Roots) -> timedelta:
-    """Return the time since the machine's kernel booted.
-
-    Raises:
-        HostDataError: the kernel does not report it.
-    """
-    booted_at = read_system_info(roots).booted_at
-    if booted_at is None:
-        raise HostDataError(f"{roots.procfs}/stat", "has no btime line")
-    return datetime.now(UTC) - booted_at

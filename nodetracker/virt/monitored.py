@@ -37,8 +37,7 @@ class MonitoredDriver:
         # All but the reading of a node is the driver's own.
         self.init_host, self.refresh, self.close = driver.init_host, driver.refresh, driver.close
         self.get_available_nodes, self.events = driver.get_available_nodes, driver.events
-        self.get_host_uptime, self.keep_names = driver.get_host_uptime, driver.keep_names
-        self.host_power_action = driver.host_power_action
+        self.keep_names, self.host_power_action = driver.keep_names, driver.host_power_action
 
     @property
     def capabilities(self) -> frozenset[DriverCapability]:

@@ -266,7 +266,7 @@ class TestCalls:
             assert "Traceback" not in agent.output()
 
     @pytest.mark.parametrize("is_allowed", [True, False])
-    def test_its_uptime_is_read_and_it_is_rebooted_where_that_is_allowed(
+    def test_it_is_rebooted_where_that_is_allowed(
         self, tmp_path: Path, conductor: Conductor, store: SqlStore, api: Callable[..., Any],
         is_allowed: bool,
     ) -> None:  # fmt: skip

@@ -49,9 +49,7 @@ class DockerDriver(MachineDriver):
         image_store_path: where images and containers are, "" = as the engine reports.
     """
 
-    features = frozenset(
-        {DriverCapability.UPTIME, DriverCapability.EVENTS, DriverCapability.CONTAINERS}
-    )
+    features = frozenset({DriverCapability.EVENTS, DriverCapability.CONTAINERS})
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ Its nodes can fail and hang on demand.
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +79,6 @@ class FakeDriver:
 
     def events(self, callback: Callable[[NodeEvent], None]) -> None:
         raise DriverFeatureError("the fake driver does not support events")
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        raise DriverFeatureError("the fake driver does not support the host's uptime")
 
     def host_power_action(self, action: str) -> None:
         raise DriverFeatureError(f"the fake driver does not support the power action {action}")

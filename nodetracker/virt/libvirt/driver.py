@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from nodetracker.model.audit import NodeEvent
@@ -16,7 +15,6 @@ from nodetracker.virt.libvirt.connection import ConnectionTimes, HypervisorConne
 from nodetracker.virt.libvirt.hypervisor import HypervisorReader, LocalFacts
 from nodetracker.virt.libvirt.node_facts import derive_node_uuid
 from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings
-from nodetracker.virt.machine import read_uptime
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
 
@@ -59,7 +57,7 @@ class LibvirtDriver:
         is_local = all(endpoint.is_local for endpoint in endpoints)
         self.capabilities = frozenset(
             {DriverCapability.EVENTS, DriverCapability.INSTANCES}
-            | ({DriverCapability.UPTIME} if is_local else {DriverCapability.REMOTE_NODES})
+            | (set() if is_local else {DriverCapability.REMOTE_NODES})
         )
 
     def init_host(self) -> None:
@@ -168,12 +166,6 @@ class LibvirtDriver:
         with self._lock:
             for reader in self._readers.values():
                 reader.refresh()
-
-    def get_host_uptime(self, nodename: str) -> timedelta:
-        """Return the time since this machine booted; libvirt does not report that of others."""
-        if not self._connection(nodename).endpoint.is_local:
-            raise DriverFeatureError("libvirt does not report the uptime of a remote machine")
-        return read_uptime(self._environment.roots)
 
     def host_power_action(self, action: str) -> None:
         raise DriverFeatureError(f"the libvirt driver does not support the power action {action}")

@@ -16,7 +16,7 @@ METRICS = frozenset({"fan_rpm", "fan_percent"})
 class FakeDriver(Driver):
     """A driver of any node, with a measurement of its own."""
 
-    capabilities = frozenset({DriverCapability.UPTIME})
+    capabilities = frozenset({DriverCapability.EVENTS})
     error: Exception | None = None
 
     def get_available_resource(self, nodename):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nodetracker.model.errors import DriverFeatureError
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.types import parse_endpoints
@@ -47,9 +46,5 @@ def test_a_remote_node_has_its_pool_as_disk_and_no_facts_of_this_machine(driver)
     assert snapshot.cpu.value.online == frozenset(range(16))
 
 
-def test_the_uptime_of_a_remote_node_is_not_supported(driver):
+def test_a_driver_of_other_machines_says_so(driver):
     assert DriverCapability.REMOTE_NODES in driver.capabilities
-    assert DriverCapability.UPTIME not in driver.capabilities
-    driver.get_available_nodes()
-    with pytest.raises(DriverFeatureError):
-        driver.get_host_uptime("far")
