@@ -45,6 +45,7 @@ from nodetracker.model.service import COMPUTE_BINARY, COMPUTE_ID_FILE
 from nodetracker.model.settings import AgentSettings
 from nodetracker.ports import Driver, ReadingStore
 from nodetracker.process.daemon import EXIT_USAGE
+from nodetracker.process.state_file import read_state_file
 from nodetracker.process.workers import Call, Executor
 from nodetracker.views import readiness
 from nodetracker.views.readiness import Barrier, Verdict
@@ -265,6 +266,8 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
             return readiness.warning(
                 f"{path}: permission denied; run {PROGRAM} as root or as the agent's user"
             )
+        except OSError as error:
+            return readiness.failure(f"{path}: {error.strerror}")
         if agent_id is None:
             return Verdict()
         services = self.store.list_services(binary=COMPUTE_BINARY, agent_id=agent_id)
@@ -352,11 +355,10 @@ class HostReader:
         """Return the uuid of this machine's agent, None without one; create none.
 
         Raises:
-            PermissionError: this user may not read it.
+            OSError: it cannot be read.
         """
         try:
-            with self.compute_id_path.open("rb"):
-                pass
+            read_state_file(self.compute_id_path, 1)
         except FileNotFoundError:
             return None
         return read_compute_id(self.compute_id_path.parent)

@@ -11,6 +11,7 @@ from pathlib import Path
 from nodetracker.model.errors import IdentityError
 from nodetracker.model.service import COMPUTE_ID_FILE, Incarnation
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
+from nodetracker.process.state_file import read_state_file
 
 LOG = logging.getLogger(__name__)
 
@@ -172,8 +173,7 @@ def _remove_partial(path: Path) -> None:
 
 
 def _read_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(_MAX_FILE_BYTES).decode("ascii", errors="replace")
+    return read_state_file(path, _MAX_FILE_BYTES).decode("ascii", errors="replace")
 
 
 def _read_own_text(relative: str) -> str:

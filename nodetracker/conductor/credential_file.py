@@ -6,12 +6,14 @@ because root may run the command that replaces a credential.
 
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 
 from nodetracker.model.credential import CREDENTIAL_FILE, make_secret
 from nodetracker.model.errors import IdentityError
 from nodetracker.model.service import COMPUTE_ID_FILE
+from nodetracker.process.state_file import read_state_file
 
 NEXT_FILE = "credential.next"
 """A credential that conductors may not know yet: its file is written before it is sent."""
@@ -28,8 +30,7 @@ def read_credential(state_path: Path, name: str = CREDENTIAL_FILE) -> str | None
     """
     path = state_path / name
     try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_BYTES).decode("ascii", errors="replace").strip()
+        text = read_state_file(path, _MAX_BYTES).decode("ascii", errors="replace").strip()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -40,14 +41,17 @@ def read_credential(state_path: Path, name: str = CREDENTIAL_FILE) -> str | None
 def make_next(state_path: Path) -> str:
     """Return the credential that is to be sent next; an interrupted attempt goes on with its own.
 
+    What is no file of the agent's is replaced, as it would not be one at its next name either.
+
     Raises:
-        IdentityError: the file cannot be written.
+        IdentityError: the file cannot be read or written.
     """
-    existing = read_credential(state_path, NEXT_FILE)
-    if existing is not None:
-        return existing
-    secret = make_secret()
     path = state_path / NEXT_FILE
+    if _is_of_agent(path):
+        existing = read_credential(state_path, NEXT_FILE)
+        if existing is not None:
+            return existing
+    secret = make_secret()
     try:
         # Exclusive, without following a link, and for its owner alone.
         descriptor, name = tempfile.mkstemp(dir=state_path, prefix=f".{NEXT_FILE}-")
@@ -86,9 +90,19 @@ def find_agent_owner(state_path: Path) -> os.stat_result:
         OSError: there is neither.
     """
     try:
-        return (state_path / COMPUTE_ID_FILE).lstat()
+        found = (state_path / COMPUTE_ID_FILE).lstat()
     except FileNotFoundError:
         return state_path.stat()
+    return found if stat.S_ISREG(found.st_mode) else state_path.stat()
+
+
+def _is_of_agent(path: Path) -> bool:
+    """Return whether a path is a file, and no link, of the agent's user."""
+    try:
+        found = path.lstat()
+        return stat.S_ISREG(found.st_mode) and found.st_uid == find_agent_owner(path.parent).st_uid
+    except OSError:
+        return False
 
 
 def _give_to_agent(descriptor: int, state_path: Path) -> None:

@@ -3,10 +3,12 @@
 Who may open the socket is decided by its mode.
 """
 
+import errno
 import json
 import logging
 import os
 import socket
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -81,11 +83,11 @@ class WakeSocket:
         new.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            os.fchmod(listener.fileno(), _MODE)  # that of the file; see unix_bind() of Linux
             with _short_address(new) as address:
                 listener.bind(address)
-            new.chmod(_MODE)
             listener.listen(_WAITING_WAKES)
-            self._inode = new.stat().st_ino
+            self._inode = new.lstat().st_ino
             new.replace(self._path)
         except BaseException:
             listener.close()
@@ -95,7 +97,7 @@ class WakeSocket:
     def _remove(self) -> None:
         """Remove the socket, unless it is that of another agent by now."""
         try:
-            if self._path.stat().st_ino == self._inode:
+            if self._path.lstat().st_ino == self._inode:
                 self._path.unlink()
         except OSError as error:
             LOG.debug("%s: %s; nothing to remove", self._path, error.strerror)
@@ -120,12 +122,26 @@ def wake_by_socket(path: Path) -> bool:
     connection.settimeout(_CONNECT_SECONDS)
     with connection:
         try:
-            with _short_address(path) as address:
-                connection.connect(address)
+            _connect(connection, path)
         except OSError as error:
             LOG.debug("%s: %s", path, error.strerror or error)
             return False
     return True
+
+
+def _connect(connection: socket.socket, path: Path) -> None:
+    """Connect to a socket, but through no link: the directory's user could name any socket.
+
+    Raises:
+        OSError: there is no such socket, or nobody listens.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOTSOCK, "not a socket", str(path))
+        connection.connect(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shlex
+import socket
 import stat
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -249,3 +251,121 @@ def test_what_root_replaces_stays_the_agents(
             seen = store.list_services("host-1")[0].last_seen_up
             wait_until(lambda: store.list_services("host-1")[0].last_seen_up > seen)
             assert again.stop() == 0
+
+
+ROOT_COMMANDS = {
+    "list": ("nodetracker-manage", "node", "list"),
+    "audit": ("nodetracker-manage", "node", "audit", "host-1"),
+    "rotate": ("nodetracker-manage", "agent", "rotate"),
+    "check": ("nodetracker-status", "upgrade", "check"),
+    "once": ("nodetracker-compute", "--once"),
+}
+STRANGER = 5678
+
+
+@dataclass
+class Hostile:
+    """A state directory whose user has left it to root, and what is elsewhere."""
+
+    remote: Remote
+    elsewhere: Path
+
+    @property
+    def state(self) -> Path:
+        return self.remote.directory / "state"
+
+    def spoil(self, name: str, trick: str) -> None:
+        """Put something in the place of a file of the state directory."""
+        path, target = self.state / name, self.elsewhere / name
+        self.remove(name)
+        if trick == "link":
+            path.symlink_to(target)
+        elif trick == "dangling link":
+            path.symlink_to(self.elsewhere / "nothing")
+        elif trick == "FIFO":
+            os.mkfifo(path)
+        elif trick == "hard link":
+            path.hardlink_to(target)
+        else:
+            path.mkdir()
+
+    def remove(self, name: str) -> None:
+        path = self.state / name
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+    def list_elsewhere(self) -> dict[str, Any]:
+        return {
+            path.name: (found.st_uid, found.st_gid, found.st_mode, found.st_mtime_ns)
+            for path in self.elsewhere.iterdir()
+            if (found := path.lstat())
+        }
+
+    def run(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of root, which must end by itself."""
+        program, *arguments = ROOT_COMMANDS[command]
+        argv = [str(BIN / program), f"--config-file={self.remote.path}", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+CONCERNED = {
+    "credential": {"list": 78, "rotate": 78, "check": 2, "once": 78},
+    "credential.next": {"rotate": 0},
+    "compute_id": {"rotate": 0, "check": 2, "once": 78},
+    "agent.sock": {"audit": 1, "once": 0},
+}
+"""File -> commands that read it, and what they exit with when it is none."""
+
+
+@pytest.mark.parametrize("name", CONCERNED)
+def test_root_is_not_led_out_of_a_state_directory(
+    conductor: Conductor, remote: Remote, tmp_path: Path, name: str
+) -> None:
+    """Its user may put anything there: root follows no link, waits for no FIFO, gives nothing away."""
+    hostile = Hostile(remote, tmp_path / "elsewhere")
+    hostile.elsewhere.mkdir()
+    target = hostile.elsewhere / name
+    with conductor.start_conductor(), socket.socket(socket.AF_UNIX) as listener:
+        with start_agent(remote) as agent:
+            assert agent.stop() == 0
+        whole = list_state(remote)
+        if name == "agent.sock":
+            listener.bind(str(target))
+            listener.listen()
+            listener.setblocking(False)
+        else:
+            target.write_bytes(whole[name][3] if name in whole else b"a" * 64)
+        os.chown(target, STRANGER, STRANGER)
+        tricks = ["link", "dangling link", "FIFO", "directory"]
+        if name == "credential.next":  # which becomes the credential
+            tricks.append("hard link")
+        for trick in tricks:
+            hostile.spoil(name, trick)
+            before = hostile.list_elsewhere()
+            codes = {}
+            for command in CONCERNED[name]:
+                done = hostile.run(command)
+                codes[command] = done.returncode
+                if name == "credential.next":
+                    assert hostile.list_elsewhere() == before, trick
+                    hostile.spoil(name, trick)
+            assert hostile.list_elsewhere() == before, trick
+            if trick == "directory" and name == "credential.next":
+                assert codes == {"rotate": 78}
+            else:
+                assert codes == CONCERNED[name], (trick, done.stderr)
+        if name == "agent.sock":
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+        hostile.remove(name)
+        current = list_state(remote)
+        for file, (uid, gid, mode, content) in whole.items():
+            if file not in current:
+                (hostile.state / file).write_bytes(content)
+                (hostile.state / file).chmod(stat.S_IMODE(mode))
+                os.chown(hostile.state / file, uid, gid)
+        with start_agent(remote) as agent:
+            assert {item[:2] for item in list_state(remote).values()} == {(AGENT, AGENT)}
+            assert agent.stop() == 0

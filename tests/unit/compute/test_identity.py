@@ -39,6 +39,25 @@ def test_an_identity_that_root_creates_belongs_to_the_user_of_the_directory(tmp_
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o600)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_root_follows_no_link_in_the_directory_of_another_user(tmp_path):
+    state, target = tmp_path / "state", tmp_path / "target"
+    state.mkdir()
+    target.write_text("0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b")
+    (state / COMPUTE_ID_FILE).symlink_to(target)
+    assert ensure_compute_id(state) == target.read_text()  # root's own directory
+    os.chown(state, 1234, 2345)
+    with pytest.raises(IdentityError, match="compute_id cannot be read: a link that root does not"):
+        ensure_compute_id(state)
+    assert read_compute_id(state) is None
+
+
+def test_a_fifo_in_place_of_the_identity_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / COMPUTE_ID_FILE)
+    with pytest.raises(IdentityError, match="compute_id cannot be read: not a regular file"):
+        ensure_compute_id(tmp_path)
+
+
 def test_blanks_around_the_identity_are_ignored(tmp_path):
     (tmp_path / COMPUTE_ID_FILE).write_text(" 0B9C6C2E-0D5F-4C0E-9F5B-0A3D5E7F1A2B\n\n")
     assert ensure_compute_id(tmp_path) == "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"

@@ -123,6 +123,16 @@ def test_an_agent_without_a_thread_for_it_can_stop(
     assert server.stop(5)
 
 
+def test_no_link_to_another_socket_is_followed(
+    server: WakeSocket, path: Path, agent: FakeAgent
+) -> None:
+    link = path.with_name("link")
+    link.symlink_to(path)
+    assert not wake_by_socket(link)
+    assert wake_by_socket(path)
+    wait_until(lambda: agent.woken == 1)
+
+
 def test_a_file_that_is_no_socket_of_an_agent_wakes_nobody(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(str(tmp_path / "other"))
