@@ -32,6 +32,7 @@ from nodetracker.model.service import (
     ServiceAvailability,
     ServiceRecord,
 )
+from nodetracker.model.text import JSON_TEXT_LENGTH
 
 
 def _plain(value: object) -> object:
@@ -326,7 +327,7 @@ def encode_audit_state(state: AuditState) -> dict[str, Any]:
     known = encode_row(state, _OPTIONAL_AUDIT_STATE) | {"by_conductor": state.by_conductor or None}
     return {
         "age_seconds": state.age_seconds,
-        "nodes": sanitize_json(state.nodes),
+        "nodes": sanitize_json(state.nodes, JSON_TEXT_LENGTH),
         **{name: value for name, value in known.items() if value is not None},
     }
 

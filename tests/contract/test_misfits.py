@@ -1,16 +1,34 @@
 """What a host writes has the shape of its columns, or its node keeps its row and gets no claims."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodetracker.accounting.audit.planner import plan
+from nodetracker.accounting.audit.view import account
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.errors import ClaimRefusedError, FencedError, RequestError
 from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
-from tests.builders import create, make_device, make_guest, make_incarnation, take_service, update
+from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.local.plugin import LocalDriver
+from nodetracker.virt.plugin import DriverEnvironment
+from nodetracker.virt.probes import ProbeRunner
+from tests.builders import (
+    NOW,
+    create,
+    make_device,
+    make_guest,
+    make_incarnation,
+    register,
+    take_service,
+    update,
+)
 from tests.contract.scene import POLICY, Scene, ask, build, uuid_of
+from tests.hosts.test_captures import CAPTURES, HERE, unpack
 from tests.stores import SqliteStore
 
 
@@ -137,3 +155,17 @@ def test_a_damaged_claim_closes_its_node_until_it_is_aborted(scene: Scene) -> No
     aborted = store.abort_claim(claim.uuid)
     assert (aborted.state, store.list_claims(uuid=claim.uuid)[0].damaged) == ("released", ())
     assert store.create_claim(another, "beta", "n2", POLICY).is_active
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_what_an_agent_reads_of_a_captured_machine_fits(name: str, tmp_path: Path) -> None:
+    unpack(HERE / f"{name}.tar.xz", tmp_path)
+    root = tmp_path / name
+    roots = Roots(root / "proc", root / "sys", root)
+    driver = LocalDriver(DriverEnvironment("alpha", str(root), roots, ProbeRunner(20)))
+    view = account(driver.get_available_resource("alpha"), None, Policy(), NOW)
+    store = SqliteStore()
+    agent = register(store)
+    (change,) = plan("alpha", [view], {}, {"alpha": uuid_of("node")}, NOW)
+    result = store.apply_changes(agent, [change], 60)
+    assert (result.misfits, [*result.records]) == ((), ["alpha"])

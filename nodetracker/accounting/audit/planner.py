@@ -66,7 +66,7 @@ def sanitize_guest(guest: Guest) -> Guest:
     texts: dict[str, Any] = {
         name: sanitize_text(getattr(guest, name), length) for name, length in GUEST_TEXTS.items()
     }
-    return replace(guest, details=sanitize_json(guest.details), **texts)
+    return replace(guest, details=sanitize_json(guest.details, JSON_TEXT_LENGTH), **texts)
 
 
 def sanitize_device(device: TrackedDevice) -> TrackedDevice:
