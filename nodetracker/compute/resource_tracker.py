@@ -29,7 +29,6 @@ from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Driver, HostStore
 from nodetracker.process.clock import DatabaseClock, utc_clock
 from nodetracker.process.loops import Progress
-from nodetracker.usecases.scheduler import Scheduler
 
 
 def require_online_cpus(readings: Sequence[NodeReading], policy: Policy) -> None:
@@ -231,6 +230,8 @@ class ResourceTracker:
             RefusedError: the host has several nodes and none is named, or the
                 claim was granted before and is released already.
         """
+        from nodetracker.usecases.scheduler import Scheduler  # audits do not need it
+
         own = replace(request, host=self._settings.host, nodename=nodename or request.nodename)
         claim = Scheduler(self._store, self.policy).create_claim(own)
         try:

@@ -9,8 +9,7 @@ from datetime import datetime
 from nodetracker.accounting.audit.planner import is_settled, plan, plan_delete
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.audit.warnings import LISTING
-from nodetracker.accounting.ledger.migrations import list_moving
-from nodetracker.accounting.ledger.reconcile import ListingEvidence, count_absences
+from nodetracker.accounting.ledger.reconcile import ListingEvidence, count_absences, list_moving
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading
 from nodetracker.compute.host_rows import HostRows
 from nodetracker.model.change import ChangeKind, NodeChange

@@ -19,11 +19,13 @@ from nodetracker.accounting.audit.warnings import (
     list_moved_warnings,
     list_reading_warnings,
 )
-from nodetracker.accounting.ledger.migrations import evaluate_moves, list_departing, list_moving
 from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.reconcile import (
     ListingEvidence,
     Reconciliation,
+    evaluate_moves,
+    list_departing,
+    list_moving,
     reconcile_claims,
 )
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims

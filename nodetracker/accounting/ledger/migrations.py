@@ -1,6 +1,6 @@
-"""Decide the start, progress and end of migrations, and evaluate a node's in audits."""
+"""Decide the start, progress and end of migrations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nodetracker.accounting.ledger.claims import (
@@ -24,7 +24,6 @@ from nodetracker.model.claim import (
     ClaimRequest,
     Migration,
     MigrationStatus,
-    Move,
     MoveRequest,
     ReleaseReason,
     Workload,
@@ -36,7 +35,6 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.settings import AdmissionPolicy
 from nodetracker.model.text import render_value
 from nodetracker.model.units import MILLI, whole_units
-from nodetracker.model.warning import HostWarning, WarningKind
 
 
 def move_of(request: ClaimRequest) -> MoveRequest:
@@ -98,72 +96,6 @@ def require_open(migration: Migration) -> Migration:
             f"use a uuid other than {migration.dest_claim}"
         )
     return migration
-
-
-def list_departing(moves: Iterable[Move]) -> frozenset[str]:
-    """Return the claims whose guests may have left for another node as part of a move."""
-    return frozenset(
-        move.migration.source_claim
-        for move in moves
-        if move.migration.is_running and not move.migration.is_on_one_node
-    )
-
-
-def list_moving(moves: Iterable[Move]) -> frozenset[str]:
-    """Return the workloads that are being moved: their guests may appear and disappear."""
-    return frozenset(move.migration.workload_uuid for move in moves if move.migration.is_running)
-
-
-def evaluate_moves(
-    nodename: str, moves: Sequence[Move], claims: Mapping[str, Claim]
-) -> tuple[tuple[Move, ...], tuple[HostWarning, ...]]:
-    """Return a node's open migrations after its claims were reconciled, and warnings.
-
-    A running migration whose source or destination is no longer active is in
-    error: audits leave it alone, and a warning is active until it ends.
-    """
-    evaluated = []
-    warnings = []
-    for move in moves:
-        migration = move.migration
-        now = replace(
-            move,
-            is_source_active=_is_active(claims, migration.source_claim, move.is_source_active),
-            is_dest_active=_is_active(claims, migration.dest_claim, move.is_dest_active),
-        )
-        if migration.is_running and not (now.is_source_active and now.is_dest_active):
-            now = replace(now, migration=replace(migration, status=MigrationStatus.ERROR))
-        evaluated.append(now)
-        if not now.migration.is_running:
-            warnings.append(
-                HostWarning(
-                    WarningKind.MIGRATION_ERROR, nodename, migration.uuid, _explain_error(now)
-                )
-            )
-    return tuple(evaluated), tuple(warnings)
-
-
-def _is_active(claims: Mapping[str, Claim], uuid: str, as_read: bool) -> bool:
-    claim = claims.get(uuid)
-    return as_read if claim is None else claim.is_active
-
-
-def _explain_error(move: Move) -> str:
-    migration = move.migration
-    lost = [
-        f"its {side} claim {uuid} is no longer active"
-        for side, uuid, is_active in (
-            ("source", migration.source_claim, move.is_source_active),
-            ("destination", migration.dest_claim, move.is_dest_active),
-        )
-        if not is_active
-    ]
-    why = " and ".join(lost) or "both of its claims are active"
-    return (
-        f"{migration.migration_type} {migration.uuid} of workload {migration.workload_uuid} from "
-        f"{migration.source_host} to {migration.dest_host} is in error ({why}); "
-        "confirm or revert it"
-    )
 
 
 def decide_move(

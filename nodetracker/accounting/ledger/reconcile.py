@@ -9,6 +9,8 @@ every stop but a save or migration): then it is released.
 
 A guest of another kind or project than a claim, such as a container with
 somebody else's uuid in its label, is not the claim's guest.
+
+Afterwards its open migrations are evaluated.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from nodetracker.accounting.numa.cells import find_conflicts, list_guest_assignments
-from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
+from nodetracker.model.claim import Claim, ClaimState, MigrationStatus, Move, ReleaseReason
 from nodetracker.model.fact import Fact
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind
 from nodetracker.model.numa import HostCell
@@ -301,4 +303,70 @@ def _vanished(nodename: str, guest: Guest, claim: Claim) -> HostWarning:
         nodename,
         guest.uuid,
         f"guest {guest.name or guest.uuid} is no longer listed; its claim {claim.uuid} is kept",
+    )
+
+
+def list_departing(moves: Iterable[Move]) -> frozenset[str]:
+    """Return the claims whose guests may have left for another node as part of a move."""
+    return frozenset(
+        move.migration.source_claim
+        for move in moves
+        if move.migration.is_running and not move.migration.is_on_one_node
+    )
+
+
+def list_moving(moves: Iterable[Move]) -> frozenset[str]:
+    """Return the workloads that are being moved: their guests may appear and disappear."""
+    return frozenset(move.migration.workload_uuid for move in moves if move.migration.is_running)
+
+
+def evaluate_moves(
+    nodename: str, moves: Sequence[Move], claims: Mapping[str, Claim]
+) -> tuple[tuple[Move, ...], tuple[HostWarning, ...]]:
+    """Return a node's open migrations after its claims were reconciled, and warnings.
+
+    A running migration whose source or destination is no longer active is in
+    error: audits leave it alone, and a warning is active until it ends.
+    """
+    evaluated = []
+    warnings = []
+    for move in moves:
+        migration = move.migration
+        now = replace(
+            move,
+            is_source_active=_is_active(claims, migration.source_claim, move.is_source_active),
+            is_dest_active=_is_active(claims, migration.dest_claim, move.is_dest_active),
+        )
+        if migration.is_running and not (now.is_source_active and now.is_dest_active):
+            now = replace(now, migration=replace(migration, status=MigrationStatus.ERROR))
+        evaluated.append(now)
+        if not now.migration.is_running:
+            warnings.append(
+                HostWarning(
+                    WarningKind.MIGRATION_ERROR, nodename, migration.uuid, _explain_error(now)
+                )
+            )
+    return tuple(evaluated), tuple(warnings)
+
+
+def _is_active(claims: Mapping[str, Claim], uuid: str, as_read: bool) -> bool:
+    claim = claims.get(uuid)
+    return as_read if claim is None else claim.is_active
+
+
+def _explain_error(move: Move) -> str:
+    migration = move.migration
+    lost = [
+        f"its {side} claim {uuid} is no longer active"
+        for side, uuid, is_active in (
+            ("source", migration.source_claim, move.is_source_active),
+            ("destination", migration.dest_claim, move.is_dest_active),
+        )
+        if not is_active
+    ]
+    why = " and ".join(lost) or "both of its claims are active"
+    return (
+        f"{migration.migration_type} {migration.uuid} of workload {migration.workload_uuid} from "
+        f"{migration.source_host} to {migration.dest_host} is in error ({why}); "
+        "confirm or revert it"
     )

@@ -10,7 +10,7 @@ from nodetracker.accounting.ledger.admission import (
     list_capacities,
     ordinary_capacity,
 )
-from nodetracker.accounting.ledger.migrations import list_moving
+from nodetracker.accounting.ledger.reconcile import list_moving
 from nodetracker.accounting.pci.state import list_group_users
 from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
