@@ -291,6 +291,13 @@ class NodeWriter:
             for record, row in damaged
         ]
         update_each(self._connection, tables.compute_nodes, ["id"], rows)
+        ages = [
+            {"compute_node_id": row.id, "uuid": guest.uuid, "first_seen": self._now}
+            for change, row in decision.updates
+            for guest in (change.record.guests.values() if change.record is not None else ())
+            if "first_seen" in guest.damaged
+        ]
+        update_each(self._connection, tables.guests, ["compute_node_id", "uuid"], ages)
 
     def _update_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         update_each(

@@ -118,9 +118,9 @@ def load_nodes(
 
 
 def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.CompoundSelect[Any]:
-    """Select the active claims of nodes, and those expired ones that an audit may need.
+    """Select the active claims of nodes, damaged ones, and those expired that an audit may need.
 
-    They have just expired, or their workload has an unclaimed guest or an open
+    The expired ones have just done so, or their workload has an unclaimed guest or an open
     migration. Released claims are never read by their node alone: they become many.
 
     Args:
@@ -138,6 +138,7 @@ def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.Compound
     claims = sa.select(tables.claims)
     return sa.union_all(
         claims.where(here, tables.IS_ACTIVE),
+        claims.where(here, tables.HAS_UNKNOWN_STATE),
         claims.where(here, _IS_EXPIRED, _claims.updated_at > now - REPORT_LIFETIME),
         claims.join(tables.guests, is_guest).where(here, _IS_EXPIRED, _guests.claim_uuid.is_(None)),
         claims.join(tables.migrations, is_moved).where(here, _IS_EXPIRED, tables.IS_OPEN),

@@ -35,20 +35,20 @@ class Rows:
 
     def __init__(self, url: str, names: Mapping[str, str]) -> None:
         self._names = names
-        self._engine = sa.create_engine(url)
+        self.engine = sa.create_engine(url)
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self.engine.dispose()
 
     def number_nodes_from(self, first: int) -> None:
         """Let the ids of nodes begin at one, in PostgreSQL."""
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             connection.execute(sa.text(f"ALTER SEQUENCE compute_nodes_id_seq RESTART WITH {first}"))
 
     def save(self) -> Saved:
         """Return all rows, by table."""
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             return {
                 table: [dict(row) for row in connection.execute(select_written(table)).mappings()]
                 for table in metadata.sorted_tables
@@ -56,7 +56,7 @@ class Rows:
 
     def restore(self, saved: Saved) -> None:
         """Replace all rows by those of `save`."""
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             for table in reversed(metadata.sorted_tables):
                 connection.execute(sa.delete(table))
             for table, rows in saved.items():

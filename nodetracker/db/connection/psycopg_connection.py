@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.abc import Params, PQGen, Query
+from psycopg import pq
+from psycopg.abc import AdaptContext, Buffer, Params, PQGen, Query
+from psycopg.adapt import Loader
 
 T = TypeVar("T")
 
@@ -67,6 +69,29 @@ class BoundedConnection(psycopg.Connection[Any]):
             return result
 
 
+class LenientTimestampLoader(Loader):
+    """Loads a time that Python cannot have, such as ``infinity``, as its text.
+
+    Otherwise psycopg fails the whole statement, and with it the reader of all other rows.
+    """
+
+    _loader_class = psycopg.adapters.get_loader(
+        psycopg.adapters.types["timestamp"].oid, pq.Format.TEXT
+    )
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        assert self._loader_class is not None
+        self._loader = self._loader_class(oid, context)
+
+    def load(self, data: Buffer) -> Any:
+        """Return a datetime, or else the text."""
+        try:
+            return self._loader.load(data)
+        except psycopg.DataError:
+            return bytes(data).decode()
+
+
 def connect(parameters: Mapping[str, Any]) -> BoundedConnection:
     """Connect with libpq's parameters and ``read_timeout`` in seconds."""
     known = dict(parameters)
@@ -79,6 +104,7 @@ def connect(parameters: Mapping[str, Any]) -> BoundedConnection:
         traceback.clear_frames(error.__traceback__)
         raise
     connection.read_timeout = read_timeout
+    connection.adapters.register_loader("timestamp", LenientTimestampLoader)
     # psycopg (seen with 3.3) counts the names of its prepared statements from 0 on each
     # connection. A pooler that lends one server connection to several of them would let one
     # execute what another has prepared, instead of failing.

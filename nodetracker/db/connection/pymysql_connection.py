@@ -12,7 +12,16 @@ from pymysql.connections import Connection, MySQLResult
 from pymysql.constants import FIELD_TYPE
 from pymysql.converters import conversions
 
-_CONVERTERS: dict[Any, Any] = {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
+
+def _parse_time(text: str) -> Any:
+    """Return a datetime, or the text of a time that Python cannot have, such as ``0000-00-00``."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+_CONVERTERS: dict[Any, Any] = {**conversions, FIELD_TYPE.DATETIME: _parse_time}
 _NULL = 251
 _SIZES = {252: 2, 253: 3, 254: 8}
 """First byte of a column of more than 250 bytes -> bytes of its size."""

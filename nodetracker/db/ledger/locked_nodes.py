@@ -227,7 +227,7 @@ def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimReques
     if request.numa is not None or node.has_cells:
         node = read_assignments(connection, {node.id: node})[node.id]
     if request.amounts.resources:
-        node = replace(node, used_resources=_sum_resources(connection, node.id))
+        node = _read_resources(connection, node)
     return node
 
 
@@ -348,12 +348,15 @@ def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> tuple[Amounts, int]
     return amounts, damaged
 
 
-def _sum_resources(connection: sa.Connection, node_id: int) -> dict[str, int]:
-    """Return the amounts of resource classes without columns that a node's active claims hold."""
+def _read_resources(connection: sa.Connection, node: LockedNode) -> LockedNode:
+    """Return a node with the amounts of classes without columns that its active claims hold."""
+    is_held = sa.and_(_claims.compute_node_id == node.id, tables.IS_ACTIVE)
+    stored = connection.execute(sa.select(_claims.resources).where(is_held)).scalars().all()
     held: dict[str, int] = {}
-    for resources in connection.execute(
-        sa.select(_claims.resources).where(_claims.compute_node_id == node_id, tables.IS_ACTIVE)
-    ).scalars():
+    for resources in stored:
         for name, amount in resources.items():
             held[name] = held.get(name, 0) + amount
-    return held
+    values = node.values
+    if is_damaged(stored):
+        values = codec.close_row(values, "resources of claims")
+    return replace(node, values=values, used_resources=held)

@@ -6,6 +6,7 @@ databases compare strings by their bytes, so names that differ in case differ.
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
@@ -550,6 +551,14 @@ WITH_SERVICE = compute_nodes.outerjoin(services, HAS_SERVICE)
 ACTIVE = [state.value for state in ACTIVE_STATES]
 IS_ACTIVE = claims.c.state.in_(ACTIVE)
 """The condition that a claim is active."""
+
+_STATES = sorted(state.value for state in ClaimState)
+HAS_UNKNOWN_STATE = sa.or_(
+    claims.c.state < _STATES[0],
+    *(sa.and_(claims.c.state > low, claims.c.state < high) for low, high in pairwise(_STATES)),
+    claims.c.state > _STATES[-1],
+)
+"""The condition that a claim's state is damaged, as ranges, which an index finds."""
 
 IS_OPEN = migrations.c.status.in_([status.value for status in OPEN])
 """The condition that a migration is open."""
