@@ -121,6 +121,8 @@ def _label(saved: Saved, names: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
         yield f"{label} {seen[label]}", row
     yield from ((names[row["uuid"]], row) for row in tables["migrations"])
     yield from ((f"call {row['host']}", row) for row in tables["host_calls"])
+    yield from ((f"token {row['created_by']}", row) for row in tables["join_tokens"])
+    yield from ((f"credential {row['host']}", row) for row in tables["agent_credentials"])
     trends: dict[tuple[int, str], Row] = {}
     for row in tables["trends"]:  # nodes are in one or two of them: ids go on from test to test
         key = row["seconds"], "fleet" if row["part"] < 0 else "nodes"

@@ -15,6 +15,7 @@ from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
 from nodetracker.model.errors import FencedError, ForbiddenError, NotFoundError
 from nodetracker.model.service import (
     COMPUTE_BINARY,
+    CONDUCTOR_BINARY,
     UNKNOWN_COUNT,
     UNREAD_NEWS,
     AdminState,
@@ -22,7 +23,7 @@ from nodetracker.model.service import (
     HostNews,
     ServiceChange,
 )
-from tests.builders import create, register
+from tests.builders import create, make_incarnation, register, take_service
 from tests.contract.stores import SQL_BACKENDS
 from tests.database_clock import set_clock
 from tests.statements import count_statements
@@ -213,6 +214,14 @@ def test_the_news_have_what_administrators_decided(store, disabled, maintenance)
     store.set_service(agent.host, COMPUTE_BINARY, change)
     assert store.take_news(agent).admin == AdminState(disabled, maintenance)
     assert store.take_news(other).admin == AdminState()
+
+
+def test_the_news_are_of_the_agents_own_service(store):
+    """Other services of its host may be disabled or in maintenance."""
+    agent = register(store)
+    take_service(store, agent.host, make_incarnation("conductor"), CONDUCTOR_BINARY)
+    store.set_service(agent.host, CONDUCTOR_BINARY, ServiceChange(disabled=True, maintenance=True))
+    assert store.take_news(agent).admin == AdminState()
 
 
 def test_a_heartbeat_with_news_is_one_transaction_of_two_statements(store):

@@ -9,11 +9,16 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db import codec, node_changes, services
+from nodetracker.db import codec, credentials, node_changes, services
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.errors import ClaimRefusedError, FencedError
+from nodetracker.model.errors import (
+    AuthenticationError,
+    ClaimRefusedError,
+    FencedError,
+    NotFoundError,
+)
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.service import AuditState
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -76,6 +81,64 @@ def test_a_claim_that_waited_for_a_host_to_be_revoked_is_refused(
     rival.commit()
     with pytest.raises(ClaimRefusedError, match="down"):
         future.result()
+
+
+@pytest.fixture
+def joined(store: SqlStore) -> SqlStore:
+    """A host that has joined and is about to replace its credential, and a token for one more."""
+    store.create_join_token("token", None, 2, timedelta(minutes=1), "admin")
+    store.join_agent("token", "alpha", "agent of alpha", "old", "")
+    store.renew_credential("alpha", "next")
+    return store
+
+
+def test_of_two_hosts_that_join_by_the_last_use_of_a_token_one_joins(
+    joined: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    credentials.join_agent(rival, "token", "beta", "agent of beta", "of beta", "")
+    future = pool.submit(joined.join_agent, "token", "gamma", "agent of gamma", "of gamma", "")
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(AuthenticationError, match="used up"):
+        future.result()
+    assert [item.host for item in joined.list_credentials()] == ["alpha", "beta"]
+
+
+@pytest.mark.parametrize("secret", ["old", "next"])
+def test_a_credential_that_is_used_while_it_is_revoked_is_unknown(
+    joined: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor, secret: str
+) -> None:
+    credentials.revoke_credential(rival, "alpha")
+    future = pool.submit(joined.find_credential, secret, "")
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(AuthenticationError, match="unknown"):
+        future.result()
+
+
+def test_one_that_is_used_while_the_next_one_replaces_it_is_refused(
+    joined: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    credentials.use_credential(rival, "next", "")
+    future = pool.submit(joined.find_credential, "old", "192.0.2.9")
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(AuthenticationError, match="replaced"):
+        future.result()
+    assert joined.find_credential("next", "").host == "alpha"
+
+
+def test_a_renewal_that_waited_for_a_revocation_gives_nothing(
+    joined: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    credentials.revoke_credential(rival, "alpha")
+    future = pool.submit(joined.renew_credential, "alpha", "another")
+    assert_waits(future)
+    rival.commit()
+    with pytest.raises(NotFoundError):
+        future.result()
+    with pytest.raises(AuthenticationError, match="unknown"):
+        joined.find_credential("another", "")
 
 
 def test_an_update_that_waited_for_a_takeover_is_fenced(

@@ -14,15 +14,17 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from nodetracker.db.schema import tables
 from nodetracker.db.trends import PART_NODES
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import MigrationStatus, PlacedRequest
+from nodetracker.model.credential import hash_secret
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
-from nodetracker.ports import AgentKey, Store
+from nodetracker.ports import AgentKey, CallStore, CredentialStore, Store
 from tests.builders import (
     availability_of,
     create,
@@ -56,7 +58,7 @@ from tests.contract.scene import (
     node_uuid,
     uuid_of,
 )
-from tests.contract.stores import StoreMaker, open_sharing
+from tests.contract.stores import SQL_BACKENDS, StoreMaker, open_sharing
 from tests.goldens import check_golden
 from tests.oracle import check_usage
 
@@ -223,7 +225,7 @@ WRITES = [
         rows(
             *("service alpha compute", "service omega compute", "node a1", "node a2"),
             *("history alpha *", "history omega *", "warning alpha *", "warning omega *"),
-            *("move of *", "removal gone alpha"),
+            *("move of *", "removal gone alpha", "credential alpha", "credential omega"),
         ),
     ),
     Write(
@@ -311,7 +313,7 @@ WRITES = [
         "create_call",
         "one",
         lambda scene: scene.store.create_call("gamma", "reboot", {}, "api:c", timedelta(hours=1)),
-        {"service gamma compute": {"calls"}} | rows("call gamma"),
+        {"service gamma compute": {"calls"}} | rows("call gamma", "call expired"),
     ),
     Write(
         "take_news",
@@ -484,6 +486,73 @@ WRITES = [
     ),
 ]
 
+HOUR = timedelta(hours=1)
+
+
+def join(store: Any, host: str, token: str, secret: str) -> None:
+    store.join_agent(hash_secret(token), host, f"agent of {host}", hash_secret(secret), "")
+
+
+def report_for_news(scene: Any) -> None:
+    agent = scene.agents["alpha"]
+    heartbeat = {"agent": agent, "report_count": 2, "state": AuditState(1.0)}
+    scene.store.find_credential(hash_secret("secret of alpha"), "")
+    scene.store.report_for_news(hash_secret("secret of alpha"), lambda found: heartbeat)
+
+
+ACCESS = [
+    Write(
+        "create_join_token",
+        "beside an expired one",
+        lambda scene: scene.store.create_join_token(hash_secret("t"), None, 1, HOUR, "another"),
+        rows("token another", "token expired"),
+    ),
+    Write(
+        "join_agent",
+        "of a new host",
+        lambda scene: join(scene.store, "delta", "token of any", "secret of delta"),
+        {"token any": {"uses"}} | rows("credential delta"),
+    ),
+    Write(
+        "join_agent",
+        "again",
+        lambda scene: join(scene.store, "alpha", "token of alpha", "another secret"),
+        {"token alpha": {"uses"}, "credential alpha": {"secret_hash", "issued_at"}},
+    ),
+    Write(
+        "renew_credential",
+        "of one host",
+        lambda scene: scene.store.renew_credential("alpha", hash_secret("next of alpha")),
+        {"credential alpha": {"next_hash"}},
+    ),
+    Write(
+        "find_credential",
+        "at its first use",
+        lambda scene: scene.store.find_credential(hash_secret("secret of alpha"), "192.0.2.1"),
+        {"credential alpha": {"used_at", "address"}},
+    ),
+    Write(
+        "find_credential",
+        "that replaces another",
+        lambda scene: scene.store.find_credential(hash_secret("next of beta"), ""),
+        {"credential beta": {"secret_hash", "next_hash", "previous_hash", "used_at", "issued_at"}},
+    ),
+    Write(
+        "revoke_credential",
+        "of one host",
+        lambda scene: scene.store.revoke_credential("alpha"),
+        rows("credential alpha", "service alpha compute", "history alpha *"),
+    ),
+    Write(
+        "report_for_news",
+        "of one host",
+        report_for_news,
+        {"call alpha": {"taken_at"}, "credential alpha": {"used_at"}}
+        | rows("service alpha compute"),
+    ),
+]
+"""Writes that are no methods of `Store`, by which hosts get credentials and calls."""
+
 _scenes: dict[str, tuple[Scene, Any]] = {}
 
 
@@ -494,13 +563,31 @@ def opened(stores: StoreMaker) -> Iterator[Rows]:
     found.close()
 
 
-def create_calls(url: str) -> int:
-    """Create calls of two hosts, and return the id of alpha's."""
+def give_access(url: str) -> int:
+    """Create calls, join tokens and credentials of two hosts; return the id of alpha's call."""
     store = open_sharing(url)
     alpha, _ = (
-        store.create_call(host, "host_power_action", {}, "api:c", timedelta(hours=1))
+        store.create_call(host, "host_power_action", {}, "api:c", HOUR)
         for host in ("alpha", "beta")
     )
+    store.create_join_token(hash_secret("token of any"), None, 5, HOUR, "any")
+    for host in ("alpha", "beta"):
+        store.create_join_token(hash_secret(f"token of {host}"), host, 5, HOUR, host)
+        join(store, host, f"token of {host}", f"secret of {host}")
+        store.renew_credential(host, hash_secret(f"next of {host}"))
+    expired = {"created_at": store.now() - HOUR, "expires_at": store.now(), "sender": "api:c"}
+    with store.engine.begin() as connection:
+        connection.execute(
+            sa.insert(tables.host_calls).values(
+                host="expired", method="reboot", arguments={}, **expired
+            )
+        )
+        connection.execute(
+            sa.update(tables.agent_credentials)
+            .values(next_hash=None)
+            .where(tables.agent_credentials.c.host == "alpha")
+        )
+    store.create_join_token(hash_secret("token of expired"), None, 5, -HOUR, "expired")
     store.close()
     return alpha
 
@@ -513,7 +600,7 @@ def scene(stores: StoreMaker, opened: Rows) -> Scene:
         if stores.backend == "postgresql":
             opened.number_nodes_from(PART_NODES - 2)
         built = build(store)
-        built.call_id = create_calls(stores.url)
+        built.call_id = give_access(stores.url)
         saved = opened.save()
         for row in saved[tables.compute_nodes]:
             row["created_at"] -= timedelta(hours=1)  # this hour is sampled
@@ -536,6 +623,17 @@ def test_a_write_touches_nothing_but_its_own_rows(scene: Scene, opened: Rows, wr
         check_usage(scene.store, host)
 
 
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+@pytest.mark.parametrize("write", ACCESS, ids=lambda write: write.id)
+def test_access_of_one_host_touches_nothing_of_another(
+    scene: Scene, opened: Rows, write: Write
+) -> None:
+    before = opened.dump()
+    write.call(scene)
+    delta = compare(before, opened.dump())
+    assert (list_untouched(write.touched, delta), list_unexpected(write.touched, delta)) == ([], [])
+
+
 def list_untouched(touched: Touched, delta: Delta) -> list[str]:
     """Return the patterns that no row meets."""
     return [p for p in touched if not any(fnmatchcase(label, p) for label in delta)]
@@ -556,6 +654,10 @@ def list_unexpected(touched: Touched, delta: Delta) -> list[str]:
 def test_every_write_of_a_store_is_among_these() -> None:
     methods = {name for name in dir(Store) if not name.startswith(("_", *READS))}
     assert methods - {"rehearse"} == {write.method for write in WRITES}, "it writes nothing"
+    ports = (CredentialStore, CallStore)
+    methods = {name for port in ports for name in dir(port) if not name.startswith(("_", *READS))}
+    covered = {write.method for write in (*WRITES, *ACCESS)}
+    assert methods - covered == set()
 
 
 class TestReads:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.placement.tree import PlacedConsumer
 from nodetracker.conductor.authorization import RULES, Authorizer, Caller
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
@@ -33,6 +34,7 @@ from nodetracker.model.service import (
     ServiceRecord,
 )
 from nodetracker.model.warning import NOT_OF_AGENTS, HostWarning, WarningKind
+from nodetracker.placement.reconciler import is_in_ledger
 from nodetracker.ports import AdmissionPolicy
 from tests.builders import (
     ask,
@@ -222,6 +224,32 @@ def test_whether_a_consumer_in_placement_is_known_may_be_asked(authorizer):
     assert authorizer.authorize(CALLER, "list_migrations", {"uuid": "u"}) == {"uuid": "u"}
     with pytest.raises(ForbiddenError):
         authorizer.authorize(CALLER, "list_migrations", {"uuid": "u", "host": OTHER})
+
+
+@pytest.mark.parametrize("limit", [2, 1000])
+def test_more_claims_of_a_workload_than_one_are_those_of_the_host(authorizer, limit):
+    asked = {"query": ClaimQuery(workload_uuid="u", limit=limit)}
+    (found,) = authorizer.authorize(CALLER, "list_claim_page", asked).values()
+    assert (found.host, found.limit) == (CALLER.host, limit)
+
+
+def test_an_agent_asks_placement_s_consumers_of_a_conductor_as_of_a_database():
+    """Those of another host's claims are not leaks, and not this agent's to delete."""
+    store = SqliteStore()
+    make_node(store, host=OTHER)
+    request = ask(VCPU=1)
+    store.create_claim(request, OTHER, "node-1", POLICY)
+
+    class Conductor:
+        def list_claim_page(self, query):
+            allowed = Authorizer(store, POLICY, 60).authorize(
+                CALLER, "list_claim_page", {"query": query}
+            )
+            return store.list_claim_page(**allowed)
+
+    for uuid, is_known in ((request.workload.uuid, True), (UUID, False)):
+        consumer = PlacedConsumer(uuid, 1, {})
+        assert is_in_ledger(Conductor(), consumer) is is_known
 
 
 def test_an_agent_finds_itself_under_another_name(authorizer):

@@ -376,6 +376,16 @@ class TestCalls:
             open_conductor_store(caller).report_state(key_of(service), 1, AuditState())
         assert store.list_services("h1")[0].report_count == 0
 
+    @pytest.mark.parametrize("path", ["/store/now", "/store/report_state"])
+    @pytest.mark.parametrize("version", ["9.0", "4.99"])
+    def test_one_of_a_version_that_is_not_served_is_refused(
+        self, port, token, store, path, version
+    ):
+        store.join_agent(hash_secret(TOKEN), "h1", AGENT, hash_secret("secret"), "")
+        body = json.dumps({"version": version, "arguments": {}}).encode()
+        _, (message,) = post(port, path, body, Authorization="Bearer secret")
+        assert version in message
+
     def test_the_answer_to_a_heartbeat_has_what_waits_for_the_host(self, call, token, store):
         opened = open_conductor_store(call())
         key = key_of(register(opened))
