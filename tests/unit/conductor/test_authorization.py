@@ -11,7 +11,7 @@ from nodetracker.conductor.authorization import RULES, Authorizer, Caller
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.claim import Migration, MigrationStatus, MigrationType, Move
+from nodetracker.model.claim import Migration, MigrationStatus, MigrationType, Move, Workload
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, RequestError
 from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import (
@@ -231,6 +231,16 @@ def test_more_claims_of_a_workload_than_one_are_those_of_the_host(authorizer, li
     asked = {"query": ClaimQuery(workload_uuid="u", limit=limit)}
     (found,) = authorizer.authorize(CALLER, "list_claim_page", asked).values()
     assert (found.host, found.limit) == (CALLER.host, limit)
+
+
+@pytest.mark.parametrize("project", ["", "its own", "another"])
+def test_a_host_claims_on_itself_alone_whatever_the_project(authorizer, project):
+    request = dataclasses.replace(ask(VCPU=1), workload=Workload(UUID, project_id=project))
+    asked = {"request": request, "host": OWN, "nodename": "n1"}
+    allowed = authorizer.authorize(CALLER, "create_claim", asked)
+    assert allowed["request"].workload.project_id == project
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, "create_claim", asked | {"host": OTHER})
 
 
 def test_an_agent_asks_placement_s_consumers_of_a_conductor_as_of_a_database():
