@@ -17,10 +17,18 @@ from nodetracker.model.errors import (
     NotFoundError,
 )
 from nodetracker.model.listing import HistoryQuery
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState
 from nodetracker.model.warning import WarningKind
 from nodetracker.views.history import describe_entry
-from tests.builders import ask, claim, make_node, register
+from tests.builders import (
+    ask,
+    claim,
+    key_of,
+    make_incarnation,
+    make_node,
+    register,
+    take_service,
+)
 from tests.contract.stores import SQL_BACKENDS
 from tests.database_clock import set_clock
 
@@ -179,6 +187,19 @@ def test_a_token_for_a_host_replaces_its_credential_and_joins_no_other(joined):
         joined.find_credential(SECRET, "")
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+def test_joining_again_ends_those_that_were_to_replace_another_or_were_replaced(joined, is_used):
+    joined.renew_credential("h1", NEXT)
+    if is_used:
+        joined.find_credential(NEXT, "")
+    joined.create_join_token(hash_secret("own"), "h1", 1, DAY, "admin")
+    joined.join_agent(hash_secret("own"), "h1", "agent-1", hash_secret("new"), "")
+    assert joined.find_hosts([SECRET, NEXT, hash_secret("new")]) == {hash_secret("new"): "h1"}
+    for secret in (SECRET, NEXT):
+        with pytest.raises(AuthenticationError, match="unknown"):
+            joined.find_credential(secret, "")
+
+
 def test_both_credentials_are_valid_until_the_new_one_is_used(joined):
     joined.renew_credential("h1", NEXT)
     assert joined.find_credential(SECRET, "").host == "h1"
@@ -266,6 +287,16 @@ def test_the_last_use_is_that_of_the_last_heartbeat_where_it_is_later(store):
     assert last_use() == used_at
     store.report_state(key, 3, AuditState(by_conductor=True))
     assert last_use() == store.list_services("h1")[0].last_seen_up > used_at
+
+
+def test_a_host_with_several_services_has_one_credential(joined):
+    """That of its agent, whose heartbeats alone use it."""
+    register(joined, "h1", "agent-1")
+    run = make_incarnation("agent-1")
+    conductor = key_of(take_service(joined, "h1", run, CONDUCTOR_BINARY))
+    joined.report_state(conductor, 1, AuditState(by_conductor=True))
+    (found,) = joined.list_credentials()
+    assert (found.host, found.used_at) == ("h1", None)
 
 
 def test_an_unknown_host_cannot_be_revoked(store):
