@@ -78,6 +78,14 @@ def test_a_file_without_a_valid_uuid_is_renamed_and_replaced(tmp_path, caplog, c
     assert find_state_problem(tmp_path) is None
 
 
+def test_a_damaged_file_that_cannot_be_renamed_is_an_error_that_names_it(tmp_path):
+    (tmp_path / COMPUTE_ID_FILE).write_text("not a uuid")
+    (tmp_path / UNUSABLE_FILE).mkdir()
+    with pytest.raises(IdentityError, match="cannot be replaced: Is a directory; restore this"):
+        ensure_compute_id(tmp_path)
+    assert (tmp_path / COMPUTE_ID_FILE).read_text() == "not a uuid"
+
+
 @pytest.mark.parametrize("link", ["state", f"state/{COMPUTE_ID_FILE}"])
 def test_a_dangling_link_is_an_error_that_names_it(tmp_path, link):
     if "/" in link:
@@ -115,6 +123,10 @@ def test_reading_the_identity_creates_nothing(tmp_path):
 
 def test_a_missing_state_path_is_a_problem_but_not_an_error(tmp_path):
     assert "gone is not writable" in find_state_problem(tmp_path / "gone")
+
+
+def test_a_state_path_that_cannot_be_looked_up_is_a_problem_but_not_an_error(tmp_path):
+    assert "cannot be read: File name too long" in find_state_problem(tmp_path / ("x" * 300))
 
 
 def test_a_state_path_that_is_not_a_directory_is_an_error_that_names_it(tmp_path):
