@@ -18,6 +18,7 @@ from nodetracker.model.service import (
     HostCall,
     HostNews,
 )
+from nodetracker.model.shapes import LARGEST
 
 _calls = tables.host_calls.c
 _credentials = tables.agent_credentials.c
@@ -37,7 +38,7 @@ def create_call(
     counted = connection.execute(
         sa.update(tables.services)
         .where(_services.host == host, _services.binary == COMPUTE_BINARY)
-        .values(calls=_services.calls + 1)
+        .values(calls=tables.next_number(_services.calls))
     )
     if not counted.rowcount:
         raise NotFoundError(f"no such host: {host}")
@@ -129,8 +130,9 @@ def _select_news(host: Any, *is_service: "sa.ColumnElement[bool]") -> "list[sa.S
     Args:
         is_service: further conditions of the service.
     """
+    is_count = _services.calls.between(0, LARGEST)
     state = (
-        _services.calls * _STATES
+        sa.case((is_count, _services.calls * _STATES), else_=0)
         + sa.case((_services.disabled, _DISABLED), else_=0)
         + sa.case((_services.maintenance, _MAINTENANCE), else_=0)
     )

@@ -295,6 +295,7 @@ def _take_over_service(
         .values(
             **columns,
             report_count=_as_read(_services.report_count, LARGEST // 2),
+            calls=_as_read(_services.calls),
             ended_epoch=sa.case((_services.ended_epoch.between(0, LARGEST), _services.ended_epoch)),
             **({"created_at": utc_now()} if "created_at" in expected.damaged else {}),
         )
