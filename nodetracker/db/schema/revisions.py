@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.db.connection.dialect import MYSQL_NAMES, JsonText, UtcDateTime, utc_now
@@ -38,8 +40,11 @@ BASE = "base"
 STATEMENT_SECONDS = 3600
 """How long a migration waits for one statement, which may rewrite a large table."""
 
-LOCK_TABLES_SECONDS = 30
+LOCK_TABLES_SECONDS = 60
 """How long a migration tries to lock the tables that running programs use."""
+
+LOCK_TABLES_ATTEMPT_SECONDS = 0.2
+"""Longer than most transactions; short, so that many attempts are made beside busy programs."""
 
 _ATTEMPTS = 5
 
@@ -317,28 +322,48 @@ def _lock(connection: sa.Connection) -> bool:
     return True
 
 
+class _LockTables(sa.Executable, sa.ClauseElement):
+    """``LOCK TABLE``: all at once, as round trips between them would be time for a deadlock."""
+
+    inherit_cache = False
+
+    def __init__(self, found: Sequence[sa.Table]) -> None:
+        self.found = found
+
+
+@compiles(_LockTables)
+def _render_lock_tables(element: _LockTables, compiler: SQLCompiler, **options: Any) -> str:
+    return "LOCK TABLE " + ", ".join(map(compiler.preparer.format_table, element.found))
+
+
 def _lock_tables(connection: sa.Connection) -> None:
     """Lock all tables on PostgreSQL, where one transaction changes many of them.
 
     Programs use tables in any order, so that each table locked later could be a deadlock. A
-    lock that is not granted within half a second, before PostgreSQL looks for one, releases
+    lock that is not granted within an attempt, before PostgreSQL looks for one, releases
     all others for a while.
     """
     if connection.dialect.name != "postgresql":
         return
-    found = sorted(tables.metadata.tables.keys() & set(sa.inspect(connection).get_table_names()))
+    names = sa.inspect(connection).get_table_names()
+    found = [table for name, table in sorted(tables.metadata.tables.items()) if name in names]
     last_start = time.monotonic() + LOCK_TABLES_SECONDS
     while found:
         try:
             with connection.begin_nested():
-                connection.exec_driver_sql("SET LOCAL lock_timeout = 500")
-                connection.exec_driver_sql(f"LOCK TABLE {', '.join(found)}")
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_WAIT_SECONDS * 1000}")
+                connection.execute(_limit_lock_waits(LOCK_TABLES_ATTEMPT_SECONDS))
+                connection.execute(_LockTables(found))
+                connection.execute(_limit_lock_waits(LOCK_WAIT_SECONDS))
             return
         except Exception as error:
             if not is_lock_wait(error) or time.monotonic() >= last_start:
                 raise
-        time.sleep(random.uniform(0.05, 0.5))  # noqa: S311 - no secret
+        time.sleep(random.uniform(0.02, 0.2))  # noqa: S311 - no secret
+
+
+def _limit_lock_waits(seconds: float) -> "sa.Select[Any]":
+    milliseconds = str(round(seconds * 1000))
+    return sa.select(sa.func.set_config("lock_timeout", milliseconds, True))
 
 
 def _find_path(
