@@ -6,10 +6,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.db import codec
 from nodetracker.db.connection.dialect import read_time, utc_ago, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, Credential
-from nodetracker.model.errors import NotFoundError
+from nodetracker.model.errors import BusyError, NotFoundError, RequestError
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     UNREAD_NEWS,
@@ -24,6 +25,9 @@ _calls = tables.host_calls.c
 _credentials = tables.agent_credentials.c
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
+
+MAX_CALLS, MAX_ARGUMENTS = 100, 4096
+"""Calls that a host has until they expire, and characters of one's arguments, at most."""
 
 
 def create_call(
@@ -42,11 +46,16 @@ def create_call(
     )
     if not counted.rowcount:
         raise NotFoundError(f"no such host: {host}")
+    if len(codec.render_json(arguments)) > MAX_ARGUMENTS:
+        raise RequestError("arguments", f"more than {MAX_ARGUMENTS} characters")
     now = read_time(connection)
     # By their keys: a range would lock the gap into which others insert.
     expired = connection.execute(sa.select(_calls.id).where(_calls.expires_at <= now)).scalars()
     if ids := list(expired):
         connection.execute(sa.delete(tables.host_calls).where(_calls.id.in_(ids)))
+    own = sa.select(sa.func.count()).where(_calls.host == host)
+    if connection.execute(own).scalar_one() >= MAX_CALLS:
+        raise BusyError(f"host {host} has {MAX_CALLS} calls already; try again when they expire")
     inserted = connection.execute(
         sa.insert(tables.host_calls).values(
             host=host, method=method, arguments=arguments, sender=sender,

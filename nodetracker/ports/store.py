@@ -181,6 +181,8 @@ class CallStore(FleetStore, Protocol):
 
         Raises:
             NotFoundError: the host has no agent.
+            BusyError: the host has too many calls that have not expired.
+            RequestError: the arguments are too long.
         """
 
     @repeatable

@@ -12,7 +12,13 @@ import sqlalchemy as sa
 from nodetracker.db import host_calls
 from nodetracker.db.schema import tables
 from nodetracker.model.credential import RENEWAL_AGE, USE_INTERVAL, hash_secret
-from nodetracker.model.errors import FencedError, ForbiddenError, NotFoundError
+from nodetracker.model.errors import (
+    BusyError,
+    FencedError,
+    ForbiddenError,
+    NotFoundError,
+    RequestError,
+)
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
@@ -94,6 +100,22 @@ def test_calls_of_another_host_are_neither_taken_answered_nor_read(store):
 def test_a_host_without_an_agent_is_not_called(store):
     with pytest.raises(NotFoundError, match="no such host: alpha"):
         call(store)
+
+
+def test_a_host_has_at_most_so_many_calls_at_a_time_of_so_much(store, monkeypatch):
+    make_hosts(store)
+    monkeypatch.setattr(host_calls, "MAX_CALLS", 2)
+    made = [call(store), call(store)]
+    with pytest.raises(BusyError, match="host alpha has 2 calls already"):
+        call(store)
+    call(store, host="Alpha")
+    with pytest.raises(RequestError, match="arguments"):
+        call(store, host="Alpha", text="x" * host_calls.MAX_ARGUMENTS)
+    with store.engine.begin() as connection:
+        rows = tables.host_calls
+        expired = sa.update(rows).where(rows.c.id == made[0])
+        connection.execute(expired.values(expires_at=store.now() - MINUTE))
+    call(store)
 
 
 def test_an_agent_that_is_replaced_takes_no_calls(store):
