@@ -267,6 +267,20 @@ def test_an_agent_finds_itself_under_another_name(authorizer):
     assert authorizer.authorize(CALLER, "list_services", asked) == asked
 
 
+def test_services_of_another_agent_are_those_of_the_host_alone(authorizer):
+    asked = {"binary": COMPUTE_BINARY, "agent_id": "agent-2"}
+    assert authorizer.authorize(CALLER, "list_services", asked) == asked | {"host": OWN}
+
+
+def test_each_change_is_one_of_the_host(authorizer):
+    own = changed()
+    asked = arguments("apply_changes", OWN)
+    authorizer.authorize(CALLER, "apply_changes", asked | {"changes": [own, own]})
+    other = dataclasses.replace(own, host=OTHER)
+    with pytest.raises(ForbiddenError):
+        authorizer.authorize(CALLER, "apply_changes", asked | {"changes": [own, other]})
+
+
 @pytest.mark.parametrize("method", ["report_state", "mark_service", "sync_warnings"])
 @pytest.mark.parametrize("agent", [key(OWN, agent_id="agent-2"), key(OWN, binary=CONDUCTOR_BINARY)])
 def test_another_agent_or_program_of_the_host_is_refused(authorizer, method, agent):
