@@ -37,7 +37,7 @@ from nodetracker.process.clock import utc_clock
 from tests.bench.age.rows import add_past, copy_hosts
 from tests.contract.scene import DOWN_TIME, Scene, ask, build, uuid_of
 from tests.contract.stores import StoreMaker
-from tests.contract.test_isolation import WRITES, create_calls
+from tests.contract.test_isolation import WRITES
 from tests.rows_examined import analyze, record_examined
 
 T = TypeVar("T")
@@ -280,7 +280,10 @@ def scene(stores: StoreMaker) -> Iterator[Scene]:
     filled = stores.open()
     assert isinstance(filled, SqlStore)
     built = build(filled)
-    built.call_id = create_calls(stores.url)
+    built.call_id, _ = (
+        filled.create_call(host, "host_power_action", {}, "api:c", timedelta(hours=1))
+        for host in ("alpha", "beta")
+    )
     filled.create_join_token(SECRETS["f"], None, 1, timedelta(hours=1), "admin")
     filled.create_join_token(SECRETS["e"], "alpha", 1, timedelta(hours=1), "admin")
     filled.join_agent(SECRETS["e"], "alpha", "agent", SECRETS["a"], "127.0.0.1")
