@@ -29,6 +29,8 @@ _services = tables.services.c
 MAX_CALLS, MAX_ARGUMENTS = 100, 4096
 """Calls that a host has until they expire, and characters of one's arguments, at most."""
 
+_DELETED_AT_ONCE = 500
+
 
 def create_call(
     connection: sa.Connection,
@@ -50,10 +52,10 @@ def create_call(
         raise RequestError("arguments", f"more than {MAX_ARGUMENTS} characters")
     now = read_time(connection)
     # By their keys: a range would lock the gap into which others insert.
-    expired = connection.execute(sa.select(_calls.id).where(_calls.expires_at <= now)).scalars()
-    if ids := list(expired):
+    expired = sa.select(_calls.id).where(_calls.expires_at <= now).limit(_DELETED_AT_ONCE)
+    if ids := connection.execute(expired).scalars().all():
         connection.execute(sa.delete(tables.host_calls).where(_calls.id.in_(ids)))
-    own = sa.select(sa.func.count()).where(_calls.host == host)
+    own = sa.select(sa.func.count()).where(_calls.host == host, _calls.expires_at > now)
     if connection.execute(own).scalar_one() >= MAX_CALLS:
         raise BusyError(f"host {host} has {MAX_CALLS} calls already; try again when they expire")
     inserted = connection.execute(

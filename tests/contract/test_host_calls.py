@@ -151,6 +151,21 @@ def test_a_call_that_has_expired_is_not_taken_and_is_deleted_by_the_next(store):
     assert store.find_answer("alpha", untaken) is None
 
 
+def test_a_call_deletes_some_of_many_that_have_expired(store, monkeypatch):
+    make_hosts(store)
+    made = [call(store) for _ in range(3)]
+    with store.engine.begin() as connection:
+        expired = sa.update(tables.host_calls)
+        connection.execute(expired.values(expires_at=store.now() - MINUTE))
+    monkeypatch.setattr(host_calls, "_DELETED_AT_ONCE", 2)
+    monkeypatch.setattr(host_calls, "MAX_CALLS", 1)  # those that have expired do not count
+    made.append(call(store))
+    with store.engine.connect() as connection:
+        ids = connection.execute(sa.select(tables.host_calls.c.id)).scalars().all()
+    assert len(ids) == 2
+    assert set(ids) < set(made)
+
+
 def test_the_news_have_the_generations_of_the_hosts_nodes(store):
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1"), create(agent, "n2")], 60)
