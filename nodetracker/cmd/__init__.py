@@ -16,7 +16,9 @@ class _Deferred(ModuleType):
         with _LOADING:
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
+        module = importlib.import_module(self.__name__)
+        vars(self).update(vars(module))  # for those who have imported this one
+        return getattr(module, name)
 
     def iscoroutine(self, value: object) -> bool:
         """Return asyncio's answer; SQLAlchemy 2.1 takes this function when it is imported."""

@@ -15,9 +15,10 @@ import pytest
         ("import asyncio.events; asyncio.events.new_event_loop().close()", "['asyncio']"),
         ("from asyncio import run, sleep; run(sleep(0))", "['asyncio']"),
         ("import asyncio; print(asyncio.iscoroutine(1), end='')", "False['asyncio']"),
+        ("import asyncio; asyncio.run; print('sleep' in vars(asyncio), end='')", "True['asyncio']"),
         ("from oslo_config import types; types.URI()('http://host/')", "['rfc3986']"),
     ],
-    ids=["libraries", "options", "used", "a part", "a name", "SQLAlchemy's", "a URI"],
+    ids=["libraries", "options", "used", "a part", "a name", "SQLAlchemy's", "once", "a URI"],
 )
 def test_a_module_is_loaded_when_something_of_it_is_used(line: str, printed: str) -> None:
     code = (
