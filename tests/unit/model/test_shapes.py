@@ -78,7 +78,7 @@ REFUSED = [
             {"a": 0, "b": 0, "c": 0, "d": 0},
         ),
     ),
-    (plain, (LARGEST + 1, -LARGEST - 1, math.nan, math.inf, {1, 2}, b"a", object())),
+    (plain, (LARGEST + 1, -LARGEST - 1, math.nan, math.inf, {1, 2}, b"a", 1j)),
     (plain, (nested(MAX_DEPTH + 1), {"a": LARGEST * 2}, [math.nan])),
 ]
 
