@@ -1,5 +1,6 @@
 """What a conductor reads of calls, and how many it carries out, before it knows who calls."""
 
+import asyncio
 import contextlib
 import gzip
 import http.client
@@ -26,6 +27,7 @@ from nodetracker.conductor.gate import (
 )
 from nodetracker.conductor.http_caller import AgentIdentity, Endpoint, HttpCaller
 from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.conductor.known_hosts import REMEMBERED_SECONDS, KnownHosts
 from nodetracker.model.credential import CREDENTIAL_FILE, hash_secret, make_secret
 from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.service import AuditState
@@ -76,13 +78,13 @@ class Conductor:
             "c1", self.store, self.store, authorizer, clock, serves_older=self.serves_older
         )
         self.port = find_free_port()
+
+        def make_gate(application):
+            self.gate = Gate(application, self.endpoint)
+            return self.gate
+
         settings = make_api_settings("c1", port=self.port, threads=8, max_body_bytes=64 * 2**20)
-        server = Server(
-            self.endpoint,
-            settings,
-            lambda application: Gate(application, self.endpoint),
-            lanes=LANES,
-        )
+        server = Server(self.endpoint, settings, make_gate, lanes=LANES)
         server.start()
         try:
             yield self
@@ -221,6 +223,42 @@ class TestStrangers:
         assert caplog.messages == []
 
 
+class TestKnownHosts:
+    """Those remembered, by a clock that is set."""
+
+    def test_one_is_looked_up_again_when_it_has_not_called_for_a_while(self):
+        seconds, lookups = [0.0], []
+
+        def find_hosts(secret_hashes):
+            lookups.append([*secret_hashes])
+            return dict.fromkeys(secret_hashes, f"h{len(lookups)}")
+
+        known = KnownHosts(find_hosts, lambda: seconds[0])
+
+        def find():
+            return asyncio.run(known.find(b"Bearer secret"))
+
+        assert [find(), find(), len(lookups)] == ["h1", "h1", 1]
+        seconds[0] = REMEMBERED_SECONDS - 1
+        assert find() == "h1"
+        known.remember(hash_secret("secret"), "h1")  # by a call
+        seconds[0] += REMEMBERED_SECONDS - 1
+        assert find() == "h1"
+        seconds[0] += 1
+        assert find() == "h2"
+
+    def test_those_that_are_over_are_removed_and_others_are_not(self):
+        seconds = [0.0]
+        known = KnownHosts(lambda hashes: dict.fromkeys(hashes, "h1"), lambda: seconds[0])
+        for number in range(3):
+            asyncio.run(known.find(b"Bearer old %d" % number))
+        seconds[0] = 1.0
+        known.remember("younger", "h1")
+        seconds[0] = REMEMBERED_SECONDS
+        asyncio.run(known.find(b"Bearer new"))
+        assert known._known.keys() == {"younger", hash_secret("new")}
+
+
 class TestHosts:
     def test_one_that_has_just_joined_is_known_at_once(self, conductor):
         assert answer(conductor.call("now", "h3"))[0] == 401
@@ -238,6 +276,15 @@ class TestHosts:
         for _ in range(3):
             assert answer(conductor.call("now", "h1"))[0] == 200
         assert conductor.store.lookups == [1]
+
+    def test_one_leaves_no_turns_behind(self, conductor):
+        for host in ("h1", "h2"):
+            assert answer(conductor.call("now", host))[0] == 200
+            assert answer(conductor.call("report_state", host))[0] == 400
+        aborted = conductor.start("/store/now", "h1", length=10)
+        wait_until(lambda: len(conductor.gate._turns) == 1)
+        aborted.close()
+        wait_until(lambda: conductor.gate._turns == {})
 
     def test_a_database_that_does_not_answer_is_said_to_a_host_that_is_not_known(self, conductor):
         def fail(secret_hashes):
