@@ -83,10 +83,10 @@ CHANGES = frozenset(
     {
         "agent revoke", "agent rotate", "agent token create", "claim abort", "claim confirm",
         "claim create", "claim renew", "db contract", "db purge", "db reconcile", "db sync",
-        "host action", "host rename", "host set", "migration confirm", "migration create",
-        "migration revert", "migration set", "node delete", "placement adopt", "placement heal",
-        "placement remove", "service delete", "service set", "user delete", "user set",
-        "warning silence",
+        "host action", "host rename", "host set", "host takeover",
+        "migration confirm", "migration create", "migration revert", "migration set",
+        "node delete", "placement adopt", "placement heal", "placement remove", "service delete",
+        "service set", "user delete", "user set", "warning silence",
     }
 )  # fmt: skip
 """Commands that are logged with who ran them."""
