@@ -110,6 +110,10 @@ _RULES: Mapping[str, tuple[str, str]] = {
     "nodetracker:hosts:list": (_FLEET_READER, "List hosts."),
     "nodetracker:hosts:show": (_FLEET_READER, "Show a host by project."),
     "nodetracker:hosts:action": (_ADMIN, "Power a host on or off."),
+    "nodetracker:hosts:purge": (
+        _ADMIN,
+        "Delete all nodes of a host that is down, with the claims on them.",
+    ),
     "nodetracker:services:list": (_FLEET_READER, "List services."),
     "nodetracker:services:show": (_FLEET_READER, "Show a service."),
     "nodetracker:services:update": (_ADMIN, "Change a service's state."),

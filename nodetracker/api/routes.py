@@ -339,6 +339,10 @@ _OWN: tuple[Route, ...] = (
     ),
     route("/v1/hosts/{host}", GET=_own(hosts.show_host, "hosts:show", {200: hosts.HOST})),
     route(
+        "/v1/hosts/{host}/nodes",
+        DELETE=_own(hosts.purge_host, "hosts:purge", {200: hosts.PURGED}),
+    ),
+    route(
         "/v1/hosts/{host}/actions",
         GET=_own(actions.list_host_actions, "hosts:show", {200: actions.ACTIONS}),
         POST=_own(

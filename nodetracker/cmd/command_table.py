@@ -40,6 +40,7 @@ COMMANDS: dict[str, str] = {
     "host action": "service:ActOnHost",
     "host capture": "machine:CaptureHost",
     "host list": "service:ListHosts",
+    "host purge": "service:PurgeHost",
     "host rename": "service:RenameHost",
     "host set": "service:SetHost",
     "host show": "service:ShowHost",
@@ -83,7 +84,7 @@ CHANGES = frozenset(
     {
         "agent revoke", "agent rotate", "agent token create", "claim abort", "claim confirm",
         "claim create", "claim renew", "db contract", "db purge", "db reconcile", "db sync",
-        "host action", "host rename", "host set", "host takeover",
+        "host action", "host purge", "host rename", "host set", "host takeover",
         "migration confirm", "migration create", "migration revert", "migration set",
         "node delete", "placement adopt", "placement heal", "placement remove", "service delete",
         "service set", "user delete", "user set", "warning silence",

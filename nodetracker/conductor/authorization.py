@@ -414,6 +414,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "take_over_node": None,
         "adopt_uuid": None,
         "delete_node": None,
+        "purge_host": None,
         "purge": None,
     }
 )

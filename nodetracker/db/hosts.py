@@ -1,25 +1,31 @@
 """Delete and rename hosts with all their rows, and give a node to another host."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.claims import released_claim
+from nodetracker.accounting.ledger.migrations import decide_loss
 from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat, is_service_up
-from nodetracker.db import codec, history, provider_removals
+from nodetracker.db import codec, history, migrations, provider_removals
 from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import read_time, utc_now
+from nodetracker.db.ledger.claims import bump_generation
 from nodetracker.db.nodes import check_unclaimed, delete_rows, lock_nodes
 from nodetracker.db.schema import tables
+from nodetracker.db.statements import update_each
 from nodetracker.model.change import ChangeKind, EventKind, StoreEvent, removed_diff
+from nodetracker.model.claim import Migration, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 _services = tables.services.c
 _nodes = tables.compute_nodes.c
+_claims = tables.claims.c
 _migrations = tables.migrations.c
 _credentials = tables.agent_credentials.c
 _warnings = tables.warnings.c
@@ -69,8 +75,110 @@ def delete_service(
     return None, StoreEvent(deleted_nodes=deleted, services=((service, None),))
 
 
-def _check_deletion(service: ServiceRecord, now: datetime, service_down_time: int) -> None:
+def purge_nodes(
+    connection: sa.Connection, host: str, service_down_time: int, limit: int
+) -> tuple[int, StoreEvent]:
+    """Delete the first nodes of a host with all that they hold; return how many."""
+    service = connection.execute(
+        sa.select(tables.services, utc_now().label("now"))
+        .where(_services.host == host, _services.binary == COMPUTE_BINARY)
+        .with_for_update()
+    ).mappings()
+    for row in service:
+        remedy = "stop it or revoke its credential first"
+        _check_deletion(codec.decode_service(row), row["now"], service_down_time, remedy)
+    nodes = _lock_purged(connection, host, limit)
+    if not nodes:
+        return 0, StoreEvent()
+    now, ids = read_time(connection), [node_id for node_id, _, _ in nodes]
+    claims = [
+        released_claim(claim, ReleaseReason.DELETED, now)
+        for claim in list_active_claims(connection, ids)
+    ]
+    moves = _end_moves(connection, {(host, nodename) for _, nodename, _ in nodes}, now)
+    delete_rows(connection, ids)
+    history.insert(
+        connection,
+        [
+            *map(history.claim_line, claims),
+            *map(history.move_line, moves),
+            *(
+                history.line(now, node_id, host, nodename, ChangeKind.DELETE)
+                for node_id, nodename, _ in nodes
+            ),
+        ],
+    )
+    # Also those of nodes that were refused and have no row.
+    of_nodes = sa.and_(_warnings.host == host, _warnings.nodename != WHOLE_HOST)
+    connection.execute(sa.delete(tables.warnings).where(of_nodes))
+    deleted = tuple((host, nodename, node_uuid) for _, nodename, node_uuid in nodes)
+    event = StoreEvent(deleted_nodes=deleted, claims=tuple(claims), migrations=tuple(moves))
+    return len(nodes), event
+
+
+def _lock_purged(connection: sa.Connection, host: str, limit: int) -> list[tuple[int, str, str]]:
+    """Lock the first nodes of a host, and the other ends of their open moves, in id order.
+
+    Returns:
+        id, nodename and uuid of each node of the host.
+    """
+    columns = _nodes.id, _nodes.hypervisor_hostname, _nodes.uuid
+    first = sa.select(*columns).where(_nodes.host == host).order_by(_nodes.id).limit(limit)
+    own = {node_id: (host, nodename) for node_id, nodename, _ in connection.execute(first)}
+    ends = _find_ends(connection, _list_moves(connection, set(own.values())))
+    locked = connection.execute(
+        sa.select(*columns, _nodes.host)
+        .where(_nodes.id.in_(sorted({*own, *ends})))
+        .order_by(_nodes.id)
+        .with_for_update()
+    )
+    return [(row[0], row[1], row[2]) for row in locked if own.get(row.id) == (row.host, row[1])]
+
+
+def _list_moves(connection: sa.Connection, places: Set[tuple[str, str]]) -> list[Migration]:
+    """Return the open moves from or to nodes of one host."""
+    hosts = {host for host, _ in places}
+    found = {
+        move.uuid: move
+        for at, _ in _MIGRATION_ENDS
+        for host in hosts
+        for move in migrations.list_where(connection, at == host, tables.IS_OPEN)
+    }
+    return [move for move in found.values() if not places.isdisjoint(move.places)]
+
+
+def _find_ends(connection: sa.Connection, moves: Collection[Migration]) -> list[int]:
+    """Return the ids of the nodes of moves, as far as these have claims there."""
+    uuids = sorted({uuid for move in moves for uuid in (move.source_claim, move.dest_claim)})
+    query = sa.select(_claims.compute_node_id).where(_claims.uuid.in_(uuids)).distinct()
+    return list(connection.scalars(query)) if uuids else []
+
+
+def _end_moves(
+    connection: sa.Connection, places: Set[tuple[str, str]], now: datetime
+) -> list[Migration]:
+    """Write what becomes of the moves of nodes that are deleted; return those that change.
+
+    The agents of their other ends read them again.
+    """
+    moves = _list_moves(connection, places)
+    bump_generation(connection, _find_ends(connection, moves))
+    steps = {step.uuid: step for move in moves if (step := decide_loss(move, places, now))}
+    rows = [
+        {"uuid": step.uuid, "status": step.status.value, "updated_at": now}
+        for step in steps.values()
+    ]
+    update_each(connection, tables.migrations, ["uuid"], rows)
+    return [steps[move.uuid].advance(move) for move in moves if move.uuid in steps]
+
+
+def _check_deletion(
+    service: ServiceRecord, now: datetime, service_down_time: int, remedy: str = "stop it first"
+) -> None:
     """Check that a service is no longer alive.
+
+    Args:
+        remedy: what to do if it is, for the message.
 
     Raises:
         RefusedError: it is alive.
@@ -78,7 +186,7 @@ def _check_deletion(service: ServiceRecord, now: datetime, service_down_time: in
     if has_recent_heartbeat(service, now, service_down_time):
         raise RefusedError(
             f"{service.binary} on host {service.host} is alive (last heartbeat within "
-            f"{service_down_time} s); stop it first"
+            f"{service_down_time} s); {remedy}"
         )
 
 

@@ -42,7 +42,12 @@ from nodetracker.db.reader import SqlReader
 from nodetracker.model.change import ClaimRefusal, StoreEvent
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.credential import Credential
-from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, ConflictError
+from nodetracker.model.errors import (
+    AuthenticationError,
+    ClaimRefusedError,
+    ConflictError,
+    NotFoundError,
+)
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import UNREAD_NEWS, AuditState, HostNews
 from nodetracker.model.settings import Quotas
@@ -58,6 +63,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PURGED_AT_ONCE = 1000
+PURGED_NODES_AT_ONCE = 10
+"""Each may have as many guests and claims as its host has written."""
 
 _Purge = Callable[[sa.Connection, datetime, int], int]
 _PURGES: dict[str, tuple[_Purge, Callable[[sa.Connection, datetime], int]]] = {
@@ -182,6 +189,7 @@ class SqlStore(SqlReader):
     delete_service = observed(hosts.delete_service)
     rename_host = observed(hosts.rename_host)
     take_over_node = observed(hosts.take_over_node)
+    _purge_nodes = observed(hosts.purge_nodes)
     delete_node = observed(nodes.delete_node)
     adopt_uuid = writing(nodes.adopt_uuid)
 
@@ -297,6 +305,14 @@ class SqlStore(SqlReader):
             return news
         taken = self._database.write(lambda c: host_calls.take_calls(c, news.calls))
         return replace(news, calls=taken)
+
+    def purge_host(self, host: str, service_down_time: int) -> int:
+        deleted = 0
+        while part := self._purge_nodes(host, service_down_time, PURGED_NODES_AT_ONCE):
+            deleted += part
+        if not deleted:
+            raise NotFoundError(f"host {host} has no nodes")
+        return deleted
 
     def purge(
         self, before: datetime, tables: Collection[str] = (), is_part: bool = False

@@ -318,6 +318,17 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
             NotFoundError: no such node.
         """
 
+    def purge_host(self, host: str, service_down_time: int) -> int:
+        """Delete a host's nodes with all that they hold, claims included; return how many.
+
+        Open moves to the host are cancelled; of those from it, the ones that run are in error.
+        Ten nodes are a transaction, so that some are deleted if it is interrupted.
+
+        Raises:
+            NotFoundError: the host has no nodes.
+            RefusedError: its agent is alive and would create them again.
+        """
+
     def purge(
         self, before: datetime, tables: Collection[str] = (), is_part: bool = False
     ) -> Mapping[str, int]:

@@ -245,6 +245,16 @@ WRITES = [
         rows("node g1", "history gamma n1 delete 1") | CHILDREN_OF_G1,
     ),
     Write(
+        "purge_host",
+        "with moves from and to another",
+        lambda scene: scene.store.purge_host("beta", ALWAYS_DOWN),
+        {"node a1": GENERATION, "node a2": GENERATION}
+        | {f"move of {name}": {"status", "updated_at"} for name in ("web", "db", "stray", "astray")}
+        | rows("node b?", "guest b? *", "device b? *", "claim * b?", "removal b?")
+        | rows("warning beta fact_held *", "history beta n? delete 1")
+        | rows("history beta n? claim released *", "history alpha n? move cancelled *"),
+    ),
+    Write(
         "apply_changes",
         "update",
         update_children,

@@ -8,13 +8,23 @@ import sqlalchemy as sa
 
 from nodetracker.accounting.usage import usage_columns
 from nodetracker.db.ledger import claims
+from nodetracker.db.ledger.migrations import create_migration
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY
-from tests.builders import ADMISSION_POLICY, RESERVED, ask, claim, make_guest, make_node
+from tests.builders import (
+    ADMISSION_POLICY,
+    RESERVED,
+    ask,
+    claim,
+    make_guest,
+    make_node,
+    node,
+    read_history,
+)
 from tests.contract.stores import SQL_BACKENDS
 from tests.oracle import check_usage
 
@@ -130,3 +140,38 @@ def test_a_deletion_that_waited_for_a_claim_is_refused(
     with pytest.raises(RefusedError, match=f"holds 1 claim; to be.*: {granted.uuid}$"):
         future.result()
     assert store.list_claims(uuid=granted.uuid) == [granted]
+
+
+def test_a_purge_of_a_host_that_waited_for_a_claim_releases_it(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    make_node(store)
+    granted = claim_by(rival, ask(VCPU=1))
+    future = pool.submit(store.purge_host, "alpha", -1)
+    assert_waits(future)
+    rival.commit()
+    assert future.result() == 1
+    assert store.list_claims() == []
+    (*_, line) = read_history(store, "alpha", "node-1", has_events=True)
+    assert (line.diff["event"], line.diff["uuid"]) == ("released", granted.uuid)
+
+
+def test_a_purge_of_a_host_that_waited_for_a_move_to_it_cancels_that(
+    store: SqlStore, rival: sa.Connection, pool: ThreadPoolExecutor
+) -> None:
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+    source = claim(store, ask(VCPU=1))
+    request = ask(
+        source.workload.uuid,
+        VCPU=1,
+        migration={"type": "migration", "source_claim": source.uuid},
+    )
+    create_migration(rival, request, "beta", "node-1", ADMISSION_POLICY)
+    future = pool.submit(store.purge_host, "beta", -1)
+    assert_waits(future)
+    rival.commit()
+    assert future.result() == 1
+    (ended,) = store.list_migrations()
+    assert ended.status is MigrationStatus.CANCELLED
+    assert node(store).moves == ()

@@ -17,7 +17,7 @@ from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore, open_store
-from nodetracker.model.claim import Claim, ClaimState, Migration
+from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatus
 from nodetracker.model.credential import hash_secret
 from nodetracker.model.listing import ClaimQuery, HistoryQuery, WorkloadQuery
 from nodetracker.model.service import (
@@ -157,6 +157,7 @@ def attack(fleet: Fleet) -> Iterator[tuple[str, tuple[int, Any]]]:
         yield name, call("apply_changes", own, [change], -100000)
     yield "delete a service", call("delete_service", VICTIM, COMPUTE_BINARY, -100000)
     yield "delete a node by name", call("delete_node", VICTIM, "node-1")
+    yield "purge", call("purge_host", VICTIM, -100000)
     yield "rename", call("rename_host", VICTIM, "host-9", COMPUTE_BINARY, victim)
     yield "take a node over", call("take_over_node", VICTIM, "node-1", THIEF, -100000)
     yield "erase the history", call("purge", datetime(2999, 1, 1, tzinfo=UTC), (), False)
@@ -266,6 +267,48 @@ def test_what_a_thief_wrote_does_not_outlive_a_revoke(fleet: Fleet, tmp_path: Pa
         nodes = fleet.conductor.ask("node", "list", "--host", THIEF)
         assert [(item["nodename"], item["state"]) for item in nodes] == [("node-1", "up")]
         assert running.stop() == 0
+
+
+def test_a_host_that_a_thief_filled_is_emptied_once_it_is_revoked(fleet: Fleet) -> None:
+    names = [f"node-{number}" for number in range(2, 132)]
+    grown = update(node(fleet.store, THIEF), local_gb=10**6, disk_allocation_ratio=1.0)
+    created = [create(fleet.own, name, guests=(make_guest(name),)) for name in names]
+    assert fleet.call("apply_changes", fleet.own, [grown, *created], 60)[0] == 200
+    fleet.call("report_state", fleet.own, 1, AuditState())
+    assert fleet.call("create_claim", ask(VCPU=1), THIEF, "node-2", ADMISSION_POLICY)[0] == 200
+    held = claim(fleet.store, ask(VCPU=1, MEMORY_MB=64), VICTIM)
+    moved = move(fleet.store, held, THIEF)
+    before = fleet.read_rows()
+    manage = fleet.conductor.manage
+    refused = manage("host", "purge", THIEF, "--yes")
+    assert (refused.returncode, fleet.read_rows()) == (1, before)
+    assert "is alive" in refused.stderr
+    assert "stop it or revoke its credential first" in refused.stderr
+    assert manage("agent", "revoke", THIEF).returncode == 0
+    unsure = manage("host", "purge", THIEF)
+    assert (unsure.returncode, "requires --yes" in unsure.stderr) == (2, True)
+    done = manage("host", "purge", THIEF, "--yes")
+    assert (done.returncode, done.stdout) == (0, f"131 nodes of host {THIEF} deleted\n")
+    again = manage("host", "purge", THIEF, "--yes")
+    assert (again.returncode, f"host {THIEF} has no nodes" in again.stderr) == (1, True)
+    assert fleet.call("apply_changes", fleet.own, created, 60)[0] == 401
+    assert fleet.conductor.ask("node", "list", "--host", THIEF) == []
+    assert [one.host for one in fleet.store.list_claims()] == [VICTIM, VICTIM, "host-3", VICTIM]
+    (ended,) = fleet.store.list_migrations(uuid=moved.uuid)
+    assert ended.status is MigrationStatus.CANCELLED
+    after = fleet.read_rows()
+    for table in ("compute_nodes", "guests", "pci_devices"):
+        own = {row["id"] for row in before["compute_nodes"] if row["host"] == THIEF}
+        key = "id" if table == "compute_nodes" else "compute_node_id"
+        changing = {"generation", "limits_generation"}
+        assert [drop(row, changing) for row in after[table]] == [
+            drop(row, changing) for row in before[table] if row[key] not in own
+        ]
+
+
+def drop(row: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return a row without some columns."""
+    return {name: value for name, value in row.items() if name not in names}
 
 
 def test_a_stolen_token_takes_no_name_that_has_an_agent(fleet: Fleet) -> None:

@@ -1,7 +1,8 @@
 """Decide the start, progress and end of migrations."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from datetime import datetime
 
 from nodetracker.accounting.ledger.claims import (
     confirmed_claim,
@@ -196,6 +197,24 @@ def decide_move_status(locked: LockedMigration, status: MigrationStatus) -> Ledg
         nodes=tuple(NodeWrite(node_id) for node_id in locked.nodes),
         migration_step=MigrationStep(migration.uuid, status, locked.now),
     )
+
+
+def decide_loss(
+    migration: Migration, lost: Collection[tuple[str, str]], now: datetime
+) -> MigrationStep | None:
+    """Return the next status of an open migration when nodes are deleted with their claims.
+
+    Without its destination it is cancelled, as when that claim is aborted; without its source
+    alone it is in error, as when an audit finds that.
+
+    Args:
+        lost: host and nodename of each node.
+    """
+    if (migration.dest_host, migration.dest_node) in lost:
+        return MigrationStep(migration.uuid, MigrationStatus.CANCELLED, now)
+    if migration.is_running and (migration.source_host, migration.source_node) in lost:
+        return MigrationStep(migration.uuid, MigrationStatus.ERROR, now)
+    return None
 
 
 def list_dest_refusals(wanted: MoveRequest, source: Claim, dest_id: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Base classes and functions of the commands: access to the store, times, rows."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +16,7 @@ from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.streams import fail_usage
 from nodetracker.cmd.screen.table import Column
 from nodetracker.cmd.screen.terminal import Terminal
+from nodetracker.model.errors import RefusedError
 from nodetracker.model.text import natural_key, parse_uuid, render_value
 
 if TYPE_CHECKING:  # imported late: few commands need them
@@ -255,3 +257,17 @@ NODE = (
     argument("nodename", nargs="?", help="Required if the host has several nodes."),
 )
 """The arguments of commands on one node."""
+
+
+def ask(command: StoreCommand, question: str, what: str) -> None:
+    """Ask a person on a terminal whether to go on; without a terminal it is a usage error.
+
+    Raises:
+        RefusedError: the answer is not yes.
+    """
+    if not sys.stdin.isatty():
+        command.parser.error(f"{what} requires --yes without a terminal")
+    command.app.stderr.write(f"{question} [y/N] ")
+    command.app.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError("not confirmed; nothing was changed")

@@ -1,7 +1,6 @@
 """Commands on the database: its schema, its old rows, and claims that no longer match guests."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.command import Command
 
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
+from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, ask, flag
 from nodetracker.cmd.screen.progress import show_progress
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.db.schema import revisions
@@ -104,21 +103,7 @@ class SyncSchema(StoreCommand, Command):
         for line in plan.deletions or ("no table and no column",):
             err.write(f"  {line}\n")
         if not is_confirmed:
-            _ask(self, "Downgrade?", "a downgrade")
-
-
-def _ask(command: StoreCommand, question: str, what: str) -> None:
-    """Ask a person on a terminal whether to go on; without a terminal it is a usage error.
-
-    Raises:
-        RefusedError: the answer is not yes.
-    """
-    if not sys.stdin.isatty():
-        command.parser.error(f"{what} requires --yes without a terminal")
-    command.app.stderr.write(f"{question} [y/N] ")
-    command.app.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RefusedError("not confirmed; nothing was changed")
+            ask(self, "Downgrade?", "a downgrade")
 
 
 class ShowSchemaVersion(StoreCommand, Command):
@@ -226,7 +211,7 @@ class PurgeRows(ListCommand):
         what = ", ".join(old) or "none"
         self.app.stderr.write(f"Rows older than {count_noun(days, 'day')}: {what}\n")
         if old:
-            _ask(self, "Delete them?", "db purge")
+            ask(self, "Delete them?", "db purge")
 
 
 def _render_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ from nodetracker.cmd.commands.base import (
     ShowCommand,
     StoreCommand,
     argument,
+    ask,
+    flag,
     sort_by_host,
 )
 from nodetracker.cmd.screen.progress import show_progress
@@ -242,13 +244,15 @@ class SetHost(StoreCommand, Command):
         """Add the host's new state, of which there is one."""
         parser = super().get_parser(prog_name)
         wanted = parser.add_mutually_exclusive_group(required=True)
-        for flag, change, text in (
+        for option, change, text in (
             ("--enable", ServiceChange(disabled=False), "Schedule new workloads to the host."),
             ("--disable", ServiceChange(disabled=True), "Schedule no new workloads to the host."),
             ("--enable-maintenance", ServiceChange(maintenance=True), "Refuse new claims."),
             ("--disable-maintenance", ServiceChange(maintenance=False), "Accept claims again."),
         ):
-            wanted.add_argument(flag, dest="change", action="store_const", const=change, help=text)
+            wanted.add_argument(
+                option, dest="change", action="store_const", const=change, help=text
+            )
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
         return parser
 
@@ -348,6 +352,25 @@ class TakeOverNode(StoreCommand, Command):
         host, nodename = parsed_args.host, parsed_args.nodename
         to = self.store.take_over_node(host, nodename, parsed_args.to, self.service_down_time)
         self.app.stdout.write(f"node {nodename} of host {host} given to host {to}\n")
+
+
+class PurgeHost(StoreCommand, Command):
+    """Delete all nodes of a host that is down, with the claims on them, after a question.
+
+    Moves to the host are cancelled, and moves from it are in error. Guests are not stopped: an
+    agent of the host that starts again finds those that run, without claims. Stop the agent of a
+    live host first; where it cannot be trusted, revoke its credential.
+    """
+
+    example = "host purge compute-1 --yes"
+    arguments = (_HOST, flag("--yes", "Delete without asking; required without a terminal."))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        host = parsed_args.host
+        if not parsed_args.yes:
+            ask(self, f"Delete all nodes of host {host} with the claims on them?", "host purge")
+        deleted = self.store.purge_host(host, self.service_down_time)
+        self.app.stdout.write(f"{count_noun(deleted, 'node')} of host {host} deleted\n")
 
 
 def _read_name(text: str) -> str:

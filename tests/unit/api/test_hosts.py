@@ -6,9 +6,9 @@ import pytest
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.model.errors import DriverFeatureError, RefusedError
-from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.text import render_time
-from tests.builders import ask, claim, make_guest, make_node
+from tests.builders import ask, claim, key_of, make_guest, make_node
 from tests.unit.api.conftest import Api, add_service
 from tests.unit.api.test_nova_hosts import Agents
 
@@ -122,9 +122,35 @@ class TestActions:
         assert found.status_code == 503
 
 
+class TestPurge:
+    def test_deletes_the_nodes_of_a_host_that_has_ended(self, api, store):
+        for host in ("alpha", "beta"):
+            make_node(store, host=host)
+            claim(store, ask(VCPU=2), host)
+        (service,) = store.list_services("alpha")
+        store.report_state(key_of(service), 2, AuditState(), is_last=True)
+        found = api.request("DELETE", "/v1/hosts/alpha/nodes")
+        assert (found.status_code, found.json) == (200, {"host": "alpha", "deleted_nodes": 1})
+        assert [record.host for record in store.list_nodes()] == ["beta"]
+        assert [one.host for one in store.list_claims()] == ["beta"]
+
+    def test_is_refused_while_the_host_is_up(self, api, store):
+        make_node(store)
+        found = api.request("DELETE", "/v1/hosts/alpha/nodes")
+        assert found.status_code == 409
+        assert "revoke its credential" in found.json["errors"][0]["detail"]
+        assert len(store.list_nodes()) == 1
+
+    @pytest.mark.parametrize("host", ["nowhere", "host-2"])
+    def test_a_host_without_nodes_is_not_found(self, api, store, host):
+        store.delete_service("host-2", COMPUTE_BINARY, -1)
+        assert api.request("DELETE", f"/v1/hosts/{host}/nodes").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("rule", "method", "path"),
     [
+        ("purge", "DELETE", "/v1/hosts/host-1/nodes"),
         ("list", "GET", "/v1/hosts"),
         ("show", "GET", "/v1/hosts/host-1"),
         ("action", "POST", "/v1/hosts/host-1/actions"),

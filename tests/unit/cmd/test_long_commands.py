@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from nodetracker.cmd.commands import db
 from nodetracker.cmd.commands.db import PurgeRows, SyncSchema
-from nodetracker.cmd.commands.service import DeleteService
+from nodetracker.cmd.commands.service import DeleteService, PurgeHost
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
@@ -19,7 +19,7 @@ from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
 from nodetracker.process.daemon import EXIT_FAILED
 from nodetracker.virt.host.capture import capture_machine
 from nodetracker.virt.host.roots import Roots
-from tests.builders import NOW, make_incarnation, make_node, take_service
+from tests.builders import NOW, ask, claim, make_incarnation, make_node, take_service
 from tests.stores import SqliteStore
 
 
@@ -108,6 +108,55 @@ def test_a_purge_says_what_goes_and_asks_on_a_terminal(monkeypatch, answer):
         command.list_rows(arguments)
     assert app.stderr.getvalue() == ("Rows older than 0 days: 2 of history\nDelete them? [y/N] ")
     assert store.count_old(store.now())["history"] == (2 if answer == "n\n" else 0)
+
+
+def purge_host(store, *options):
+    """Run `host purge` of alpha; return what it wrote."""
+    app = SimpleNamespace(
+        NAME="nodetracker-manage",
+        store=store,
+        conf=SimpleNamespace(service_down_time=-1),
+        stdout=io.StringIO(),
+        stderr=io.StringIO(),
+    )
+    command = PurgeHost(app, None)
+    arguments = command.get_parser("host purge").parse_args(["alpha", *options])
+    command.take_action(arguments)
+    return app.stdout.getvalue() + app.stderr.getvalue()
+
+
+@pytest.fixture
+def fleet():
+    """Two hosts, with a claim on each."""
+    store = SqliteStore()
+    for host in ("alpha", "beta"):
+        make_node(store, host=host)
+        claim(store, ask(VCPU=1), host)
+    return store
+
+
+def test_a_purge_of_a_host_asks_on_a_terminal(monkeypatch, fleet):
+    terminal = io.StringIO("n\ny\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    with pytest.raises(RefusedError, match="not confirmed; nothing was changed"):
+        purge_host(fleet)
+    assert len(fleet.list_nodes()) == 2
+    assert purge_host(fleet) == (
+        "1 node of host alpha deleted\n"
+        "Delete all nodes of host alpha with the claims on them? [y/N] "
+    )
+    assert [record.host for record in fleet.list_nodes()] == ["beta"]
+
+
+def test_a_purge_of_a_host_needs_yes_without_a_terminal(monkeypatch, fleet, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(SystemExit) as ended:
+        purge_host(fleet)
+    assert ended.value.code == 2
+    assert "host purge requires --yes without a terminal" in capsys.readouterr().err
+    assert len(fleet.list_nodes()) == 2
+    assert purge_host(fleet, "--yes") == "1 node of host alpha deleted\n"
 
 
 def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):

@@ -138,6 +138,18 @@ def test_a_deleted_node_is_notified(store, recorder):
     assert recorder.take() == ["compute_node.delete"]
 
 
+def test_purging_a_host_notifies_of_all_that_its_nodes_held(store, recorder):
+    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
+    recorder.take()
+    store.purge_host("alpha", -1)
+    assert sorted(recorder.take()) == [
+        "claim.release", "claim.release", "compute_node.delete", "compute_node.delete",
+        "migration.update",
+    ]  # fmt: skip
+
+
 def test_a_renamed_host_is_notified(store, recorder):
     (seen,) = store.list_services("alpha")
     store.rename_host("alpha", "beta", COMPUTE_BINARY, seen)

@@ -32,6 +32,8 @@ HOSTS = answered_page(
 
 HOST = answer(host=str, resources=[answer_of(HostUsage)])
 
+PURGED = answer(host=str, deleted_nodes=int)
+
 ACTION = parameters("action", action=choice(POWER_ACTIONS))
 
 ACTION_STARTED = answer(host=str, action=choice(POWER_ACTIONS))
@@ -74,3 +76,10 @@ def act_on_host(call: Call) -> Answer:
     with call.backend.agents.calling(host) as agent:
         agent.host_power_action(action)
     return Answer({"host": host, "action": action}, status=202)
+
+
+def purge_host(call: Call) -> Answer:
+    """Delete all nodes of a host that is down, with the claims on them."""
+    host = call.params["host"]
+    deleted = call.store.purge_host(host, call.service_down_time)
+    return Answer({"host": host, "deleted_nodes": deleted})
