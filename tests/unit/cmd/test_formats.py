@@ -32,6 +32,11 @@ READS = (
 )  # fmt: skip
 """Commands that list or show, without those that need more than a database."""
 
+READING = (
+    "list", "show", "stats", "describe", "diff", "history", "overview", "trends", "events",
+)  # fmt: skip
+"""Last words of commands that only read."""
+
 OTHERS = {"health", "placement show", "placement audit", "user list", "migration show"}
 
 HOSTILE = "web\x1b[31m\nforged line\u202e"
@@ -78,13 +83,15 @@ def test_each_command_that_only_reads_is_among_these():
         " ".join(line.split()[: 1 if line.startswith(("events", "overview", "trends")) else 2])
         for line in READS
     } | OTHERS
-    reading = {
-        name
-        for name in set(COMMANDS) - CHANGES
-        if name.split()[-1]
-        in ("list", "show", "stats", "describe", "diff", "history", "overview", "trends", "events")
-    }
+    reading = {name for name in set(COMMANDS) - CHANGES if name.split()[-1] in READING}
     assert reading <= named
+
+
+def test_each_command_that_changes_something_is_logged():
+    reading = {name for name in COMMANDS if name.split()[-1] in READING}
+    others = {name for name in COMMANDS if name.startswith(("completion", "config", "help"))}
+    others |= {"db check", "db version", "health", "host capture", "node audit", "placement audit"}
+    assert set(COMMANDS) - CHANGES == reading | others
 
 
 @pytest.mark.parametrize("line", READS)
