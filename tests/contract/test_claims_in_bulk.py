@@ -92,16 +92,18 @@ def test_a_request_that_was_granted_before_has_that_claim(store: SqlStore) -> No
     assert claimed_cpus(store, "alpha") == [2]
 
 
-def test_a_node_that_is_locked_is_left_out(store: SqlStore) -> None:
-    for host in ("alpha", "beta"):
+def test_nodes_that_are_locked_are_left_out(store: SqlStore) -> None:
+    hosts = ("alpha", "beta", "gamma")
+    for host in hosts:
         make_node(store, host=host)
     with store.engine.connect() as other:
         nodes = tables.compute_nodes.c
-        other.execute(sa.select(nodes.id).where(nodes.host == "alpha").with_for_update())
-        placed = [place(ask(VCPU=1, MEMORY_MB=64), host) for host in ("alpha", "beta")]
-        busy, free = grant(store, *placed)
+        for host in ("alpha", "beta"):
+            other.execute(sa.select(nodes.id).where(nodes.host == host).with_for_update())
+        *busy, free = grant(store, *(place(ask(VCPU=1, MEMORY_MB=64), host) for host in hosts))
         assert free is not None
-        assert (busy is None) == can_skip_locked(other), "SQLite locks no rows"
+        # SQLite locks no rows.
+        assert [found is None for found in busy] == [can_skip_locked(other)] * 2
 
 
 def test_claims_on_one_node_have_five_statements_each_as_single_ones(store: SqlStore) -> None:
@@ -328,18 +330,18 @@ class TestScheduler:
             counts.append(len(seen.statements))
         assert counts[0] + 1 == counts[1], "a uuid that was made for a request is not looked for"
 
-    def test_a_guest_that_is_charged_already_is_no_more_alike(self, store: SqlStore) -> None:
-        guest = make_guest("web", vcpu_milli=6000, memory_mb=1024, disk_mb=0)
-        make_node(store, (guest,), Amounts(vcpu_milli=6000, memory_mb=1024))
+    def test_guests_that_are_charged_already_are_no_more_alike(self, store: SqlStore) -> None:
+        guests = [make_guest(name, vcpu_milli=3000, memory_mb=512, disk_mb=0) for name in "ab"]
+        make_node(store, guests, Amounts(vcpu_milli=6000, memory_mb=1024))
+        workloads = [guest.uuid for guest in guests]
+        nobody = str(uuid.uuid4())
+        assert store.find_guests([*workloads, nobody]) == frozenset(workloads)
         scheduler = Scheduler(store, ADMISSION_POLICY)
-        requests = [
-            ask(VCPU=6, MEMORY_MB=1024),
-            ask(guest.uuid, VCPU=6, MEMORY_MB=1024),
-            ask(VCPU=6, MEMORY_MB=1024),
-        ]
-        outcomes = scheduler.create_claims(requests)
+        outcomes = scheduler.create_claims(
+            [ask(of, VCPU=3, MEMORY_MB=512) for of in (nobody, *workloads, str(uuid.uuid4()))]
+        )
         assert [type(found).__name__ for found in outcomes] == [
-            "ClaimRefusedError", "Claim", "ClaimRefusedError",
+            "ClaimRefusedError", "Claim", "Claim", "ClaimRefusedError",
         ]  # fmt: skip
         check_usage(store, "alpha")
 
@@ -389,11 +391,23 @@ class TestScheduler:
             number += 1
         assert number > 5
 
-    def test_more_than_one_transaction_holds_are_granted(self, store: SqlStore) -> None:
+    def test_more_than_one_transaction_holds_are_granted_in_some(
+        self, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         make_node(store)
+        parts: list[int] = []
+        create_claims = store.create_claims
+
+        def create(placed: Any, policy: Any) -> list[Claim | None]:
+            parts.append(len(placed))
+            return create_claims(placed, policy)
+
+        monkeypatch.setattr(store, "create_claims", create)
         scheduler = Scheduler(store, ADMISSION_POLICY)
         requests = [ask(MEMORY_MB=1, claim=str(uuid.uuid4())) for _ in range(120)]
-        assert all(isinstance(found, Claim) for found in scheduler.create_claims(requests))
+        found = scheduler.create_claims(requests)
+        assert [isinstance(one, Claim) and one.uuid for one in found] == [r.uuid for r in requests]
+        assert parts == [50, 50, 20]
         check_usage(store, "alpha")
 
     def test_a_dry_run_counts_those_before_and_keeps_nothing(self, store: SqlStore) -> None:

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import uuid
 
 import pytest
@@ -172,6 +173,8 @@ class TestLockedNodes:
 
         def ask_unless_locked(name, request, host, nodename, policy, skip_locked=False):
             raced.asked.append((nodename, skip_locked))
+            while raced.actions and not skip_locked:
+                raced.actions.pop()()
             if skip_locked and nodename in locked:
                 raise NodeBusyError(host, nodename)
             return getattr(raced.store, name)(request, host, nodename, policy, skip_locked)
@@ -191,6 +194,26 @@ class TestLockedNodes:
         (first, second, waited) = raced.asked
         assert {first, second} == {("large", True), ("middle", True)}
         assert waited == (first[0], False) == (granted, False)
+
+    def test_the_third_is_asked_before_two_of_them(self, raced, scheduler, lock):
+        lock("large")
+        lock("middle")
+        assert scheduler.create_claim(ask(VCPU=1)).nodename == "small"
+        assert {*raced.asked} == {("large", True), ("middle", True), ("small", True)}
+
+    def test_each_is_waited_for_until_one_has_room(self, fake_fleet, raced, scheduler, lock):
+        lock("large")
+        lock("middle")
+        hosts = {"large": "h1", "middle": "h2"}
+
+        def fill_first():  # by who has locked it
+            first = raced.asked[-1][0]
+            fill(fake_fleet, hosts[first], first, 3)()
+
+        raced.actions = [fill_first]
+        granted = scheduler.create_claim(ask(VCPU=6)).nodename
+        (first,) = hosts.keys() - {granted}
+        assert raced.asked[-2:] == [(first, False), (granted, False)]
 
     def test_of_a_move_as_well(self, raced, scheduler, lock):
         source = scheduler.create_claim(ask(VCPU=1))
@@ -284,6 +307,39 @@ class TestParts:
         raced.load_ledger_nodes = load
         assert scheduler.create_claim(ask(CUSTOM_FPGA=1))
         assert loaded == [1]
+
+    @pytest.mark.parametrize("of_all", [False, True])
+    def test_further_nodes_of_a_part_are_evaluated_when_those_before_refuse(
+        self, fake_fleet, raced, monkeypatch, of_all
+    ):
+        monkeypatch.setattr(scheduler_module, "EVALUATED", 1)
+        scheduler = Scheduler(raced, ADMISSION_POLICY)
+        for number in range(4):
+            fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": 1}})
+        request = ask(CUSTOM_FPGA=1)
+        listed = [node.host for node in scheduler.select(request, None, of_all)]
+        assert sorted(listed) == ["f0", "f1", "f2", "f3"]
+        for host in listed[:3]:
+            fake_fleet.store.create_claim(ask(CUSTOM_FPGA=1), host, "n", ADMISSION_POLICY)
+        assert [node.host for node in scheduler.select(request, None, of_all)] == listed[3:]
+        assert scheduler.create_claim(request).host == listed[3]
+
+    @pytest.mark.parametrize("of_all", [False, True])
+    @pytest.mark.parametrize("limit", [1, 2, 3, 4])
+    def test_pages_go_on_where_the_one_before_ended_in_its_part(
+        self, fake_fleet, scheduler, limit, of_all
+    ):
+        """Nodes that refuse are among them, so that pages end within parts, and at their ends."""
+        for number in range(9):
+            fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": number % 3}})
+        request = ask(CUSTOM_FPGA=1)
+        pages, after = [], None
+        while not pages or after is not None:
+            page, after = scheduler.select_page(request, limit, of_all, after)
+            pages.append([node.host for node in page])
+            assert len(pages) < 9, "the pages do not get on"
+        assert sorted(itertools.chain(*pages)) == ["f1", "f2", "f4", "f5", "f7", "f8"]
+        assert all(len(page) == limit for page in pages[:-1])
 
     def test_the_next_part_is_asked_when_others_filled_the_first(
         self, fake_fleet, raced, scheduler
