@@ -403,6 +403,7 @@ class TestScheduler:
             return create_claims(placed, policy)
 
         monkeypatch.setattr(store, "create_claims", create)
+        monkeypatch.setattr(store, "create_claim", None)  # none is left to be claimed singly
         scheduler = Scheduler(store, ADMISSION_POLICY)
         requests = [ask(MEMORY_MB=1, claim=str(uuid.uuid4())) for _ in range(120)]
         found = scheduler.create_claims(requests)

@@ -7,8 +7,10 @@ import io
 import json
 import os
 import socketserver
+import ssl
 import stat
 import threading
+import time
 import wsgiref.simple_server
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,12 +32,13 @@ from nodetracker.conductor.http_caller import (
 )
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
-from nodetracker.model.credential import CREDENTIAL_FILE, RENEWAL_AGE, hash_secret
+from nodetracker.model.credential import CREDENTIAL_FILE, RENEWAL_AGE, hash_secret, make_secret
 from nodetracker.model.errors import (
     AuthenticationError,
     ConfigError,
     IdentityError,
     NotJoinedError,
+    RpcUnavailableError,
     StoreError,
     StoreUnavailableError,
 )
@@ -532,6 +535,63 @@ class TestConductors:
 
         with serving(other) as port, pytest.raises(StoreUnavailableError, match="not a conductor"):
             open_conductor_store(call(ports=(port,))).now()
+
+
+class TestTimeouts:
+    """Of a call as a whole, however its conductors are slow."""
+
+    @pytest.fixture
+    def serve_slowly(self):
+        """Return a maker of the port of a server that sends `first`, then a byte a while."""
+        is_over = threading.Event()
+
+        class Dripping(socketserver.BaseRequestHandler):
+            def handle(self):
+                with contextlib.suppress(OSError):
+                    self.request.sendall(self.server.first)
+                    while self.server.first and not is_over.wait(0.05):
+                        self.request.sendall(b"x")
+                is_over.wait(60)
+
+        with contextlib.ExitStack() as stack:
+
+            def serve(first):
+                server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Dripping)
+                server.daemon_threads, server.block_on_close = True, False
+                server.first = first
+                stack.callback(server.server_close)
+                stack.callback(server.shutdown)
+                threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+                return server.server_address[1]
+
+            yield serve
+            is_over.set()
+
+    @pytest.mark.parametrize(
+        "first",
+        [b"", b"HTTP/1.1 200 ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"],
+        ids=["silent", "head", "body"],
+    )
+    def test_one_conductor_that_is_slow(self, call, state, serve_slowly, first):
+        (state / CREDENTIAL_FILE).write_text(make_secret())
+        caller = call(ports=(serve_slowly(first),))
+        started_at = time.monotonic()
+        with pytest.raises(RpcUnavailableError, match="no conductor answered|timed out"):
+            caller.call(CONDUCTOR.methods["now"], {}, 0.5)
+        assert time.monotonic() - started_at < 5
+
+    def test_the_connections_to_several_share_it(self, state, serve_slowly):
+        """Each accepts a connection and says nothing of TLS."""
+        (state / CREDENTIAL_FILE).write_text(make_secret())
+        endpoints = [Endpoint("127.0.0.1", serve_slowly(b""), True) for _ in range(3)]
+        identity = AgentIdentity("h1", AGENT, state, lambda: None)
+        caller = HttpCaller(endpoints, identity, DatabaseClock(), ssl.create_default_context())
+        started_at = time.monotonic()
+        with pytest.raises(
+            RpcUnavailableError, match=r"no conductor can be reached: (.*timed out){3}"
+        ):
+            caller.call(CONDUCTOR.methods["now"], {}, 0.5)
+        assert time.monotonic() - started_at < 3
 
 
 class TestRequests:
