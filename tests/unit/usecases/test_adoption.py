@@ -9,7 +9,7 @@ from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.guest import GuestPins, LoosePages
 from nodetracker.usecases.adoption import adopt_guest
 from nodetracker.usecases.scheduler import Scheduler
-from tests.builders import ADMISSION_POLICY, ask, claim, make_guest, make_node
+from tests.builders import ADMISSION_POLICY, ask, claim, create, make_guest, make_node, make_values
 from tests.stores import SqliteStore
 
 GUEST = make_guest(name="web-1", vcpu_milli=2000, memory_mb=1024, disk_mb=2048)
@@ -37,6 +37,16 @@ def test_a_claim_of_what_the_guest_uses_is_confirmed_and_made_once(store, adopt)
     assert len(store.list_claims()) == 1
     store.abort_claim(made.uuid)
     assert adopt().uuid != made.uuid
+
+
+def test_a_guest_of_a_second_node_is_adopted_there(store, adopt):
+    agent = make_node(store)
+    store.apply_changes(agent, [create(agent, "node-2", make_values(), (GUEST,))], 60)
+    made = adopt()
+    assert (made.host, made.nodename, made.state) == ("alpha", "node-2", ClaimState.CONFIRMED)
+    guests = {node.nodename: {*node.guests} for node in store.load_nodes("alpha")}
+    assert guests == {"node-1": set(), "node-2": {GUEST.uuid}}
+    assert (adopt().uuid, len(store.list_claims())) == (made.uuid, 1)
 
 
 @pytest.mark.parametrize("reads_before", [True, False])
