@@ -105,6 +105,7 @@ _RULES: Mapping[str, tuple[str, str]] = {
     "nodetracker:nodes:show": (_FLEET_READER, "Show a node and what belongs to it."),
     "nodetracker:nodes:delete": (_ADMIN, "Delete the node of a host that is down."),
     "nodetracker:nodes:audit": (_ADMIN, "Audit a node."),
+    "nodetracker:nodes:accept": (_ADMIN, "Accept the capacity of a node that jumped."),
     "nodetracker:nodes:adopt": (_ADMIN, "Give a node the uuid of a provider in placement."),
     "nodetracker:placement:heal": (_ADMIN, "Make placement agree with the ledger."),
     "nodetracker:hosts:list": (_FLEET_READER, "List hosts."),

@@ -298,6 +298,10 @@ _OWN: tuple[Route, ...] = (
         POST=_own(nodes.audit_node, "nodes:audit", {200: nodes.AUDIT, 202: nodes.AUDIT_RUNNING}),
     ),
     route(
+        "/v1/nodes/{uuid}/accept",
+        POST=_own(nodes.accept_node, "nodes:accept", {204: None}),
+    ),
+    route(
         "/v1/nodes/{uuid}/adopt",
         POST=_own(
             placement.adopt_provider,

@@ -51,6 +51,7 @@ COMMANDS: dict[str, str] = {
     "migration revert": "migration:RevertMigration",
     "migration set": "migration:SetMigration",
     "migration show": "migration:ShowMigration",
+    "node accept": "node:AcceptNode",
     "node audit": "node:AuditNode",
     "node delete": "node:DeleteNode",
     "node describe": "node_details:DescribeNode",
@@ -86,8 +87,8 @@ CHANGES = frozenset(
         "claim create", "claim renew", "db contract", "db purge", "db reconcile", "db sync",
         "host action", "host purge", "host rename", "host set", "host takeover",
         "migration confirm", "migration create", "migration revert", "migration set",
-        "node delete", "placement adopt", "placement heal", "placement remove", "service delete",
-        "service set", "user delete", "user set", "warning silence",
+        "node accept", "node delete", "placement adopt", "placement heal", "placement remove",
+        "service delete", "service set", "user delete", "user set", "warning silence",
     }
 )  # fmt: skip
 """Commands that are logged with who ran them."""

@@ -413,6 +413,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "rename_host": None,
         "take_over_node": None,
         "adopt_uuid": None,
+        "accept_node": None,
         "delete_node": None,
         "purge_host": None,
         "purge": None,

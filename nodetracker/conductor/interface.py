@@ -19,6 +19,7 @@ CONDUCTOR = Interface(
     version="4.6",
     local=frozenset({"close", "rehearse"}),
     since={
+        WarningKind.CAPACITY_JUMP: "4.6",
         WarningKind.CPU_SET_MOVED: "4.6",
         WarningKind.GUEST_UNRESOLVED: "4.6",
         WarningKind.IOMMU_GROUP_SHARED: "4.6",

@@ -256,6 +256,9 @@ NODE_SHAPES: Mapping[str, Shape] = {
 }
 """Column of JSON of ``compute_nodes`` -> its shape."""
 
+CAPACITY_SEEN = fields(
+    {"cpus": _AMOUNT, "memory_mb": _AMOUNT, "local_gb": _AMOUNT, "has_jumped": flag}, {}
+)
 LAST_AUDIT = fields(
     {},
     {

@@ -29,6 +29,7 @@ from nodetracker.model.listing import Page, WarningQuery
 from nodetracker.model.service import AgentKey, check_reason
 from nodetracker.model.text import count_noun
 from nodetracker.model.warning import (
+    NOT_OF_AGENTS,
     WHOLE_HOST,
     HostWarning,
     WarningKind,
@@ -114,14 +115,16 @@ def _limit(
 ) -> dict[_Key, HostWarning]:
     """Return the warnings that a host's quota has room for, and one that counts the others.
 
+    It never has too little room for those that conductors raise.
+
     Args:
         open_keys: of its unresolved ones, which are never refused.
         left: how many of these remain.
     """
     quotas = quotas_of(connection)
-    new = [key for key in wanted if key not in open_keys]
+    new = [key for key in wanted if key not in open_keys and key[0] not in NOT_OF_AGENTS]
     most = 0 if quotas is None else quotas.max_warnings_per_host
-    if not most or left + len(new) <= most:
+    if not new or not most or left + len(new) <= most:
         return dict(wanted)
     rest = new[max(0, most - left - 1) :]
     kinds = Counter(kind for kind, _, _ in rest)
@@ -263,11 +266,15 @@ def _update_messages(
 def resolve_warnings(
     connection: sa.Connection, kind: WarningKind, hosts: Collection[str] | None = None
 ) -> tuple[list[WarningRecord], StoreEvent]:
-    unresolved = sa.and_(
-        _warnings.kind == kind.value,
-        _warnings.resolved_at.is_(None),
-        sa.true() if hosts is None else _warnings.host.in_(sorted(hosts)),
-    )
+    named = sa.true() if hosts is None else _warnings.host.in_(sorted(hosts))
+    return resolve_some(connection, sa.and_(_warnings.kind == kind.value, named))
+
+
+def resolve_some(
+    connection: sa.Connection, condition: "sa.ColumnElement[bool]"
+) -> tuple[list[WarningRecord], StoreEvent]:
+    """Resolve those unresolved ones that a condition selects, and return them."""
+    unresolved = sa.and_(condition, _warnings.resolved_at.is_(None))
     query = sa.select(tables.warnings).where(unresolved).order_by(_warnings.id).with_for_update()
     rows = connection.execute(query).mappings().all()
     if rows:

@@ -1,4 +1,4 @@
-"""Delete and rename hosts with all their rows, and give a node to another host."""
+"""Delete and rename hosts with all their rows, delete a node, and give one to another host."""
 
 from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger.claims import released_claim
 from nodetracker.accounting.ledger.migrations import decide_loss
 from nodetracker.accounting.liveness import has_ended, has_recent_heartbeat, is_service_up
-from nodetracker.db import codec, history, migrations, provider_removals
+from nodetracker.db import capacities, codec, history, migrations, provider_removals
 from nodetracker.db.claim_lists import list_active_claims
 from nodetracker.db.connection.dialect import read_time, utc_now
 from nodetracker.db.ledger.claims import bump_generation
@@ -188,6 +188,21 @@ def _check_deletion(
             f"{service.binary} on host {service.host} is alive (last heartbeat within "
             f"{service_down_time} s); {remedy}"
         )
+
+
+def delete_node(connection: sa.Connection, host: str, nodename: str) -> tuple[None, StoreEvent]:
+    row = connection.execute(
+        sa.select(_nodes.id, _nodes.uuid, utc_now().label("now"))
+        .where(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
+        .with_for_update()
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(f"no such node: {nodename} on host {host}")
+    check_unclaimed(f"node {nodename}", list_active_claims(connection, [row.id]))
+    delete_rows(connection, [row.id])
+    history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
+    event = capacities.resolve(connection, host, [nodename])
+    return None, replace(event, deleted_nodes=((host, nodename, row.uuid),))
 
 
 def rename_host(

@@ -16,7 +16,7 @@ from nodetracker.accounting.audit.decisions import Decision, Holder, Located, Lo
 from nodetracker.accounting.ledger.candidates import place_of
 from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.liveness import is_service_up
-from nodetracker.db import codec, history, host_warnings, node_records
+from nodetracker.db import capacities, codec, history, host_warnings, node_records
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
@@ -58,7 +58,9 @@ def apply_changes(
     foreign = decisions.list_foreign_rows(agent, changes, rows)
     holders = _find_holders(connection, foreign, agent.binary, now, service_down_time)
     decision = decisions.decide(agent, changes, rows, holders, ends)
-    result = NodeWriter(connection, agent, now).apply(decision)
+    watch = capacities.CapacityWatch(connection, agent.host)
+    watch.evaluate(decision)
+    result = NodeWriter(connection, agent, now).apply(decision, watch.created)
     uuids = {row.id: row.uuid for row in rows}  # a conductor's agents may name any
     written = (
         change
@@ -67,7 +69,7 @@ def apply_changes(
         for change in changes
         if change.nodename not in result.conflicts and change.nodename not in result.refused
     )
-    event = StoreEvent(changes=tuple(written))
+    event = dataclasses.replace(watch.write(), changes=tuple(written))
     if misfits:
         _close(connection, agent, misfits)
         refused = {**result.refused, **misfits}
@@ -154,6 +156,7 @@ def _lock(
                 _nodes.epoch,
                 _nodes.created_at,
                 _nodes.updated_at,
+                _nodes.capacity_seen,
                 utc_now().label("now"),
                 sa.select(_services.agent_id).where(mine).scalar_subquery().label("agent_id"),
                 sa.select(_services.epoch).where(mine).scalar_subquery().label("agent_epoch"),
@@ -166,7 +169,7 @@ def _lock(
             if now is None:
                 check_agent(agent, row.agent_id, row.agent_epoch, row.service_uuid)
                 now = row.now
-            rows.append(LockedRow(*row[:8]))
+            rows.append(LockedRow(*row[:9]))
     if now is None:  # all rows are gone: nothing to write, but the agent may be fenced
         now = lock_service(connection, agent)
     return now, rows
@@ -233,13 +236,19 @@ class NodeWriter:
         self._history: list[dict[str, Any]] = []
         self._written: list[tuple[int, NodeChange]] = []
 
-    def apply(self, decision: Decision) -> ApplyResult:
-        """Write everything and return the result."""
+    def apply(
+        self, decision: Decision, capacities_seen: Mapping[str, Mapping[str, Any]]
+    ) -> ApplyResult:
+        """Write everything and return the result.
+
+        Args:
+            capacities_seen: nodename -> that column of each creation.
+        """
         self._delete(decision)
         self._update(decision)
         bump_generation(self._connection, decision.touched)
         self._measure(decision)
-        self._create(decision)
+        self._create(decision, capacities_seen)
         guests = [(node_id, change.guests) for node_id, change in self._written]
         self._write_children(
             tables.guests, "uuid", codec.encode_guest, guests, first_seen=self._now
@@ -319,7 +328,7 @@ class NodeWriter:
             self._records[change.nodename] = record
         update_each(self._connection, tables.compute_nodes, ["id"], rows, updated_at=self._now)
 
-    def _create(self, decision: Decision) -> None:
+    def _create(self, decision: Decision, capacities_seen: Mapping[str, Mapping[str, Any]]) -> None:
         if not decision.creations:
             return
         rows = []
@@ -333,6 +342,7 @@ class NodeWriter:
                 "epoch": record.epoch,
                 "created_at": record.created_at,
                 "updated_at": record.updated_at,
+                "capacity_seen": capacities_seen[record.nodename],
             }
             derived = encode_derived(record.uuid, record.values, record.generation)
             rows.append(identity | codec.encode_values(record.values) | derived)

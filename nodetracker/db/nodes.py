@@ -6,11 +6,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec, history, migrations, provider_removals
-from nodetracker.db.claim_lists import list_active_claims, select_claims
+from nodetracker.db.claim_lists import select_claims
 from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import equals_id, matches
-from nodetracker.model.change import ChangeKind, StoreEvent
+from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.guest import Guest
@@ -176,20 +176,6 @@ def lock_nodes(connection: sa.Connection, host: str) -> Sequence[Any]:
         .order_by(_nodes.id)
         .with_for_update()
     ).all()
-
-
-def delete_node(connection: sa.Connection, host: str, nodename: str) -> tuple[None, StoreEvent]:
-    row = connection.execute(
-        sa.select(_nodes.id, _nodes.uuid, utc_now().label("now"))
-        .where(_nodes.host == host, _nodes.hypervisor_hostname == nodename)
-        .with_for_update()
-    ).one_or_none()
-    if row is None:
-        raise NotFoundError(f"no such node: {nodename} on host {host}")
-    check_unclaimed(f"node {nodename}", list_active_claims(connection, [row.id]))
-    delete_rows(connection, [row.id])
-    history.insert(connection, [history.line(row.now, row.id, host, nodename, ChangeKind.DELETE)])
-    return None, StoreEvent(deleted_nodes=((host, nodename, row.uuid),))
 
 
 def check_unclaimed(what: str, claims: Sequence[Claim]) -> None:

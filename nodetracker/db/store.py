@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import (
     candidates,
+    capacities,
     claim_lists,
     credentials,
     exclusions,
@@ -190,8 +191,9 @@ class SqlStore(SqlReader):
     rename_host = observed(hosts.rename_host)
     take_over_node = observed(hosts.take_over_node)
     _purge_nodes = observed(hosts.purge_nodes)
-    delete_node = observed(nodes.delete_node)
+    delete_node = observed(hosts.delete_node)
     adopt_uuid = writing(nodes.adopt_uuid)
+    accept_node = observed(capacities.accept_node)
 
     apply_changes = observed(node_changes.apply_changes, retry_on_duplicate=True)
 

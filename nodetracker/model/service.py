@@ -25,7 +25,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0024"
+SCHEMA_REVISION = "0025"
 """The revision of the database's schema that this version is written for."""
 
 OLDEST_REVISION = "0012"

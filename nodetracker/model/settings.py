@@ -38,11 +38,13 @@ class Quotas:
 
     Attributes:
         max_warnings_per_host: unresolved ones.
+        hold_jumps: whether a node whose capacity jumped gets no claims until it is accepted.
     """
 
     max_nodes_per_host: int = 1000
     max_guests_per_node: int = 10_000
     max_warnings_per_host: int = 1000
+    hold_jumps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,18 +53,32 @@ class WarningKind(enum.StrEnum):
     PROVIDER_CONFIG = "provider_config"
     PLACEMENT_REMOVAL = "placement_removal"
     CREDENTIAL_REUSED = "credential_reused"
+    CAPACITY_JUMP = "capacity_jump"
 
 
 REPORTED_BY_OTHERS = frozenset(
-    {WarningKind.DUPLICATE_REFUSED, WarningKind.AGENT_UNREACHABLE, WarningKind.CREDENTIAL_REUSED}
+    {
+        WarningKind.DUPLICATE_REFUSED,
+        WarningKind.AGENT_UNREACHABLE,
+        WarningKind.CREDENTIAL_REUSED,
+        WarningKind.CAPACITY_JUMP,
+    }
 )
 """Kinds that the host's own agent cannot detect.
 
 They end when their reporter resolves them, or when they are no longer reported.
 """
 
+LASTING = frozenset({WarningKind.CAPACITY_JUMP})
+"""Kinds of others that end only when they are resolved."""
+
 NOT_OF_AGENTS = frozenset(
-    {WarningKind.AGENT_UNREACHABLE, WarningKind.CREDENTIAL_REUSED, WarningKind.HOST_DOWN}
+    {
+        WarningKind.AGENT_UNREACHABLE,
+        WarningKind.CREDENTIAL_REUSED,
+        WarningKind.HOST_DOWN,
+        WarningKind.CAPACITY_JUMP,
+    }
 )
 """Kinds that are evidence about an agent or its credential, which therefore does not raise them."""
 
@@ -173,4 +187,6 @@ def is_warning_expired(kind: str, last_seen: datetime, now: datetime) -> bool:
     Args:
         kind: as stored; an unknown kind of a later version is one of the host's agent.
     """
+    if kind in LASTING:
+        return False
     return kind not in REPORTED_BY_OTHERS or now - last_seen >= REPORT_LIFETIME

@@ -128,7 +128,8 @@ class AgentStore(FleetStore, Protocol):
         """Make these the host's unresolved warnings: raise, count again, resolve.
 
         One that was counted within `COUNT_INTERVAL` only gets its new message.
-        Warnings reported by others (`REPORTED_BY_OTHERS`) are kept for an hour.
+        Warnings reported by others (`REPORTED_BY_OTHERS`) are kept for an hour, those of
+        `LASTING` kinds until they are resolved.
 
         Returns:
             The warnings that this call resolved.
@@ -309,6 +310,16 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
             NotFoundError: no such node.
             ConflictError: the node has another uuid by now.
             RefusedError: another node has the uuid.
+        """
+
+    def accept_node(self, host: str, nodename: str) -> None:
+        """Take a node's present capacity as the largest seen, and record that in the history.
+
+        Its warning `capacity_jump` is resolved. A node that was held is opened by its host's
+        next audit.
+
+        Raises:
+            NotFoundError: no such node.
         """
 
     def delete_node(self, host: str, nodename: str) -> None:

@@ -477,6 +477,12 @@ WRITES = [
         rows("node *", "* a1 *", "claim *", "history alpha n1 update *"),
     ),
     Write(
+        "accept_node",
+        "of one node",
+        lambda scene: scene.store.accept_node("alpha", "n1"),
+        {"node a1": {"updated_at"} | GENERATION} | rows("history alpha n1 update *"),
+    ),
+    Write(
         "take_provider_removals",
         "of one host",
         lambda scene: scene.store.take_provider_removals(RemovalQuery(host="alpha")),

@@ -59,6 +59,7 @@ CAN_WAIT = {
     WarningKind.PLACEMENT_LOST,  # put back
     WarningKind.PROVIDER_CONFIG,  # the entry is for no node
     WarningKind.CREDENTIAL_REUSED,  # it was refused
+    WarningKind.CAPACITY_JUMP,  # held where the operator wants that
 }
 
 

@@ -116,6 +116,47 @@ def test_a_conductor_stores_no_more_of_a_host_than_its_quotas(
         assert "Traceback" not in agent.output() + running.output()
 
 
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_node_whose_capacity_jumps_is_a_warning_and_held_where_that_is_set(
+    conductor: Conductor, remote: Remote, store: SqlStore, holds: bool
+) -> None:
+    with conductor.path.open("a") as file:
+        file.write(f"[conductor]\nhold_jumps = {holds}\n")
+
+    def list_jumps() -> list[str]:
+        found = [record.warning for record in store.list_warnings() if record.resolved_at is None]
+        return [w.message for w in found if w.kind == WarningKind.CAPACITY_JUMP]
+
+    with conductor.start_conductor() as running:
+        with remote.start() as agent:
+            agent.wait_for("is ready")
+            remote.inventory.write_text(json.dumps({"nodes": [NODE | {"vcpus": 80}]}))
+            wait_until(list_jumps)
+            assert "80 CPUs, at most 16 before" in list_jumps()[0]
+            refused = claim(remote, 1)
+            assert (refused.returncode == 0) is not holds
+            if holds:
+                assert "node accept host-1 node-1" in refused.stdout + refused.stderr
+                shown = conductor.manage("node", "describe", "host-1", "-f", "json").stdout
+                assert "held: the capacity jumped" in shown
+                found = conductor.manage("candidate", "list", "--resource", "VCPU=1", "-f", "json")
+                assert found.stdout == ""
+                assert "node accept" in found.stderr
+                generation = store.list_nodes()[0].generation
+                time.sleep(3)  # audits, which leave it as it is
+                assert store.list_nodes()[0].generation == generation
+            agent.stop()
+        with remote.start() as agent:
+            agent.wait_for("is ready")
+            assert len(list_jumps()) == 1
+            assert conductor.manage("node", "accept", "host-1", "node-1").returncode == 0
+            assert list_jumps() == []
+            wait_until(lambda: claim(remote, 2).returncode == 0)
+            agent.stop()
+        running.stop()
+        assert "Traceback" not in agent.output() + running.output()
+
+
 def test_an_agent_without_a_database_imports_no_database_library_and_is_small(
     conductor: Conductor, remote: Remote
 ) -> None:

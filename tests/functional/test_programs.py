@@ -324,7 +324,7 @@ class TestManage:
             }
         assert columns - set(row) == {  # by which candidates are found, derived from the others
             "vcpu_milli_limit", "memory_mb_limit", "disk_mb_limit", "overhead_mb", "huge_mb_unused",
-            "admission_flags", "limits_generation", "place",
+            "admission_flags", "limits_generation", "place", "capacity_seen",
         }  # fmt: skip
 
     def test_host_show_has_totals_and_projects(self, audited):

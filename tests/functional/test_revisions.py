@@ -311,7 +311,7 @@ def test_a_plan_says_what_would_be_done_and_deleted(store: SqlStore) -> None:
         "table join_tokens, 0 rows",
         "table provider_removals, 0 rows",
         "table trends, 0 rows",
-        "of table compute_nodes, 2 rows: disk_mb_claimable, huge_mb_unused, limits_generation, "
+        "of table compute_nodes, 2 rows: capacity_seen, disk_mb_claimable, huge_mb_unused, limits_generation, "
         "memory_mb_claimable, ordinary_mb_free, pcpus_claimable, place, vcpu_milli_claimable",
         "of table history, 3 rows: kind",
         "of table services, 1 row: calls, disabled_at, disabled_by, forced_down_at, forced_down_by, "

@@ -158,6 +158,7 @@ def attack(fleet: Fleet) -> Iterator[tuple[str, tuple[int, Any]]]:
     yield "delete a service", call("delete_service", VICTIM, COMPUTE_BINARY, -100000)
     yield "delete a node by name", call("delete_node", VICTIM, "node-1")
     yield "purge", call("purge_host", VICTIM, -100000)
+    yield "accept a node", call("accept_node", VICTIM, "node-1")
     yield "rename", call("rename_host", VICTIM, "host-9", COMPUTE_BINARY, victim)
     yield "take a node over", call("take_over_node", VICTIM, "node-1", THIEF, -100000)
     yield "erase the history", call("purge", datetime(2999, 1, 1, tzinfo=UTC), (), False)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.errors import FencedError
@@ -11,7 +12,11 @@ from nodetracker.model.service import AgentKey
 
 @dataclass(frozen=True, slots=True)
 class LockedRow:
-    """A ``compute_nodes`` row without its values, read after it was locked."""
+    """A ``compute_nodes`` row without its values, read after it was locked.
+
+    Attributes:
+        capacity_seen: its column.
+    """
 
     id: int
     uuid: str
@@ -21,6 +26,7 @@ class LockedRow:
     epoch: int
     created_at: datetime
     updated_at: datetime | None
+    capacity_seen: Mapping[str, Any] | None = None
 
 
 Located = tuple[NodeChange, LockedRow]

@@ -19,6 +19,7 @@ from nodetracker.accounting.audit.warnings import (
     list_moved_warnings,
     list_reading_warnings,
 )
+from nodetracker.accounting.capacity import keep_held
 from nodetracker.accounting.ledger.node_claims import ledger_columns
 from nodetracker.accounting.ledger.reconcile import (
     ListingEvidence,
@@ -120,7 +121,7 @@ def account(
     return NodeView(
         nodename=snapshot.nodename,
         uuid=snapshot.uuid,
-        values=values,
+        values=replace(values, facts=keep_held(values.facts, before.facts)),
         guests=guests,
         devices=devices,
         claims=claims,

@@ -191,6 +191,12 @@ CONDUCTOR = option_group(
         help="Unresolved warnings that a conductor stores of one host's agent, the last of which "
         "counts all others; 0 = any number.",
     ),
+    cfg.BoolOpt(
+        "hold_jumps",
+        default=False,
+        help="Give a node whose memory, CPUs or disk grew fourfold, or beyond 64 TiB, 8192 CPUs or "
+        "100 PiB, no claims until nodetracker-manage node accept.",
+    ),
 )
 
 AUDIT = option_group(

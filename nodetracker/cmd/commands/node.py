@@ -1,4 +1,4 @@
-"""node list, show, stats, audit, delete."""
+"""node list, show, stats, audit, accept, delete."""
 
 import argparse
 import dataclasses
@@ -171,6 +171,21 @@ class AuditNode(ListCommand):
             {"host": args.host, "nodename": nodename, "outcome": text}
             for nodename, text in outcome.nodes.items()
         ]
+
+
+class AcceptNode(StoreCommand, Command):
+    """Accept the capacity of a node that jumped; its host's next audit opens a held node."""
+
+    example = "node accept compute-1 node-3"
+    arguments = (
+        argument("host", help="As node list shows it."),
+        argument("nodename", help="As node list shows it."),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        host, nodename = parsed_args.host, parsed_args.nodename
+        self.store.accept_node(host, nodename)
+        self.app.stdout.write(f"capacity of node {nodename} of host {host} accepted\n")
 
 
 class DeleteNode(StoreCommand, Command):

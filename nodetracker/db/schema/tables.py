@@ -256,6 +256,7 @@ compute_nodes = sa.Table(
     integer("admission_flags"),
     integer("limits_generation"),
     integer("place"),
+    json_text("capacity_seen", columns.CAPACITY_SEEN, nullable=True),
     *amount_columns(),
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),

@@ -18,7 +18,8 @@ from nodetracker.model.service import (
     AuditState,
     ServiceChange,
 )
-from tests.builders import key_of, make_incarnation, take_service
+from nodetracker.model.warning import WarningKind
+from tests.builders import key_of, make_incarnation, take_service, update
 from tests.contract.test_fleet_reader import add_host, add_host_without_agent
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
@@ -120,6 +121,24 @@ class TestList:
         found = api.request("GET", f"/v1/nodes?{query}")
         assert found.status_code == 400
         assert named in found.json["errors"][0]["detail"]
+
+
+class TestAccept:
+    def test_takes_the_capacity_as_right(self, api, store):
+        (service,) = store.list_services("alpha")
+        (record,) = [found for found in store.load_nodes("alpha") if found.nodename == "a1"]
+        grown = update(record, memory_mb=9 * record.values.memory_mb)
+        store.apply_changes(key_of(service), [grown], 60)
+        path = f"/v1/nodes/{record.uuid}/accept"
+        api.rules.denied.add("nodetracker:nodes:accept")
+        assert api.request("POST", path).status_code == 403
+        api.rules.denied.clear()
+        (warning,) = store.list_warnings("alpha")
+        assert (warning.warning.kind, warning.resolved_at) == (WarningKind.CAPACITY_JUMP, None)
+        assert api.request("POST", path).status_code == 204
+        (warning,) = store.list_warnings("alpha")
+        assert warning.resolved_at is not None
+        assert api.request("POST", f"/v1/nodes/{MISSING}/accept").status_code == 404
 
 
 class TestReadAt:

@@ -75,7 +75,7 @@ def test_a_usage_error_is_one_line_with_what_to_do(arguments, lines, capsys):
 def test_a_noun_lists_its_commands(capsys):
     assert manage.main(["node"]) == 2
     lines = capsys.readouterr().err.splitlines()[1:]
-    assert lines[0].split()[:3] == ["node", "audit", "Request"]
+    assert lines[0].split()[:3] == ["node", "accept", "Accept"]
     assert len(lines) == len([name for name in COMMANDS if name.startswith("node ")])
 
 

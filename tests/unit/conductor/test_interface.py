@@ -11,8 +11,8 @@ def test_writes_that_would_report_another_result_are_not_repeated():
     """Agents' writes are compared with an epoch or count; deletions find nothing the second time."""
     not_repeatable = {name for name, item in CONDUCTOR.methods.items() if not item.is_repeatable}
     assert not_repeatable == {
-        "adopt_uuid", "apply_changes", "create_call", "delete_node", "delete_service",
-        "fail_provider_removal", "purge", "purge_host", "raise_warning", "register_agent",
+        "accept_node", "adopt_uuid", "apply_changes", "create_call", "delete_node",
+        "delete_service", "fail_provider_removal", "purge", "purge_host", "raise_warning", "register_agent",
         "rename_host", "report_state", "resolve_warnings", "set_migration_status", "take_news",
         "take_over_node", "take_provider_removals",
     }  # fmt: skip

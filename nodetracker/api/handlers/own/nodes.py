@@ -216,6 +216,13 @@ def delete_node(call: Call) -> Answer:
     return Answer(status=204)
 
 
+def accept_node(call: Call) -> Answer:
+    """Accept the capacity of a node that jumped; its host's next audit opens a held node."""
+    node = get_node(call).node
+    call.store.accept_node(node.host, node.nodename)
+    return Answer(status=204)
+
+
 def show_diff(call: Call) -> Answer:
     """Compare a node's usage by its row, by its claims and by its guests."""
     record = read_consistently(call.store, get_node(call).node)
