@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -26,9 +26,11 @@ from nodetracker.model.change import MERGED, ChangeKind, EventKind, HistoryEntry
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.listing import HistoryQuery, Page
 from nodetracker.model.service import COMPUTE_BINARY
-from nodetracker.model.settings import Quotas
 from nodetracker.model.text import render_time
 from nodetracker.model.warning import WHOLE_HOST, WarningKind, WarningRecord
+
+if TYPE_CHECKING:  # more than the commands that only read need
+    from nodetracker.model.settings import Quotas
 
 _history = tables.history.c
 
@@ -203,7 +205,7 @@ class _Target:
 
 
 def _merge(
-    connection: sa.Connection, lines: Sequence[dict[str, Any]], quotas: Quotas
+    connection: sa.Connection, lines: Sequence[dict[str, Any]], quotas: "Quotas"
 ) -> list[dict[str, Any]]:
     """Add lines of a host that writes too many to its recent ones; return those to insert.
 

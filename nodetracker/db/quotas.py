@@ -1,13 +1,16 @@
 """Limit what a host stores through conductors, by the quotas of a connection."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.audit.decisions import LockedRow
 from nodetracker.db.schema import tables
 from nodetracker.model.change import NodeChange
-from nodetracker.model.settings import Quotas
+
+if TYPE_CHECKING:  # more than the commands that only read need
+    from nodetracker.accounting.audit.decisions import LockedRow
+    from nodetracker.model.settings import Quotas
 
 QUOTAS = "nodetracker_quotas"
 """Execution option of the connections that carry out calls of agents."""
@@ -15,14 +18,14 @@ QUOTAS = "nodetracker_quotas"
 _nodes = tables.compute_nodes.c
 
 
-def quotas_of(connection: sa.Connection) -> Quotas | None:
+def quotas_of(connection: sa.Connection) -> "Quotas | None":
     """Return what limits the calls of a connection, None if nothing does."""
     found: Quotas | None = connection.get_execution_options().get(QUOTAS)
     return found
 
 
 def find_excess(
-    connection: sa.Connection, host: str, changes: Sequence[NodeChange], rows: Sequence[LockedRow]
+    connection: sa.Connection, host: str, changes: Sequence[NodeChange], rows: "Sequence[LockedRow]"
 ) -> dict[str, str]:
     """Return nodename -> quota that a change exceeds; those that add nothing are not looked at.
 
@@ -43,7 +46,7 @@ def _find_nodes(
     connection: sa.Connection,
     host: str,
     changes: Sequence[NodeChange],
-    rows: Sequence[LockedRow],
+    rows: "Sequence[LockedRow]",
     most: int,
 ) -> dict[str, str]:
     known = {row.nodename for row in rows if row.host == host}
