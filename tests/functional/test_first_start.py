@@ -133,7 +133,10 @@ def list_commands(remote: Remote) -> list[list[str]]:
     body.write_text(json.dumps({"workload": {"uuid": uuid}, "resources": {"VCPU": 1}}))
     needed = {
         "claim create --host": ["claim", "create", str(body), "--host", "host-1"],
-        **{f"node {verb}": ["node", verb, "host-1"] for verb in ("show", "describe", "diff")},
+        **{
+            f"node {verb}": ["node", verb, "host-1"]
+            for verb in ("show", "describe", "diff", "audit")
+        },
     }
     return [["agent", "rotate"], *(needed.get(name, name.split()) for name in names)]
 

@@ -195,7 +195,9 @@ def test_a_downgrade_asks_on_a_terminal(tmp_path, monkeypatch, answer, revision)
     with nullcontext() if is_yes else refused:
         command.take_action(command.get_parser("db sync").parse_args(["0008"]))
     assert revisions.version(store.engine) == revision
-    assert "of table compute_nodes, 0 rows: capacity_seen, disk_mb_claimable" in app.stderr.getvalue()
+    assert (
+        "of table compute_nodes, 0 rows: capacity_seen, disk_mb_claimable" in app.stderr.getvalue()
+    )
     store.close()
 
 
