@@ -102,7 +102,7 @@ def load_nodes(
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
         workloads.add(claim.workload.uuid)
-    # Without claims there are no migrations.
+    # Without claims, migrations do not exist.
     named = sorted(workloads) if len(workloads) <= _MAX_IDS else None
     moves = migrations.load_moves(connection, named) if claims else {}
     return [

@@ -119,7 +119,7 @@ class PlacementReporter:
             )
         elif self.removals is not None:
             self.removals.work_once(self._settings.timeout)
-        for warning in self.list_warnings():  # there is no further audit that would store them
+        for warning in self.list_warnings():  # no further audit would store them
             LOG.warning("Node %s: %s", warning.nodename, warning.message)
         self._stopping.set()
         self._slots.stop()

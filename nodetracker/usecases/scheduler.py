@@ -184,7 +184,7 @@ class Scheduler:
                 each node once.
 
         Returns:
-            The second is None if there are no further candidates.
+            The second is None after the last candidates.
         """
         if after is not None:
             request = replace(request, uuid=after.request_uuid)

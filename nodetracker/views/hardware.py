@@ -214,7 +214,7 @@ def list_pools(record: NodeRecord) -> list[DevicePool]:
 
 
 def _counted_gpus(record: NodeRecord) -> dict[str, Mapping[str, Any]]:
-    """Return the GPUs by address that claims count, and that are no PCI functions for guests."""
+    """Return the GPUs by address that claims count, and that are not PCI functions for guests."""
     functions = {address for address, device in record.devices.items() if is_for_guests(device)}
     return {
         gpu["address"]: gpu

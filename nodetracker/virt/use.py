@@ -97,7 +97,7 @@ class DeviceNodes:
     Attributes:
         nvidia: minor number of NVIDIA's driver -> address and uuid; the driver numbers its
             GPUs in another order than their addresses.
-        drm: name of a node in ``/dev/dri`` -> address, None for one that is no PCI function.
+        drm: name of a node in ``/dev/dri`` -> address, None for one that is not a PCI function.
         vfio: name in ``/dev/vfio/devices`` -> address.
         mdevs: uuid of a mediated device -> address of its parent.
         vdpa: name of a vDPA device's node in ``/dev`` -> address of its parent.

@@ -369,7 +369,7 @@ def parse_devices(devices: Any, requests: Any = None) -> tuple[str, ...]:
     """Return the host paths of a container's devices, or CDI names, in ascending order.
 
     Args:
-        requests: those by CDI name that are no GPUs are added.
+        requests: those by CDI name that are not GPUs are added.
     """
     found = devices if isinstance(devices, list) else []
     paths = [device.get("PathOnHost") for device in found if isinstance(device, Mapping)]

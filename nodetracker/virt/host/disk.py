@@ -32,7 +32,7 @@ _SECTOR_BYTES = 512
 """The unit of ``size``, independent of the device's sector size."""
 
 _NO_DRIVE = re.compile(r"(?:sr|fd)[0-9].*|mmcblk[0-9]+(?:boot[0-9]+|rpmb)")
-"""Devices with hardware of their own that are no disk: removable media, parts of a card."""
+"""Devices with hardware of their own that are not disks: removable media, parts of a card."""
 
 _WITHOUT_HARDWARE = re.compile(r"(?:loop|ram|zram|dm-|md|bcache|zd|drbd|rbd|nbd)[0-9].*")
 """Devices of memory, of other disks or of other machines, where only names say so."""
