@@ -4,9 +4,11 @@ A message is one line with the database and its error. It never contains SQL,
 parameters or a password.
 """
 
+import errno
 import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -159,13 +161,13 @@ def _explain_sqlite(cause: sqlite3.Error, url: URL) -> str:
     """Explain why a file cannot be opened, written or locked; SQLite itself does not."""
     reason = explain(cause, url)
     path = sqlite_path(url)
-    code = getattr(cause, "sqlite_errorname", "")
-    if path is not None and code.startswith("SQLITE_BUSY"):
+    name = getattr(cause, "sqlite_errorname", "")
+    if path is not None and name.startswith("SQLITE_BUSY"):
         holder = find_holder(path)
         return f"{reason} by {holder}" if holder else reason
-    if path is not None and code.startswith(_SQLITE_DISK):
+    if path is not None and name.startswith(_SQLITE_DISK):
         return f"{reason}{_explain_full(path.absolute().parent)}"
-    if code != "SQLITE_CANTOPEN" or path is None:
+    if name != "SQLITE_CANTOPEN" or path is None:
         return reason
     directory = path.absolute().parent
     if not directory.exists():
@@ -174,14 +176,27 @@ def _explain_sqlite(cause: sqlite3.Error, url: URL) -> str:
         return f"{reason}: {directory} is not a directory"
     if is_read_only(url):
         return f"{reason}: missing (nodetracker-manage db sync creates it) or not readable"
-    try:
-        with path.open("rb"):
-            pass
-    except FileNotFoundError:
-        pass  # it would be created
-    except OSError as error:
-        return f"{reason}: {error.strerror}"
+    code = _find_obstacle(path)
+    if code is not None:
+        return f"{reason}: {os.strerror(code)}"
     return f"{reason}: directory {directory} or the file is not writable"
+
+
+def _find_obstacle(path: Path) -> int | None:
+    """Return the error with which a file cannot be opened for reading, None if it can.
+
+    A missing file would be created. It is not opened: to close it again would end all locks that
+    this process has on it.
+    """
+    try:
+        is_directory = stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.errno
+    if is_directory:
+        return errno.EISDIR
+    return None if os.access(path, os.R_OK) else errno.EACCES
 
 
 def _explain_full(directory: Path) -> str:
@@ -307,9 +322,9 @@ def _describe_process(pid: int, proc: Path) -> str:
     if pid == os.getpid():
         return "this process"
     try:
-        stat = (proc / str(pid) / "stat").read_text(errors="replace")
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return f"process {pid}"
-    name, _, rest = stat.partition("(")[2].rpartition(")")
+    name, _, rest = text.partition("(")[2].rpartition(")")
     is_stopped = rest.split()[:1] and rest.split()[0] in _STOPPED
     return f"process {pid} ({name})" + (", which is stopped" if is_stopped else "")

@@ -1,6 +1,10 @@
 """Exceptions of database drivers are translated to errors that say what to do next."""
 
+import contextlib
+import os
+import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -199,3 +203,44 @@ def test_own_errors_pass_and_other_errors_lose_their_cause() -> None:
         raise wrap(pymysql.err.OperationalError(2006, "gone"))
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
+
+
+def explain_unopened(path: Path) -> str:
+    cause = sqlite_error("unable to open database file", "SQLITE_CANTOPEN")
+    return str(translate(wrap(cause), parse_connection(f"sqlite:///{path}")))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.symlink_to(path.name), "Too many levels of symbolic links"),
+        (lambda path: None, "or the file is not writable"),
+        (Path.touch, "or the file is not writable"),
+    ],
+    ids=["directory", "link to itself", "missing", "file"],
+)
+def test_what_sqlite_cannot_open_is_explained(
+    tmp_path: Path, make: Callable[[Path], object], said: str
+) -> None:
+    make(tmp_path / "nt.sqlite")
+    assert explain_unopened(tmp_path / "nt.sqlite").endswith(said)
+
+
+def test_a_file_that_may_not_be_read_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nt.sqlite").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read all files
+    assert explain_unopened(tmp_path / "nt.sqlite").endswith("Permission denied")
+
+
+def test_an_explanation_keeps_the_locks_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "nt.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE words (word TEXT)")
+        lock = f" {os.getpid()} .*:{path.stat().st_ino} "
+        assert re.search(lock, Path("/proc/locks").read_text())
+        explain_unopened(path)
+        assert re.search(lock, Path("/proc/locks").read_text())
