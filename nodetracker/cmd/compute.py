@@ -58,6 +58,7 @@ def audit_once(agent: Agent) -> int:
         return _audit_once(agent)
     finally:
         agent.manager.report_end()
+        agent.store.close()
         if agent.notifier is not None:
             agent.notifier.flush()
 

@@ -6,6 +6,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint, version
 from itertools import takewhile
@@ -65,6 +66,7 @@ class ManageApp(App):
             manager.commands[name] = EntryPoint(name, value, PROGRAM)
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None
+        self._opened = ExitStack()
         self.command_name = ""
         self.command_arguments: list[str] = []
 
@@ -127,7 +129,8 @@ class ManageApp(App):
 
         if self.conf.conductor.use_local:  # otherwise conductors notify of their changes
             self.notifier = self.broker.make_notifier(f"manage:{self.conf.DEFAULT.host}")
-        return build_store(self.conf, observers=self.broker.make_observers(self.notifier))
+        store = build_store(self.conf, observers=self.broker.make_observers(self.notifier))
+        return self._opened.enter_context(closing(store))
 
     @cached_property
     def reader(self) -> "ReadingStore":
@@ -138,7 +141,7 @@ class ManageApp(App):
         from nodetracker.bootstrap.values import read_value
 
         read_value(self.conf, "DEFAULT", "transport_url")  # checked as by commands that write
-        reader = build_reader(self.conf)
+        reader = self._opened.enter_context(closing(build_reader(self.conf)))
         gc.freeze()  # the libraries stay: collections after long lists need not traverse them
         return reader
 
@@ -154,7 +157,7 @@ class ManageApp(App):
         from nodetracker.bootstrap.stores import build_sql_store, require_database
 
         require_database(self.conf)
-        return build_sql_store(self.conf, is_read_only)
+        return self._opened.enter_context(closing(build_sql_store(self.conf, is_read_only)))
 
     def find_agent(self, host: str) -> "HostAgent":
         """Return the agent of a host.
@@ -231,8 +234,9 @@ class ManageApp(App):
         return parser
 
     def clean_up(self, cmd: Any, result: int, err: BaseException | None) -> None:
-        """Keep a command's error for the exit code, and send its notifications."""
+        """Keep a command's error for the exit code, close stores, and send notifications."""
         self.failure = err
+        self._opened.close()
         if self.command_name in CHANGES and not getattr(cmd, "is_dry_run", False):
             self._log_change(result)
         if self.notifier is not None and not self.notifier.flush():

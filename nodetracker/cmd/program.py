@@ -139,6 +139,7 @@ def run_agent(
     finally:
         for served in (*own, *endpoints):
             served.stop()
+        agent.store.close()
         if agent.notifier is not None:
             agent.notifier.flush()
 

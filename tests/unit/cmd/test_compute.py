@@ -20,10 +20,11 @@ def agent():
 
 def test_one_audit_is_reported_and_notified(agent):
     assert audit_once(agent) == EXIT_DONE
-    assert [name for name, *_ in agent.mock_calls][-4:] == [
+    assert [name for name, *_ in agent.mock_calls][-5:] == [
         "reporter.report_once",
         "manager.cleanup_host",
         "manager.report_end",
+        "store.close",
         "notifier.flush",
     ]
 
