@@ -478,7 +478,7 @@ class TestSqlite:
                 for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
             }
         assert found == {
-            "journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 10_000,
+            "journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000,
         }  # fmt: skip
 
     def test_a_lock_is_not_waited_for_for_ever(
@@ -535,8 +535,8 @@ class TestSqlite:
         assert "not a database" in assert_unavailable(store.now)
 
     def test_a_read_only_file_is_unavailable_for_writing(self, url: str) -> None:
-        store = open_store(DatabaseSettings(url))
-        agent = register(store)
+        agent = register(open_store(DatabaseSettings(url)))
+        store = open_store(DatabaseSettings(url))  # without a connection that is open already
 
         @sa.event.listens_for(store.engine, "connect")
         def forbid(connection: Any, record: object) -> None:
@@ -545,8 +545,8 @@ class TestSqlite:
         assert "readonly" in assert_unavailable(lambda: store.report_state(agent, 1, AuditState()))
 
     def test_a_full_disk_is_unavailable(self, url: str) -> None:
+        agent = register(open_store(DatabaseSettings(url)))
         store = open_store(DatabaseSettings(url))
-        agent = register(store)
 
         @sa.event.listens_for(store.engine, "connect")
         def fill(connection: Any, record: object) -> None:
@@ -566,11 +566,13 @@ def fill(directory: Path) -> Path:
     return ballast
 
 
-def read_and_write(directory: Path) -> None:
+def read_and_write(directory: Path, keeps_connection: bool = False) -> None:
     """Several read while the disk is full, and a write says what is full."""
     store = make_store(directory)
     agent = register(store)
     store.apply_changes(agent, [create(agent, "n1", make_values())], 60)
+    if not keeps_connection:  # and with it the log and its index
+        store.close()
     ballast = fill(directory)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: store.list_nodes(), range(40)))
@@ -580,6 +582,11 @@ def read_and_write(directory: Path) -> None:
     ballast.unlink()
     store.report_state(agent, 2, AuditState())
     assert store.list_services()[0].report_count == 2
+
+
+def go_on(directory: Path) -> None:
+    """The same by connections that are open already."""
+    read_and_write(directory, keeps_connection=True)
 
 
 def read_log(directory: Path) -> None:
@@ -613,7 +620,7 @@ def make_store(directory: Path) -> SqlStore:
     return store
 
 
-@pytest.mark.parametrize("scene", [read_and_write, read_log, sort])
+@pytest.mark.parametrize("scene", [read_and_write, go_on, read_log, sort])
 def test_what_only_reads_goes_on_while_the_disk_of_sqlite_is_full(
     scene: Callable[[Path], None], tmp_path: Path
 ) -> None:

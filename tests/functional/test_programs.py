@@ -810,3 +810,27 @@ def test_an_agent_without_a_broker_audits_on_request(programs):
     gone = programs.manage("node", "audit", "host-1")
     assert gone.returncode == 1
     assert gone.stderr == "the agent of host host-1 does not run\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["nodetracker-compute", "nodetracker-standalone", "nodetracker-api", "nodetracker-conductor"],
+)
+def test_a_program_that_has_ended_leaves_sqlite_one_file(programs, program):
+    programs.make_schema()
+    with programs.start(program) as running:
+        wait_until(lambda: programs.ask("service", "list"))
+        assert len(list(programs.directory.glob("db.sqlite*"))) == 3
+        assert running.stop() == 0
+    assert len(list(programs.directory.glob("db.sqlite*"))) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("node", "list"), ("host", "set", "host-1", "--disable"), ("db", "check")],
+    ids=" ".join,
+)
+def test_a_command_leaves_sqlite_one_file(audited, command):
+    assert len(list(audited.directory.glob("db.sqlite*"))) == 1  # by nodetracker-compute --once
+    assert audited.manage(*command).returncode == 0
+    assert len(list(audited.directory.glob("db.sqlite*"))) == 1

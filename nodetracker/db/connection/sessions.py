@@ -1,16 +1,20 @@
 """Prepare each new connection: how long servers wait, and what SQLite lacks."""
 
+import contextlib
 import random
 import select
 import sqlite3
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import InvalidatePoolError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.dialects import plugins
+from sqlalchemy.engine import URL, CreateEnginePlugin
+from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 from sqlalchemy.pool.base import reset_none
 
 from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
@@ -48,7 +52,49 @@ _DRIVERS = ("psycopg", "pymysql")
 _NO_SHARED_INDEX = "SQLITE_IOERR_SHMSIZE"
 """SQLite's error where the disk has no room for the index of the log that processes share."""
 
+KEPT_CONNECTIONS = 2
+"""How many connections to an SQLite file stay open; more are opened and closed again."""
+LOG_SECONDS = 10.0
+"""How often a process writes SQLite's log back to the file, at the end of a use."""
+LOG_BYTES = 4 << 20
+"""What remains of the log that a large transaction wrote.
+
+SQLite writes the log back by itself whenever it has 1,000 pages, which is a little less.
+"""
+_Identity = tuple[int, int] | None
+_KEEPER = "nodetracker_keeper"
+_FILES = "nodetracker_files"
+
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
+
+
+class ConnectionKeeper(CreateEnginePlugin):
+    """Keeps connections to an SQLite file, for which oslo.db sets a pool that keeps none.
+
+    However many threads use the database, none waits for a connection. One to a file that is
+    only read is not kept: it may have been opened as a file that nobody else changes.
+    """
+
+    def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
+        if kwargs["poolclass"] is NullPool and not is_read_only(url):  # not in memory
+            kwargs |= {
+                "poolclass": QueuePool,
+                "pool_size": KEPT_CONNECTIONS,
+                "max_overflow": -1,
+                "pool_pre_ping": False,
+            }
+
+    def update_url(self, url: URL) -> URL:
+        """Return it as it is."""
+        return url
+
+
+plugins.register(_KEEPER, __name__, ConnectionKeeper.__name__)
+
+
+def keep_connections(url: URL) -> URL:
+    """Return the URL of an SQLite database with the plugin that keeps its connections."""
+    return url.update_query_dict({"plugin": _KEEPER})
 
 
 def prepare_sessions(engine: sa.Engine) -> None:
@@ -161,26 +207,39 @@ def _bound_idle_time(engine: sa.Engine) -> None:
 
 def _tune_sqlite(engine: sa.Engine) -> None:
     pragmas = [
-        "PRAGMA synchronous = NORMAL",
+        "PRAGMA synchronous = FULL",  # what is committed survives a power failure
         "PRAGMA temp_store = MEMORY",  # or a full disk would end reads that sort much
     ]
     usual = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}"]
-    if sqlite_path(engine.url) is not None and not is_read_only(engine.url):
-        usual.append("PRAGMA journal_mode = WAL")
+    path = sqlite_path(engine.url)
+    if path is not None and not is_read_only(engine.url):
+        usual += [
+            "PRAGMA journal_mode = WAL",
+            f"PRAGMA journal_size_limit = {LOG_BYTES}",
+            "PRAGMA schema_version",  # which opens the log, even of a new file
+        ]
+        _check_kept(engine, path)
 
     @sa.event.listens_for(engine, "do_connect")
     def connect(
-        dialect: sa.Dialect, record: object, arguments: Any, parameters: dict[str, Any]
+        dialect: sa.Dialect,
+        record: ConnectionPoolEntry,
+        arguments: Any,
+        parameters: dict[str, Any],
     ) -> Any:
         def open_one(*further: str) -> Any:
             every = [*further, *pragmas]
             return _retry_locked(lambda: _connect_sqlite(dialect, arguments, parameters, every))
 
         try:
-            return open_one(*usual)
+            opened = open_one(*usual)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname != _NO_SHARED_INDEX:
                 raise
+        else:
+            if path is not None:
+                record.info[_FILES] = _identify_files(path)
+            return opened
         # Excluding all others: the log's index is in this process's memory. Two that wait for
         # each other would wait in vain, as each keeps a part of the lock.
         return open_one("PRAGMA busy_timeout = 0", "PRAGMA locking_mode = EXCLUSIVE")
@@ -199,6 +258,66 @@ def _tune_sqlite(engine: sa.Engine) -> None:
         if statement == "BEGIN" and connection.get_execution_options().get(WRITES):
             statement = "BEGIN IMMEDIATE"
         return statement, parameters
+
+
+def _check_kept(engine: sa.Engine, path: Path) -> None:
+    """Use a kept connection only while the path leads to the file that it has opened."""
+    written_back_at = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def check(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+        opened = record.info.get(_FILES)
+        if opened is not None and _identify(path) != opened[0][1]:
+            _leave_files(connection, opened)
+            raise DisconnectionError
+
+    @sa.event.listens_for(engine, "checkin")  # codespell:ignore
+    def check_in(connection: Any, record: ConnectionPoolEntry) -> None:
+        nonlocal written_back_at
+        if _FILES not in record.info:
+            record.close()  # it excludes all others
+        elif connection is not None and time.monotonic() - written_back_at >= LOG_SECONDS:
+            written_back_at = time.monotonic()
+            _write_back(connection, wait_seconds=0)
+
+
+def _identify(file: Path) -> _Identity:
+    """Return device and inode of a file, None if there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _identify_files(path: Path) -> list[tuple[Path, _Identity]]:
+    """Return the files of a database, the first of which has its rows; the others are its log."""
+    real = path.resolve()  # as SQLite names the log
+    return [(file, _identify(file)) for file in (real, Path(f"{real}-wal"), Path(f"{real}-shm"))]
+
+
+def _leave_files(connection: Any, opened: list[tuple[Path, _Identity]]) -> None:
+    """Write the log of a file that was moved back to it, and remove the log.
+
+    Whoever opens a file of the same name would else read the log as its own.
+    """
+    _write_back(connection, wait_seconds=LOCK_WAIT_SECONDS)
+    (database, identity), *logs = opened
+    if _identify(database) == identity:
+        return  # only a link to it has changed
+    for file, identity in logs:
+        if _identify(file) == identity:
+            file.unlink(missing_ok=True)
+
+
+def _write_back(connection: Any, wait_seconds: int) -> None:
+    """Write the log back to the file and empty it, as far as others allow it in that time."""
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute(f"PRAGMA busy_timeout = {wait_seconds * 1000}")
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}")
 
 
 def _connect_sqlite(
