@@ -3,12 +3,17 @@
 import functools
 import json
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from nodetracker.accounting.acceptance import (
+    TYPES,
+    Accept,
+    compile_pattern,
+    compile_schema,
+)
 from nodetracker.accounting.schemas import Schema
 from nodetracker.model.errors import RequestError
 from nodetracker.model.text import render_value
@@ -135,9 +140,6 @@ def _refuse_constant(name: str, text: str) -> NoReturn:
     raise RequestError(name, f"not valid JSON: {text} is not a number")
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 def check(document: object, schema: Schema) -> None:
     """Check a document against a schema.
 
@@ -150,12 +152,22 @@ def check(document: object, schema: Schema) -> None:
     Traceback (most recent call last):
     nodetracker.model.errors.RequestError: vcpus: expected an integer from 0 to 2147483647, got '2'
     """
+    # By its address, as it cannot be hashed; what is kept with it keeps it from being another's.
+    known = _ACCEPTS.get(id(schema)) or _ACCEPTS.setdefault(
+        id(schema), (schema, compile_schema(schema))
+    )
+    if known[1](document):
+        return
     try:
         violation = next(_validator_class()(schema).iter_errors(document), None)
     except ValueError:  # jsonschema 4.26 renders the value; Python does not beyond 4300 digits
         raise RequestError("", "numbers of thousands of digits are not accepted") from None
     if violation is not None:
         raise _translate(violation)
+
+
+_ACCEPTS: dict[int, tuple[Schema, Accept]] = {}
+"""Address of a schema -> the schema, and what accepts documents."""
 
 
 @functools.cache
@@ -165,19 +177,14 @@ def _validator_class() -> Callable[[Schema], Any]:
     Text has no lone surrogates, and the end of a pattern is the end of the text as in
     JavaScript, whose patterns JSON Schema has: Python's $ allows a newline after it.
 
-    jsonschema is imported with the first document: it takes 40 ms and 8 MiB
-    (seen with 4.26), which idle agents and most commands do not need.
+    jsonschema is imported with the first document that is wrong: it takes 40 ms and 8 MiB
+    (seen with 4.26).
     """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {
-            "integer": lambda _, value: _is_integer(value),
-            "string": lambda _, value: isinstance(value, str) and not _SURROGATE.search(value),
-            "number": lambda _, value: _is_integer(value) or _is_finite_float(value),
-            "object": lambda _, value: isinstance(value, Mapping),
-        }
+        {name: lambda _, value, test=test: test(value) for name, test in TYPES.items()}
     )
     extended = extend(  # type: ignore[no-untyped-call]
         Draft202012Validator, {"pattern": _check_pattern}, type_checker=types
@@ -191,21 +198,10 @@ def _check_pattern(
     """Yield an error if a text does not have a pattern."""
     from jsonschema import ValidationError
 
-    if validator.is_type(value, "string") and not _compile(pattern).search(cast("str", value)):
+    if validator.is_type(value, "string") and not compile_pattern(pattern).search(
+        cast("str", value)
+    ):
         yield ValidationError(f"{value!r} does not match {pattern!r}")
-
-
-@functools.cache
-def _compile(pattern: str) -> "re.Pattern[str]":
-    return re.compile(pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_finite_float(value: object) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
 
 
 def _translate(violation: Any) -> RequestError:

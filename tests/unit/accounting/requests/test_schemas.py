@@ -79,13 +79,17 @@ def test_an_error_names_the_path_and_what_was_expected(document, message):
     assert str(caught.value).startswith(message)
 
 
-def test_the_library_is_imported_with_the_first_request():
+def test_the_library_is_imported_with_the_first_request_that_is_wrong():
     program = (
         "import sys, nodetracker.cmd.compute, nodetracker.cmd.manage;"
         "import nodetracker.cmd.commands.claim, nodetracker.compute.operations;"
         "assert 'jsonschema' not in sys.modules;"
         "from nodetracker.accounting.ledger.request import parse_claim_request;"
         "parse_claim_request({'workload': {'uuid': '6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11'}});"
-        "assert 'jsonschema' in sys.modules"
+        "assert 'jsonschema' not in sys.modules;"
+        "from nodetracker.accounting.validator import check;"
+        "from nodetracker.model.errors import RequestError\n"
+        "try: check(1, {'description': 'a text', 'type': 'string'})\n"
+        "except RequestError: assert 'jsonschema' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdin=subprocess.DEVNULL)
