@@ -4,10 +4,9 @@ The database finds nodes in the order of their places; `accounting.ledger.candid
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 import sqlalchemy as sa
 
@@ -22,6 +21,7 @@ from nodetracker.accounting.ledger.candidates import (
     scale_between,
 )
 from nodetracker.db.schema import tables
+from nodetracker.db.schema.tables import CANDIDATE_INDEX
 from nodetracker.db.screens import (
     STATEMENTS,
     RequestShape,
@@ -34,9 +34,9 @@ from nodetracker.db.screens import (
     map_checks,
     read_index,
     shape_of,
-    use_index,
     whole,
 )
+from nodetracker.db.statements import use_index
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import (
     CandidateCursor,
@@ -55,6 +55,9 @@ _guests = tables.guests.c
 PASS_SIZE = 1000
 """Nodes that are in memory while all of them are weighed, beside the best."""
 
+_AMOUNTS = slice(4, 4 + len(WEIGHED))
+"""Of the columns of `build_search`."""
+
 GUEST_NODES = sa.bindparam("guest_nodes", type_=sa.BigInteger(), expanding=True)
 """Ids of the nodes with a guest of the workload."""
 
@@ -70,6 +73,32 @@ def find_candidates(
     if policy.order is CandidateOrder.SPREAD:
         return search.find_part(limit, after)
     return search.find_best(limit, after)
+
+
+class _LazyNodes(Sequence[CandidateNode]):
+    """Nodes that are built when they are looked at: a claim looks at the first few of many.
+
+    Args:
+        ranked: rows of a search with their weights, the best first.
+    """
+
+    def __init__(
+        self, ranked: Sequence[tuple[Any, float]], build: Callable[[Any, float], CandidateNode]
+    ) -> None:
+        self._ranked = ranked
+        self._build = build
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    @overload
+    def __getitem__(self, index: int) -> CandidateNode: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[CandidateNode]: ...
+    def __getitem__(self, index: int | slice) -> CandidateNode | Sequence[CandidateNode]:
+        if isinstance(index, slice):
+            return [self._build(*ranked) for ranked in self._ranked[index]]
+        return self._build(*self._ranked[index])
 
 
 class Search:
@@ -102,22 +131,24 @@ class Search:
         if not found:
             return CandidatePage(())
         del found[limit:]
-        columns = tuple(zip(*map(attrgetter(*WEIGHED), found), strict=True))
-        scale = scale_between(map(min, columns), map(max, columns))
+        ids, places, _, _, *amounts, stale = zip(*found, strict=True)
+        scale = scale_between(map(min, amounts), map(max, amounts))
         weigher = self._make_weigher(scale)
-        hash_of = hash_nodes(self._request.uuid)
-        ranked = []
-        for row in found:
-            weight = weigher.weigh(row)
-            steps = weigher.count_steps(weight) + STALE * row.has_stale_limits
-            ranked.append((steps, hash_of(row.id), row.id, weight, row))
-        nodes = tuple(self._build_node(row, weight) for *_, weight, row in sorted(ranked))
+        weights = tuple(map(weigher.weigh, *amounts))
+        steps = [
+            weigher.count_steps(weight) + STALE * is_stale
+            for weight, is_stale in zip(weights, stale, strict=True)
+        ]
+        hashes = map(hash_nodes(self._request.uuid), ids)
+        order = sorted(zip(steps, hashes, ids, range(len(ids)), strict=True))
+        ranked = [(found[number], weights[number]) for *_, number in order]
+        nodes = _LazyNodes(ranked, self._build_node)
         if len(found) < limit:
             return CandidatePage(nodes)
         last = found[-1]
         # Stores of earlier versions go on by the rank, and never back.
         rank_before = after.rank if after else 0.0
-        walked = (last.place - start) % PLACES
+        walked = (places[-1] - start) % PLACES
         cursor = CandidateCursor(scale, rank_before, walked, last.id, last.host, last.nodename)
         return CandidatePage(nodes, cursor)
 
@@ -129,14 +160,17 @@ class Search:
         weigher = self._make_weigher(scale)
 
         def rank(row: Any) -> tuple[float, str, str]:
-            return STALE * row.has_stale_limits - weigher.weigh(row), row.host, row.nodename
+            _, _, host, nodename, *amounts, is_stale = row
+            return STALE * is_stale - weigher.weigh(*amounts), host, nodename
 
         ranked = ((rank(row), row) for row in self._read_all())
         if after is not None:
             last = -after.rank, after.host, after.nodename
             ranked = (item for item in ranked if item[0] > last)
         best = heapq.nsmallest(limit + 1, ranked)
-        nodes = tuple(self._build_node(row, weigher.weigh(row)) for _, row in best[:limit])
+        nodes = tuple(
+            self._build_node(row, weigher.weigh(*row[_AMOUNTS])) for _, row in best[:limit]
+        )
         if len(best) <= limit:
             return CandidatePage(nodes)
         (rank_of_last, *_), row = best[limit - 1]
@@ -215,7 +249,8 @@ def build_search(
         query = query.where(_nodes.place >= low, is_later)
     if has_high:
         query = query.where(_nodes.place < whole("high"))
-    query = query if shape.has_host else use_index(query, "FORCE")
+    if not shape.has_host:
+        query = use_index(query, tables.compute_nodes, CANDIDATE_INDEX, "FORCE")
     query = query.where(*are_named(shape), _is_found(shape, service_down_time))
     return query.order_by(_nodes.place, _nodes.id).limit(limit)
 

@@ -6,9 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.connection.dialect import MYSQL_NAMES
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import Listing, by_name, equals_id, matches, select_page
+from nodetracker.db.statements import Listing, by_name, equals_id, matches, select_page, use_index
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, SplitBrain
 from nodetracker.model.guest import PowerState
 from nodetracker.model.listing import ClaimQuery, Page
@@ -157,9 +156,7 @@ def _select_claimed(host: str, state: ClaimState) -> "sa.Select[Any]":
     )
     here = sa.and_(_claims.compute_node_id == _nodes.id, _claims.state == state.value)
     query = _select(host, tables.claims, here, _claims.workload_uuid, is_claimed=True)
-    for dialect in MYSQL_NAMES:
-        query = query.with_hint(tables.claims, f"FORCE INDEX ({_INDEX})", dialect)
-    return query.where(~is_tied)
+    return use_index(query, tables.claims, _INDEX, "FORCE").where(~is_tied)
 
 
 def _select_running(host: str) -> "sa.Select[Any]":

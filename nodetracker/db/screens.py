@@ -24,10 +24,11 @@ from nodetracker.accounting.ledger.node_limits import (
 )
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.db.codec import render_json
-from nodetracker.db.connection.dialect import MYSQL_NAMES, has_text, json_number
+from nodetracker.db.connection.dialect import has_text, json_number
 from nodetracker.db.schema import tables
 from nodetracker.db.schema.tables import CANDIDATE_INDEX
 from nodetracker.db.services import is_up
+from nodetracker.db.statements import use_index
 from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, PARTS, PCPU, VCPU
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.guest import WorkloadKind
@@ -124,20 +125,13 @@ def _enumerate(prefix: str, names: list[str]) -> dict[str, str]:
     return {f"{prefix}_{number}": render_json(name) for number, name in enumerate(names)}
 
 
-def use_index(query: sa.Select[Any], hint: str = "USE") -> sa.Select[Any]:
-    """Let MariaDB and MySQL use the index of candidates alone."""
-    for dialect in MYSQL_NAMES:
-        query = query.with_hint(tables.compute_nodes, f"{hint} INDEX ({CANDIDATE_INDEX})", dialect)
-    return query
-
-
 def read_index(query: sa.Select[Any]) -> sa.Select[Any]:
     """Let databases read the index in place of the rows.
 
     The condition is always true. Without it MariaDB 10.11 reads the rows to sort them,
     although it plans to read the index.
     """
-    return use_index(query).where(_nodes.place >= 0)
+    return use_index(query, tables.compute_nodes, CANDIDATE_INDEX).where(_nodes.place >= 0)
 
 
 def are_named(shape: RequestShape) -> list[Condition]:

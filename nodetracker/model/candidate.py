@@ -1,6 +1,7 @@
 """Candidates: the nodes that may accept a claim, a page at a time."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodetracker.model.amounts import Amounts
@@ -92,7 +93,7 @@ class CandidatePage:
         next: where the next page starts, None if these are the last.
     """
 
-    nodes: tuple[CandidateNode, ...]
+    nodes: Sequence[CandidateNode]
     next: CandidateCursor | None = None
 
 

@@ -126,6 +126,11 @@ class GuestPins:
         return NumaAssignment(self.cells) if self.cells else None
 
     @property
+    def is_on_cells(self) -> bool:
+        """Whether it is bound to NUMA cells, or has huge pages."""
+        return bool(self.cells or self.pages)
+
+    @property
     def has_huge_pages(self) -> bool:
         """Whether it has huge pages, bound to one cell or not."""
         return bool(self.pages) or any(cell.pages for cell in self.cells)

@@ -84,17 +84,14 @@ def may_be_destination(request: ClaimRequest, source: Claim | None, node_id: int
     return not list_dest_refusals(request.migration, source, node_id)
 
 
-def order_subset(
-    candidates: Sequence[CandidateNode], request: ClaimRequest, size: int
-) -> list[CandidateNode]:
-    """Return the candidates with the best `size` of them in an order that depends on the request.
+def order_subset(subset: Iterable[CandidateNode], request: ClaimRequest) -> list[CandidateNode]:
+    """Return the best candidates in an order that depends on the request.
 
     The same request always has the same order; requests with other uuids have
     others, so that they ask different nodes first.
     """
     hash_of = hash_nodes(request.uuid)
-    subset = sorted(candidates[:size], key=lambda candidate: hash_of(candidate.id))
-    return [*subset, *candidates[size:]]
+    return sorted(subset, key=lambda candidate: hash_of(candidate.id))
 
 
 def _by_weight(node: CandidateNode) -> tuple[float, str, str]:
@@ -125,7 +122,7 @@ def _answer_again(claim: Claim, request: ClaimRequest) -> Claim | NodetrackerErr
 T = TypeVar("T")
 
 EVALUATED = 20
-"""Nodes that are evaluated together by the ledger's rule."""
+"""The most nodes that are evaluated together by the ledger's rule."""
 
 CLAIMS_AT_ONCE = 50
 """Claims of one transaction."""
@@ -194,9 +191,8 @@ class Scheduler:
         found: list[CandidateNode] = []
         for page in self._find_parts(request, order, limit or PAGE_SIZE, start):
             part = page.nodes if of_all else sorted(page.nodes, key=_by_weight)
-            accepting = itertools.chain.from_iterable(self._list_accepting(request, [part]))
             listed = 0
-            for node in accepting:
+            for node in self._list_accepting(request, part, limit or PAGE_SIZE):
                 if may_be_destination(request, source, node.id):
                     listed += 1
                     if listed > taken:
@@ -226,13 +222,6 @@ class Scheduler:
             ClaimConflictError: another request has its uuid.
             RequestError: the request is for a move, or the claim would hold nothing.
         """
-        if request.host is None and not request.has_new_uuid:
-            for claim in self._store.find_claims([request.uuid]):
-                return require_active(repeat_grant(claim, request))
-        return self._create_anew(request)
-
-    def _create_anew(self, request: ClaimRequest) -> Claim:
-        """Claim as `create_claim`; whether it was granted before is asked last."""
         require_no_move(request)  # the ledger is not asked where no candidate exists
         require_amounts(request)
 
@@ -326,7 +315,7 @@ class Scheduler:
             return []
         if place is not None:
             return [place]
-        candidates = itertools.islice(self._find_candidates(request), count)
+        candidates = itertools.islice(self._find_candidates(request, count), count)
         return [(candidate.host, candidate.nodename) for candidate in candidates]
 
     def _create_singly(
@@ -340,7 +329,7 @@ class Scheduler:
         if kind in refused:
             return refused[kind]
         try:
-            return self._create_anew(request)
+            return self.create_claim(request)
         except ClaimRefusedError as error:
             return refused.setdefault(kind, error)
         except StoreUnavailableError:
@@ -473,13 +462,19 @@ class Scheduler:
         failed = [{refusal.check for refusal in found.refusals} for found in evaluated.values()]
         return refuse(request, leave_out(self.explain(request), failed), refused)
 
-    def _find_candidates(self, request: ClaimRequest) -> Iterator[CandidateNode]:
-        """Yield the candidates in the order in which the request asks them, read part by part."""
+    def _find_candidates(self, request: ClaimRequest, wanted: int = 1) -> Iterator[CandidateNode]:
+        """Yield the candidates in the order in which the request asks them, read part by part.
+
+        Args:
+            wanted: how many are asked if none refuses.
+        """
         subset_size = self._settings.host_subset_size
-        pages = self._find_parts(request, CandidateOrder.SPREAD, subset_size)
-        for nodes in self._list_accepting(request, (page.nodes for page in pages)):
-            yield from order_subset(nodes, request, subset_size)
-            subset_size = max(0, subset_size - len(nodes))
+        for page in self._find_parts(request, CandidateOrder.SPREAD, subset_size):
+            accepting = self._list_accepting(request, page.nodes, max(wanted, subset_size))
+            subset = list(itertools.islice(accepting, subset_size))
+            yield from order_subset(subset, request)
+            yield from accepting
+            subset_size = max(0, subset_size - len(subset))
 
     def _find_parts(
         self,
@@ -504,25 +499,28 @@ class Scheduler:
             after = page.next
 
     def _list_accepting(
-        self, request: ClaimRequest, parts: Iterable[Sequence[CandidateNode]]
-    ) -> Iterator[list[CandidateNode]]:
-        """Yield the nodes that accept a claim, some at a time; those in doubt are evaluated."""
-        size = max(EVALUATED, self._settings.host_subset_size)
-        for part in parts:
-            for first in range(0, len(part), size):
-                nodes = part[first : first + size]
-                unsure = [node.id for node in nodes if not is_plain(request, node)]
-                left = {
-                    locked.id: list_left(request, locked, found)
-                    for locked, found in self._evaluate(request, unsure)
-                    if not found.refusals
-                }
-                refusing = set(unsure) - left.keys()
-                yield [
-                    replace(node, left=left[node.id]) if left.get(node.id) else node
-                    for node in nodes
-                    if node.id not in refusing
-                ]
+        self, request: ClaimRequest, part: Sequence[CandidateNode], wanted: int
+    ) -> Iterator[CandidateNode]:
+        """Yield the nodes that accept a claim; those in doubt are evaluated, some at a time.
+
+        Args:
+            wanted: how many are evaluated first; then twice as many each time.
+        """
+        first, size = 0, wanted
+        while first < len(part):
+            size = min(size, EVALUATED)
+            nodes = part[first : first + size]
+            unsure = [node.id for node in nodes if not is_plain(request, node)]
+            left = {
+                locked.id: list_left(request, locked, found)
+                for locked, found in self._evaluate(request, unsure)
+                if not found.refusals
+            }
+            refusing = set(unsure) - left.keys()
+            for node in nodes:
+                if node.id not in refusing:
+                    yield replace(node, left=left[node.id]) if left.get(node.id) else node
+            first, size = first + size, 2 * size
 
     def evaluate(self, request: ClaimRequest, node_ids: Sequence[int]) -> dict[int, Admission]:
         """Evaluate a claim on nodes as the ledger would, by at most four statements for all.

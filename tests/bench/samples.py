@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from nodetracker.accounting.ledger.candidates import WEIGHED, Weigher, scale_between
+from nodetracker.accounting.ledger.candidates import Weigher, scale_between
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.settings import Multipliers
 from tests.bench.databases import Row
@@ -41,12 +41,17 @@ Choose = Callable[[Amounts], int | None]
 
 @dataclass(slots=True)
 class Node:
-    """What a node has free, under the names by which nodes are weighed."""
+    """What a node has free."""
 
     total_mb: int
     memory_mb: int
     vcpu_milli: int
     disk_mb: int
+
+    @property
+    def weighed(self) -> tuple[int, int, int]:
+        """The amounts by which nodes are weighed."""
+        return self.memory_mb, self.vcpu_milli, self.disk_mb
 
     def fits(self, claim: Amounts) -> bool:
         """Return whether a claim has room."""
@@ -76,7 +81,7 @@ def list_claims(chance: random.Random) -> Iterator[Amounts]:
 
 def make_weigher(nodes: Sequence[Node], claim: Amounts, multipliers: Multipliers) -> Weigher:
     """Return the weigher of some nodes."""
-    columns = [[getattr(node, name) for node in nodes] for name in WEIGHED]
+    columns = tuple(zip(*(node.weighed for node in nodes), strict=True))
     return Weigher(claim, scale_between(map(min, columns), map(max, columns)), multipliers)
 
 
@@ -98,7 +103,7 @@ def choose_of_sample(
         weigher = make_weigher([nodes[number] for number in found], claim, multipliers)
 
         def rank(number: int) -> tuple[int, float]:
-            weight = weigher.weigh(nodes[number])  # type: ignore[arg-type]
+            weight = weigher.weigh(*nodes[number].weighed)
             return weigher.count_steps(weight), chance.random()
 
         return min(found, key=rank)
@@ -112,7 +117,7 @@ def choose_of_all(nodes: list[Node], multipliers: Multipliers, chance: random.Ra
     found: dict[tuple[int, int], tuple[Weigher, list[tuple[int, float, int]]]] = {}
 
     def rank(weigher: Weigher, number: int) -> tuple[int, float, int]:
-        weight = weigher.weigh(nodes[number])  # type: ignore[arg-type]
+        weight = weigher.weigh(*nodes[number].weighed)
         return weigher.count_steps(weight), chance.random(), number
 
     def choose(claim: Amounts) -> int | None:

@@ -293,10 +293,10 @@ def fleet(
 class TestFleet:
     def read_pages(self, fleet: Store, request: ClaimRequest, policy: CandidatePolicy) -> Any:
         page = fleet.find_candidates(request, policy, 5)
-        pages = [page.nodes]
+        pages = [tuple(page.nodes)]
         while page.next is not None:
             page = fleet.find_candidates(request, policy, 5, page.next)
-            pages.append(page.nodes)
+            pages.append(tuple(page.nodes))
         return pages
 
     def test_pages_of_the_best_follow_each_other(self, fleet: Store) -> None:

@@ -60,7 +60,7 @@ class Weigher:
 
     >>> scale = Scale(Amounts(memory_mb=512), Amounts(memory_mb=2048))
     >>> weigher = Weigher(Amounts(memory_mb=384, disk_mb=10), scale, Multipliers())
-    >>> weigher.weigh(Amounts(memory_mb=1280))
+    >>> weigher.weigh(memory_mb=1280, vcpu_milli=0, disk_mb=0)
     0.5
 
     Args:
@@ -80,13 +80,16 @@ class Weigher:
                 height += abs(factor) * (getattr(claimed, name) / width)
         self._best, self._height = best, max(height, LEAST_STEP)
 
-    def weigh(self, free: Amounts) -> float:
-        """Return the weight of a node; a row with the `WEIGHED` columns will do."""
-        weight = 0.0
-        amounts = (free.memory_mb, free.vcpu_milli, free.disk_mb)
-        for amount, (factor, least, width) in zip(amounts, self._parts, strict=True):
-            weight += factor * ((amount - least) / width)
-        return weight
+    def weigh(self, memory_mb: float, vcpu_milli: float, disk_mb: float) -> float:
+        """Return the weight of a node with these `WEIGHED` amounts."""
+        (ram, least_mb, width_mb), (cpu, least_milli, width_milli), (disk, least, width) = (
+            self._parts
+        )
+        return (
+            ram * ((memory_mb - least_mb) / width_mb)
+            + cpu * ((vcpu_milli - least_milli) / width_milli)
+            + disk * ((disk_mb - least) / width)
+        )
 
     def count_steps(self, weight: float) -> int:
         """Return by how many claims a node is worse than one that is best by every amount.

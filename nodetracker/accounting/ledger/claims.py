@@ -1,7 +1,7 @@
 """Decide whether a claim is granted on a node, its confirmation, renewal and abort."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -26,6 +26,7 @@ from nodetracker.accounting.ledger.transaction import (
     LockedNode,
     MigrationStep,
     NodeWrite,
+    SharedNode,
 )
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.accounting.numa.assignment import NumaRefusal, fit_numa
@@ -48,6 +49,7 @@ from nodetracker.accounting.pci.columns import (
 from nodetracker.accounting.usage import charge_of_claim, charge_of_workload
 from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Amounts
 from nodetracker.model.candidate import ResourceLeft
+from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import (
     Claim,
     ClaimKind,
@@ -59,6 +61,7 @@ from nodetracker.model.claim import (
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
+    NodetrackerError,
     RefusedError,
     RequestError,
 )
@@ -81,12 +84,49 @@ def decide_grant(
         ClaimRefusedError: with these reasons and all of the node's.
     """
     node = node.for_workload(request.workload)
+    claim, after = _grant(request, node, policy, reasons)
+    own = diff_node(node, after)
+    return LedgerWrite(claim, (claim,), new_claim=claim, nodes=(own,))
+
+
+def decide_grants(
+    requests: Iterable[ClaimRequest], shared: SharedNode, policy: AdmissionPolicy
+) -> list[LedgerWrite[Claim]]:
+    """Grant requests on one node, each of which counts those before it; leave out refused ones.
+
+    The last write has all changes of the node.
+    """
+    claims: list[Claim] = []
+    after = shared
+    for request in requests:
+        seen = after.see(request.workload.uuid).for_workload(request.workload)
+        try:
+            require_no_move(request)
+            require_amounts(request)
+            claim, node = _grant(request, seen, policy)
+        except NodetrackerError:
+            continue
+        claims.append(claim)
+        after = after.add(claim, node)
+    guests = tuple(
+        guest for uuid, guest in after.guests.items() if guest != shared.guests.get(uuid)
+    )
+    own = replace(diff_node(shared.node, after.node), guests=ItemDiff(changed=guests))
+    return [
+        LedgerWrite(claim, (claim,), new_claim=claim, nodes=(own,) if claim is claims[-1] else ())
+        for claim in claims
+    ]
+
+
+def _grant(
+    request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy, reasons: Sequence[str] = ()
+) -> tuple[Claim, LockedNode]:
+    """Return the claim of a request, and the node with it; see `decide_grant`."""
     admission = evaluate_claim(request, node, policy)
     if reasons or admission.reasons:
         raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks)
     claim = _make_claim(request, node, admission, policy.claim_timeout)
-    own = diff_node(node, add_claim(node, claim))
-    return LedgerWrite(claim, (claim,), new_claim=claim, nodes=(own,))
+    return claim, add_claim(node, claim)
 
 
 def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy) -> Admission:

@@ -4,6 +4,7 @@ Each function that adds or removes a claim returns the changed node; `diff_node`
 what has to be written.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -137,6 +138,7 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
         claim_assignments={**node.claim_assignments, **placed},
         own_claims=node.own_claims | placed.keys(),
         guest_assignments=_replace_guest(node, guest),
+        used_resources=Counter(node.used_resources) + Counter(claim.amounts.resources),
     )
     if claim.devices:
         after = _replace_devices(after, _assign_devices(node, claim))

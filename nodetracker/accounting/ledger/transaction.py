@@ -163,8 +163,7 @@ class LockedNode:
     @property
     def has_cells(self) -> bool:
         """True when the workload's guest is bound to NUMA cells, or has huge pages."""
-        pins = None if self.guest is None else self.guest.pins
-        return pins is not None and bool(pins.cells or pins.pages)
+        return self.guest is not None and self.guest.pins.is_on_cells
 
     def without_guest_cells(self) -> "LockedNode":
         """Return the node without what the workload's guest takes of its cells beside claims."""
@@ -177,6 +176,45 @@ class LockedNode:
     def count_named(self) -> int:
         """Return how many dedicated CPUs its guests name, see `numa.cells.count_named`."""
         return count_named(self.claim_assignments.values(), self.guest_assignments.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNode:
+    """A node with its row locked, with what matters for several workloads.
+
+    Attributes:
+        node: as a workload sees it that has neither guest nor claims there.
+        guests: of those workloads, by uuid.
+        claims: active claims of those workloads, by the workload's uuid.
+    """
+
+    node: LockedNode
+    guests: Mapping[str, Guest] = field(default_factory=dict)
+    claims: Mapping[str, tuple[Claim, ...]] = field(default_factory=dict)
+
+    def see(self, workload_uuid: str) -> LockedNode:
+        """Return the node as one of the workloads sees it."""
+        mine = self.claims.get(workload_uuid, ())
+        return replace(
+            self.node,
+            guest=self.guests.get(workload_uuid),
+            claimed=charge_of_claims(mine, self.node.overhead_mb),
+            own_claims=frozenset(claim.uuid for claim in mine if claim.numa is not None),
+        )
+
+    def add(self, claim: Claim, after: LockedNode) -> "SharedNode":
+        """Return the node with one more claim, as all see it.
+
+        Args:
+            after: as the claim's workload sees it.
+        """
+        uuid = claim.workload.uuid
+        own = {} if after.guest is None else {uuid: after.guest}
+        return SharedNode(
+            replace(after, guest=None, claimed=Amounts(), own_claims=frozenset()),
+            {**self.guests, **own},
+            {**self.claims, uuid: (*self.claims.get(uuid, ()), claim)},
+        )
 
 
 @dataclass(frozen=True, slots=True)

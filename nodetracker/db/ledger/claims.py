@@ -5,9 +5,10 @@ function and applies what that returns. A claim costs five statements, and so
 does an abort, however many guests the node has; one that cancels a move costs two more.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from nodetracker.accounting.ledger.claims import (
     decide_abort,
     decide_confirm,
     decide_grant,
+    decide_grants,
     decide_renew,
     evaluate_claim,
     repeat_grant,
@@ -37,20 +39,20 @@ from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger.locked_nodes import (
     DEVICE_PREFIX,
     GUEST_PREFIX,
+    by_workload,
     decode_devices,
+    decode_guest,
     decode_locked_node,
-    decode_related,
-    list_related,
     lock_node,
     lock_places,
     lock_rows,
     pick_columns,
     read_assignments,
-    read_usage,
+    read_shared,
 )
 from nodetracker.db.migrations import ended_before, list_where
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import count_rows, update_each
+from nodetracker.db.statements import build_cases, count_rows, update_cases
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.claim import (
     RUNNING,
@@ -60,7 +62,8 @@ from nodetracker.model.claim import (
     Migration,
     PlacedRequest,
 )
-from nodetracker.model.errors import NodetrackerError, NotFoundError
+from nodetracker.model.errors import NotFoundError
+from nodetracker.model.guest import Guest
 from nodetracker.ports import AdmissionPolicy
 
 T = TypeVar("T", bound=Claim | Migration)
@@ -95,50 +98,57 @@ def create_claim(
 def create_claims(
     connection: sa.Connection, placed: Sequence[PlacedRequest], policy: AdmissionPolicy
 ) -> tuple[list[Claim | None], StoreEvent]:
-    uuids = [item.request.uuid for item in placed]
-    existing = {claim.uuid: claim for claim in select_claims(connection, _claims.uuid.in_(uuids))}
+    """Grant requests where they fit and the row is not locked, by six statements for plain ones."""
+    rows = lock_places(connection, {(item.host, item.nodename) for item in placed})
+    known, guests = _read_known(connection, [item.request for item in placed])
     granted: list[tuple[Claim, StoreEvent]] = []
-    waiting: list[PlacedRequest] = []
+    waiting: dict[tuple[str, str], list[ClaimRequest]] = {}
     for item in placed:
-        claim = existing.get(item.request.uuid)
+        claim = known.get(item.request.uuid)
         if claim is None:
-            waiting.append(item)
+            waiting.setdefault((item.host, item.nodename), []).append(item.request)
         elif claim.request_hash == item.request.request_hash:
             granted.append(_repeat(claim, item.request))
-    while waiting:
-        first = {(item.host, item.nodename): item for item in reversed(waiting)}
-        waiting = [item for item in waiting if first[item.host, item.nodename] is not item]
-        granted += _grant_each(connection, first, policy)
+    requests = [request for part in waiting.values() for request in part]
+    active = [claim for claim in known.values() if claim.is_active]
+    writes = []
+    for shared in read_shared(connection, rows, active, guests, requests):
+        own = waiting.get((shared.node.host, shared.node.nodename), ())
+        writes += decide_grants(own, shared, policy)
+    granted += apply_writes(connection, writes)
     by_uuid = {claim.uuid: claim for claim, _ in granted}
     claims = tuple(claim for _, event in granted for claim in event.claims)
     places = dict.fromkeys(place for _, event in granted for place in event.places)
-    return [by_uuid.get(uuid) for uuid in uuids], StoreEvent(claims=claims, places=tuple(places))
+    answers = [by_uuid.get(item.request.uuid) for item in placed]
+    return answers, StoreEvent(claims=claims, places=tuple(places))
 
 
-def _grant_each(
-    connection: sa.Connection,
-    placed: Mapping[tuple[str, str], PlacedRequest],
-    policy: AdmissionPolicy,
-) -> list[tuple[Claim, StoreEvent]]:
-    """Grant one request on each of some nodes, where it fits and the row is not locked."""
-    # MariaDB and MySQL ignore blanks at the end of a name: rows of others may be found.
-    rows = {
-        row["id"]: (row, placed[place])
-        for row in lock_places(connection, placed.keys())
-        if (place := (row["host"], row["hypervisor_hostname"])) in placed
-    }
-    workloads = {node_id: item.request.workload.uuid for node_id, (_, item) in rows.items()}
-    has_devices = any(item.request.pci_requests for _, item in rows.values())
-    related = list_related(connection, workloads, has_devices)
-    writes = []
-    for row, item in rows.values():
-        try:
-            node = decode_related(row, related[row["id"]], has_devices)
-            node = read_usage(connection, node, item.request)
-            writes.append(_decide_grant(item.request, node, item.host, item.nodename, policy))
-        except NodetrackerError:  # of this request alone; a database's have no such type here
-            continue
-    return apply_writes(connection, writes)
+def _read_known(
+    connection: sa.Connection, requests: Sequence[ClaimRequest]
+) -> tuple[dict[str, Claim], dict[int, dict[str, Guest]]]:
+    """Return claims by uuid and guests by node and uuid that requests or their workloads have.
+
+    Most have none: whether there are any is read from indexes alone, by one statement.
+    """
+    workloads = [request.workload.uuid for request in requests]
+    is_same = _claims.uuid.in_([request.uuid for request in requests])
+    is_of_workload = sa.and_(_claims.workload_uuid.in_(workloads), tables.IS_ACTIVE)
+    is_guest = _guests.uuid.in_(workloads)
+    found: dict[str, set[int]] = {"claims": set(), "guests": set()}
+    ids = sa.union_all(
+        sa.select(sa.literal("claims"), _claims.id).where(is_same),
+        by_workload(sa.select(sa.literal("claims"), _claims.id).where(is_of_workload)),
+        sa.select(sa.literal("guests"), _guests.id).where(is_guest),
+    )
+    for table, row_id in connection.execute(ids):
+        found[table].add(row_id)
+    claims, guests = sorted(found["claims"]), sorted(found["guests"])
+    known = select_claims(connection, _claims.id.in_(claims)) if claims else ()
+    listed: Sequence[sa.RowMapping] = ()
+    if guests:
+        query = sa.select(tables.guests).where(_guests.id.in_(guests))
+        listed = connection.execute(query).mappings().all()
+    return {claim.uuid: claim for claim in known}, codec.group_rows(Guest, "uuid", listed)
 
 
 def _decide_grant(
@@ -222,7 +232,7 @@ def lock_claim(connection: sa.Connection, uuid: str, is_release: bool = False) -
     """
     row, other_ends = _lock_rows(connection, uuid, is_release)
     rows = _select_workload(connection, uuid, row["id"], bool(row["claim_devices"]))
-    node = decode_locked_node(row, rows[0])
+    node = decode_locked_node(row, rows[0], decode_guest(rows[0]))
     if row["claim_devices"]:
         found_devices = (pick_columns(row, DEVICE_PREFIX, codec.DEVICE_COLUMNS) for row in rows)
         devices = decode_devices(found_devices, node.values)
@@ -359,8 +369,8 @@ def apply_writes(
                 .values(codec.encode_claim_state(claim))
             )
     nodes = [node for write in writes for node in write.nodes]
+    _write_devices(connection, nodes)
     for node in nodes:
-        _write_devices(connection, node)
         _write_guests(connection, node)
     _write_columns(connection, [node for node in nodes if node.columns])
     bump_generation(connection, [node.node_id for node in nodes if not node.columns])
@@ -417,15 +427,29 @@ def bump_generation(connection: sa.Connection, node_ids: Iterable[int]) -> None:
 
 
 def _write_columns(connection: sa.Connection, nodes: Sequence[NodeWrite]) -> None:
-    """Write nodes' columns; those of which the same ones change by one statement."""
-    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
-    for node in nodes:
-        row = {"p_node": node.node_id, **node.columns}
+    """Write nodes' columns by one statement."""
+    rows = [{"id": node.node_id, **node.columns} for node in nodes]
+    for row, node in zip(rows, nodes, strict=True):
         if node.huge_mb_unused is not None:
             row["huge_mb_unused"] = node.huge_mb_unused
-        alike.setdefault(frozenset(row), []).append(row)
-    for rows in alike.values():
-        connection.execute(_UPDATE_NODE, rows)
+    if len(rows) == 1:
+        connection.execute(_UPDATE_NODE, {"p_node": rows[0].pop("id"), **rows[0]})
+    elif rows:
+        update_cases(connection, ("id",), rows, _update_nodes)
+
+
+@lru_cache(maxsize=32)
+def _update_nodes(names: tuple[str, ...], partial: frozenset[str], size: int) -> sa.Update:
+    update = build_cases(tables.compute_nodes, ("id",), names, partial, size)
+    return update.values(tables.raised_generation())
+
+
+_DEVICE_KEYS = ("compute_node_id", "address")
+
+
+@lru_cache(maxsize=8)
+def _update_devices(names: tuple[str, ...], partial: frozenset[str], size: int) -> sa.Update:
+    return build_cases(tables.pci_devices, _DEVICE_KEYS, names, partial, size)
 
 
 def _write_guests(connection: sa.Connection, node: NodeWrite) -> None:
@@ -443,8 +467,8 @@ def _write_guests(connection: sa.Connection, node: NodeWrite) -> None:
         )
 
 
-def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
-    """Write all changed devices of a node in one statement, and delete removed ones in another."""
+def _write_devices(connection: sa.Connection, nodes: Sequence[NodeWrite]) -> None:
+    """Write all changed devices in one statement, and delete removed ones in another."""
     changed = [
         {
             "compute_node_id": node.node_id,
@@ -452,16 +476,18 @@ def _write_devices(connection: sa.Connection, node: NodeWrite) -> None:
             "status": device.status.value,
             "claim_uuid": device.claim_uuid,
         }
+        for node in nodes
         for device in node.devices.changed
     ]
-    update_each(connection, tables.pci_devices, ["compute_node_id", "address"], changed)
-    if node.devices.removed:
+    update_cases(connection, _DEVICE_KEYS, changed, _update_devices)
+    for node in nodes:
         removed = sorted(device.address for device in node.devices.removed)
-        connection.execute(
-            sa.delete(tables.pci_devices).where(
-                _devices.compute_node_id == node.node_id, _devices.address.in_(removed)
+        if removed:
+            connection.execute(
+                sa.delete(tables.pci_devices).where(
+                    _devices.compute_node_id == node.node_id, _devices.address.in_(removed)
+                )
             )
-        )
 
 
 _claims_of_migrations = _migrations.source_claim, _migrations.dest_claim

@@ -13,16 +13,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.transaction import LockedNode
+from nodetracker.accounting.ledger.transaction import LockedNode, SharedNode
 from nodetracker.accounting.numa.cells import keep_exclusive
 from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.db import codec
 from nodetracker.db.columns import is_damaged
 from nodetracker.db.connection.dialect import can_skip_locked, json_list, utc_now
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import sum_of
+from nodetracker.db.statements import sum_of, use_index
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.errors import NodeBusyError
 from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.node import ADMISSION_COLUMNS, NodeValues
@@ -105,7 +105,9 @@ def lock_places(
     """
     is_place = sa.tuple_(_nodes.host, _nodes.hypervisor_hostname).in_(places)
     query = _select_rows(can_skip_locked(connection)).where(is_place)
-    return connection.execute(query).mappings().all()
+    rows = connection.execute(query).mappings().all()
+    # MariaDB and MySQL ignore blanks at the end of a name: rows of others may be found.
+    return [row for row in rows if (row["host"], row["hypervisor_hostname"]) in places]
 
 
 def lock_rows(
@@ -156,43 +158,78 @@ def read_related(
         rows: from `lock_rows`.
         has_devices: also read the nodes' PCI devices.
     """
-    workloads = {row["id"]: workload_uuid for row in rows}
-    related = list_related(connection, workloads, has_devices)
-    return {row["id"]: decode_related(row, related[row["id"]], has_devices) for row in rows}
+    query = _select_related(has_devices)
+    related = _list_related(connection, query, {"workload": workload_uuid}, rows)
+    nodes = {}
+    for row in rows:
+        found = related[row["id"]]
+        node = _decode_related(row, found, decode_guest(found[0]), has_devices)
+        claimed, damaged = _decode_claimed(found[0], node.overhead_mb)
+        if damaged:
+            node = replace(node, values=codec.close_row(node.values, "claims of the workload"))
+        nodes[node.id] = replace(node, claimed=claimed)
+    return nodes
 
 
-def list_related(
-    connection: sa.Connection, workloads: Mapping[int, str], has_devices: bool
-) -> dict[int, list[sa.RowMapping]]:
-    """Read what `decode_related` needs of each node, by one statement.
+def read_shared(
+    connection: sa.Connection,
+    rows: Sequence[sa.RowMapping],
+    claims: Collection[Claim],
+    guests: Mapping[int, Mapping[str, Guest]],
+    requests: Collection[ClaimRequest],
+) -> list[SharedNode]:
+    """Return locked nodes with all that decisions on any of some requests need.
+
+    A node where a guest or claim of one of the workloads is damaged accepts no claim.
 
     Args:
-        workloads: id of a node -> uuid of the workload whose claims and guest are read.
+        rows: from `lock_rows`.
+        claims: active ones of the requests' workloads.
+        guests: those of the workloads, by the id of the node and uuid.
     """
+    has_devices = any(request.pci_requests for request in requests)
+    related = _list_related(connection, _build_related(has_devices), {}, rows)
+    nodes = {row["id"]: _decode_related(row, related[row["id"]], None, has_devices) for row in rows}
+    if any(request.numa is not None for request in requests) or any(
+        guest.pins.is_on_cells for listed in guests.values() for guest in listed.values()
+    ):
+        nodes = read_assignments(connection, nodes)
+    if any(request.amounts.resources for request in requests):
+        nodes = _read_resources(connection, nodes)
+    of_node: dict[int, dict[str, tuple[Claim, ...]]] = {node_id: {} for node_id in nodes}
+    for claim in claims:
+        own = of_node.get(claim.node_id, {})
+        own[claim.workload.uuid] = (*own.get(claim.workload.uuid, ()), claim)
+    shared = []
+    for node_id, node in nodes.items():
+        own, listed = of_node[node_id], guests.get(node_id, {})
+        values = codec.close_values(node.values, listed.values(), *own.values())
+        shared.append(SharedNode(replace(node, values=values), listed, own))
+    return shared
+
+
+def _list_related(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    values: Mapping[str, Any],
+    rows: Sequence[sa.RowMapping],
+) -> dict[int, list[sa.RowMapping]]:
+    """Return the rows of `_build_related` by the ids of locked nodes."""
     related: dict[int, list[sa.RowMapping]] = {}
-    if not workloads:
-        return related
-    uuids = set(workloads.values())
-    if len(uuids) == 1:
-        query, values = _select_related(has_devices), {"workload": uuids.pop()}
-    else:
-        query, values = _build_related(sa.case(workloads, value=_nodes.id), has_devices), {}
-    for row in connection.execute(query, {**values, "node_ids": list(workloads)}).mappings():
-        related.setdefault(row["node_id"], []).append(row)
+    if rows:
+        ids = [row["id"] for row in rows]
+        for found in connection.execute(query, {**values, "node_ids": ids}).mappings():
+            related.setdefault(found["node_id"], []).append(found)
     return related
 
 
-def decode_related(
-    row: sa.RowMapping, related: Sequence[sa.RowMapping], has_devices: bool
+def _decode_related(
+    row: sa.RowMapping, related: Sequence[sa.RowMapping], guest: Guest | None, has_devices: bool
 ) -> LockedNode:
-    """Return a locked node from its row of `lock_rows` and what `list_related` read of it."""
-    node = decode_locked_node(row, related[0])
-    claimed, damaged = _decode_claimed(related[0], node.overhead_mb)
-    values = codec.close_row(node.values, "claims of the workload") if damaged else node.values
+    """Return a locked node from its row of `lock_rows` and those of `_build_related`."""
+    node = decode_locked_node(row, related[0], guest)
     return replace(
         node,
-        values=values,
-        claimed=claimed,
         service=codec.decode_availability(related[0], _SERVICE_PREFIX),
         devices=decode_devices(related, node.values) if has_devices else node.devices,
     )
@@ -200,21 +237,31 @@ def decode_related(
 
 @cache
 def _select_related(has_devices: bool) -> sa.Select[Any]:
-    """Return the statement for ``node_ids`` and ``workload``; with devices, one row for each."""
-    return _build_related(sa.bindparam("workload", type_=sa.String()), has_devices)
-
-
-def _build_related(workload: "sa.ColumnElement[str]", has_devices: bool) -> sa.Select[Any]:
+    """Return the statement of `_build_related` with the guest and the claims of ``workload``."""
+    workload = sa.bindparam("workload", type_=sa.String())
     is_guest = sa.and_(_guests.compute_node_id == _nodes.id, _guests.uuid == workload)
-    joined = tables.compute_nodes.outerjoin(tables.guests, is_guest).outerjoin(
-        tables.services, tables.HAS_SERVICE
+    return _build_related(has_devices, is_guest).add_columns(
+        *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
+        _sum_claimed(workload).label(_CLAIMED_SUMS),
     )
+
+
+@cache
+def _build_related(
+    has_devices: bool, is_guest: "sa.ColumnElement[bool] | None" = None
+) -> sa.Select[Any]:
+    """Return the statement for ``node_ids``: one row for each, or for each of its devices.
+
+    Args:
+        is_guest: joins a guest at most.
+    """
+    joined = tables.WITH_SERVICE
+    if is_guest is not None:
+        joined = joined.outerjoin(tables.guests, is_guest)
     query = sa.select(
         _nodes.id.label("node_id"),
         utc_now().label("now"),
-        *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
         *(_services[name].label(_SERVICE_PREFIX + name) for name in codec.AVAILABILITY_COLUMNS),
-        _sum_claimed(workload).label(_CLAIMED_SUMS),
     ).where(_nodes.id.in_(sa.bindparam("node_ids", expanding=True)))
     if not has_devices:
         return query.select_from(joined)
@@ -227,7 +274,7 @@ def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimReques
     if request.numa is not None or node.has_cells:
         node = read_assignments(connection, {node.id: node})[node.id]
     if request.amounts.resources:
-        node = _read_resources(connection, node)
+        node = _read_resources(connection, {node.id: node})[node.id]
     return node
 
 
@@ -291,15 +338,21 @@ def read_assignments(
     }
 
 
-def decode_locked_node(row: sa.RowMapping, related: sa.RowMapping) -> LockedNode:
+def decode_guest(related: sa.RowMapping) -> Guest | None:
+    """Build the guest whose columns have `GUEST_PREFIX`, if there is one."""
+    columns = pick_columns(related, GUEST_PREFIX, codec.GUEST_COLUMNS)
+    return codec.decode_row(Guest, columns) if columns["uuid"] else None
+
+
+def decode_locked_node(
+    row: sa.RowMapping, related: sa.RowMapping, guest: Guest | None
+) -> LockedNode:
     """Build a node without its service and the workload's claims.
 
     Args:
         row: from `lock_rows`.
-        related: the time as ``now``, and the guest's columns with `GUEST_PREFIX`.
+        related: the time as ``now``.
     """
-    columns = pick_columns(related, GUEST_PREFIX, codec.GUEST_COLUMNS)
-    guest = codec.decode_row(Guest, columns) if columns["uuid"] else None
     values = codec.decode_values(row, ADMISSION_COLUMNS)
     return LockedNode(
         id=row["id"],
@@ -329,15 +382,17 @@ def _sum_claimed(workload: "sa.ColumnElement[str]") -> "sa.ScalarSelect[str]":
     """Return the sums of the `_CLAIMED` amounts of a workload's active claims on each node."""
     counts = (sa.func.coalesce(sa.func.sum(item), 0) for item in (_IS_INSTANCE, _IS_DAMAGED))
     sums = (*map(sum_of, _CLAIMED), *counts)
-    return (
-        sa.select(json_list(*sums))
-        .where(
-            _claims.compute_node_id == _nodes.id,
-            _claims.workload_uuid == workload,
-            tables.IS_ACTIVE,
-        )
-        .scalar_subquery()
+    query = sa.select(json_list(*sums)).where(
+        _claims.compute_node_id == _nodes.id,
+        _claims.workload_uuid == workload,
+        tables.IS_ACTIVE,
     )
+    return by_workload(query).scalar_subquery()
+
+
+def by_workload(query: "sa.Select[Any]") -> "sa.Select[Any]":
+    """Find claims by their workload alone: MariaDB also reads the index of all of the node's."""
+    return use_index(query, tables.claims, "ix_claims_workload_uuid_state")
 
 
 def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> tuple[Amounts, int]:
@@ -348,15 +403,24 @@ def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> tuple[Amounts, int]
     return amounts, damaged
 
 
-def _read_resources(connection: sa.Connection, node: LockedNode) -> LockedNode:
-    """Return a node with the amounts of classes without columns that its active claims hold."""
-    is_held = sa.and_(_claims.compute_node_id == node.id, tables.IS_ACTIVE)
-    stored = connection.execute(sa.select(_claims.resources).where(is_held)).scalars().all()
-    held: dict[str, int] = {}
-    for resources in stored:
-        for name, amount in resources.items():
-            held[name] = held.get(name, 0) + amount
-    values = node.values
-    if is_damaged(stored):
-        values = codec.close_row(values, "resources of claims")
-    return replace(node, values=values, used_resources=held)
+def _read_resources(
+    connection: sa.Connection, nodes: Mapping[int, LockedNode]
+) -> dict[int, LockedNode]:
+    """Return nodes with the amounts of classes without columns that their active claims hold."""
+    is_held = sa.and_(_claims.compute_node_id.in_(sorted(nodes)), tables.IS_ACTIVE)
+    stored: dict[int, list[Mapping[str, int]]] = {node_id: [] for node_id in nodes}
+    for node_id, resources in connection.execute(
+        sa.select(_claims.compute_node_id, _claims.resources).where(is_held)
+    ):
+        stored[node_id].append(resources)
+    found = {}
+    for node_id, node in nodes.items():
+        held: dict[str, int] = {}
+        for resources in stored[node_id]:
+            for name, amount in resources.items():
+                held[name] = held.get(name, 0) + amount
+        values = node.values
+        if is_damaged(stored[node_id]):
+            values = codec.close_row(values, "resources of claims")
+        found[node_id] = replace(node, values=values, used_resources=held)
+    return found

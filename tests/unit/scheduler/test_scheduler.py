@@ -113,7 +113,7 @@ def test_claims_choose_among_the_best_of_the_subset_by_their_uuids(fake_fleet):
 def test_when_none_takes_it_every_reason_is_told_with_its_node(fake_fleet, raced, scheduler, call):
     raced.actions = [fill(fake_fleet, "h1", "large", 8), fill(fake_fleet, "h2", "middle", 5)]
     with pytest.raises(ClaimRefusedError) as caught:
-        getattr(scheduler, call)(ask(VCPU=2))
+        getattr(scheduler, call)(ask(VCPU=2, MEMORY_MB=1))  # which the search compares in full
     assert caught.value.reasons == (
         "h1/large: Free vcpu 0.00 VCPU < requested 2 VCPU",
         "h2/middle: Free vcpu 1.00 VCPU < requested 2 VCPU",
@@ -158,6 +158,29 @@ def test_a_node_that_is_gone_by_then_is_passed_over(fake_fleet, raced, scheduler
     raced.actions = [lambda: fake_fleet.store.apply_changes(agent, changes, 60)]
     getattr(scheduler, call)(ask(VCPU=1))
     assert [nodename for nodename, *_ in raced.asked] == ["large", "middle"]
+
+
+def test_as_many_are_evaluated_as_are_asked_and_twice_as_many_after_refusals(
+    fake_fleet, raced, scheduler, monkeypatch
+):
+    """The search compares no memory of a request without any, so that nodes are in doubt."""
+    evaluated = []
+    load = fake_fleet.store.load_ledger_nodes
+
+    def count(node_ids, request):
+        evaluated.append(len(node_ids))
+        return load(node_ids, request)
+
+    monkeypatch.setattr(raced, "load_ledger_nodes", count, raising=False)
+    scheduler.create_claim(ask(VCPU=1))
+    assert evaluated == [1]
+    evaluated.clear()
+    raced.actions = [fill(fake_fleet, "h1", "large", 8)]
+    scheduler.create_claim(ask(VCPU=1))
+    assert evaluated == [1, 2]
+    evaluated.clear()
+    assert len(scheduler.select(ask(VCPU=1))) == 3
+    assert evaluated == [3], "all that are found are wanted"
 
 
 class TestLockedNodes:
