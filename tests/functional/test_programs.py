@@ -575,7 +575,13 @@ class TestErrors:
 
     @pytest.mark.parametrize(
         "connection",
-        ["nonsense", "oracle://x/y", "mysql+nosuch://x/y", "sqlite+nosuch:///x"],
+        [
+            "nonsense",
+            "oracle://x/y",
+            "mysql+mysqldb://x/y",
+            "mysql+nosuch://x/y",
+            "sqlite+nosuch:///x",
+        ],
     )
     def test_of_a_database_url_end_every_program_with_78(self, tmp_path, connection):
         programs = Programs(tmp_path, connection)

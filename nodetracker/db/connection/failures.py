@@ -72,7 +72,7 @@ def _find_cause(error: BaseException) -> BaseException:
 def _mysql_code(cause: BaseException) -> int | None:
     """Return the server's or client library's number of a MySQL error."""
     code = cause.args[0] if cause.args else None
-    is_mysql = type(cause).__module__.startswith(("pymysql", "MySQLdb"))
+    is_mysql = type(cause).__module__.startswith("pymysql")
     return code if is_mysql and isinstance(code, int) else None
 
 

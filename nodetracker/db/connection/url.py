@@ -17,9 +17,12 @@ _ADDED: dict[str, dict[str, str]] = {
     "sqlite": {},
     "sqlite+pysqlite": {},
     "mysql+pymysql": _MYSQL,
-    "mysql+mysqldb": _MYSQL,
     "postgresql+psycopg": _PSYCOPG,
     "postgresql+psycopg2": _PSYCOPG2,
+}
+_REFUSED = {
+    "mysql+mysqldb": "with ssl_ca, mysqlclient also connects to servers without TLS, and its calls "
+    "cannot be interrupted; use mysql+pymysql",
 }
 _OPTION = "[database] connection"
 _SECONDS = ("connect_timeout", "read_timeout", "write_timeout")
@@ -54,8 +57,8 @@ def parse_connection(connection: str) -> URL:
     driver = driver or _DEFAULT_DRIVERS.get(backend, "")
     name = f"{backend}+{driver}" if driver else backend
     if name not in _ADDED:
-        known = "sqlite, mysql+pymysql or postgresql+psycopg"
-        raise ConfigError(f"{_OPTION}: {url.drivername} is not supported: expected {known}")
+        reason = _REFUSED.get(name, "expected sqlite, mysql+pymysql or postgresql+psycopg")
+        raise ConfigError(f"{_OPTION}: {url.drivername} is not supported: {reason}")
     url = url.set(drivername=name)
     _require_driver(url, backend, driver)
     for key in _SECONDS:

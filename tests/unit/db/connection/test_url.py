@@ -64,6 +64,16 @@ def test_the_error_of_an_invalid_url_is_one_line_without_the_password(given: str
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("driver", ["mysql+mysqldb", "mariadb+mysqldb"])
+def test_mysqlclient_is_refused_with_the_reason_and_the_driver_to_use(driver: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_connection(f"{driver}://u:s3cret@h/d?ssl_ca=/ca")
+    assert str(caught.value) == (
+        f"[database] connection: {driver} is not supported: with ssl_ca, mysqlclient also "
+        "connects to servers without TLS, and its calls cannot be interrupted; use mysql+pymysql"
+    )
+
+
 @pytest.mark.parametrize(
     ("url", "module", "extra"),
     [
