@@ -1,6 +1,6 @@
 """Compile a JSON schema to a function that says at once whether a document is valid.
 
-jsonschema walks a schema anew for each document, which took a quarter of the time of many claims
+jsonschema walks a schema again for each document, which took a quarter of the time of many claims
 in one request, and importing it costs a program 40 ms and 8 MiB. So it is asked only what is wrong
 with a document that was not accepted here; it has the last word.
 """
