@@ -29,6 +29,32 @@ class HungError(Exception):
     """A call did not end by its deadline, or was not made while its source hangs."""
 
 
+class Latch:
+    """What happens once, and is waited for by any number of threads.
+
+    `threading.Event` is that as well, but takes ten times as long to build, and there is one of
+    these for each call.
+    """
+
+    __slots__ = ("_held", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._held = threading.Lock()
+        self._held.acquire()
+
+    def set(self) -> None:
+        """Let all threads go on; called once."""
+        self.is_set = True
+        self._held.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for at most some seconds; return whether it has happened."""
+        if not self.is_set and self._held.acquire(timeout=seconds):
+            self._held.release()  # for the next thread that waits
+        return self.is_set
+
+
 class Call(Generic[T]):
     """A call of an executor: `value` and `error` are its outcome once `wait` has returned.
 
@@ -53,13 +79,13 @@ class Call(Generic[T]):
         self.ended_at: float | None = None
         self.repeats = False
         self.make = call
-        self.done = threading.Event()
+        self.done = Latch()
         self._executor = executor
 
     @property
     def is_done(self) -> bool:
         """Whether it was refused, or has ended, even after its deadline."""
-        return self.done.is_set()
+        return self.done.is_set
 
     @property
     def is_refused(self) -> bool:
@@ -80,7 +106,7 @@ class Call(Generic[T]):
             until: moment of the executor's clock at which to stop waiting before the deadline.
         """
         now = self._executor.now
-        while not self.done.wait(self._wait_seconds(until)):
+        while not (self.is_done or self.done.wait(self._wait_seconds(until))):
             if self._executor.expire(self, or_queued=True) or now() >= until:
                 break
         return self.is_done and not self.is_hung
@@ -177,17 +203,39 @@ class Executor:
         """
         call = Call(self, source, name, make, limit_seconds)
         with self._lock:
-            hung = self._hung.get(source, ())
-            call.repeats = name is not None and any(other.name == name for other in hung)
-            if call.repeats or len(hung) >= self._max_hung:
-                call.error = HungError(source)
-                call.done.set()
+            if self._refuse(call):
                 return call
             self._queue.append(call)
             if self._idle >= len(self._queue):
                 self._wake.notify()
             elif self._threads < self._max_threads:
                 self._start_thread()
+        return call
+
+    def make_here(
+        self,
+        source: str,
+        make: Callable[[], T],
+        limit_seconds: float = inf,
+        name: Hashable = None,
+    ) -> Call[T]:
+        """Make a call in the caller's own thread, unless its source hangs.
+
+        For calls that wait for nothing: nobody can give one up, so its limit is not enforced.
+
+        Args: as `start`.
+        """
+        call = Call(self, source, name, make, limit_seconds)
+        with self._lock:
+            if self._refuse(call):
+                return call
+        call.started_at = call.counted_from
+        try:
+            call.value = make()
+        except BaseException as error:
+            call.error = error
+        call.ended_at = self.now()
+        call.done.set()
         return call
 
     @property
@@ -219,6 +267,16 @@ class Executor:
             if self._queue and not self._idle:
                 self._start_thread()
             return True
+
+    def _refuse(self, call: Call[Any]) -> bool:
+        """End a call whose source hangs without making it; return whether it was refused."""
+        hung = self._hung.get(call.source, ())
+        call.repeats = call.name is not None and any(other.name == call.name for other in hung)
+        if not call.repeats and len(hung) < self._max_hung:
+            return False
+        call.error = HungError(call.source)
+        call.done.set()
+        return True
 
     def _start_thread(self) -> None:
         """Start a thread; fail the queued calls if none can be started and none works."""

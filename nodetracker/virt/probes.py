@@ -67,15 +67,23 @@ class ProbeRunner:
         self, key: ProbeKey, read: Callable[[], T], timeout_seconds: float | None = None
     ) -> Pending[T]:
         """Start a probe, unless an earlier call of it, or its whole source, still hangs."""
-        with self._lock:
-            returned, self._returned = self._returned, []
-        for call in returned:
-            LOG.info("A hung call of probe %s (%s) has returned", call.name, call.source)
+        self._log_returned()
         seconds = timeout_seconds or self._timeout
         return Pending(self, key, self._executor.start(key.source, read, seconds, key))
 
     def run(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
+        """Run a probe in a thread of its own and return its fact, within its timeout."""
         return self.start(key, read).fact()
+
+    def run_here(self, key: ProbeKey, read: Callable[[], T]) -> Fact[T]:
+        """Run a probe that waits for nothing in this thread, without a timeout; else as `run`.
+
+        That is for what an earlier probe has read already: the way to another thread and back
+        costs several times as much as such a probe. One that queries its source may hang.
+        """
+        self._log_returned()
+        call = self._executor.make_here(key.source, read, self._timeout, key)
+        return self.finish(key, call)
 
     def finish(self, key: ProbeKey, call: Call[T]) -> Fact[T]:
         """Wait for a probe, count it, and log it if its outcome has changed.
@@ -120,13 +128,21 @@ class ProbeRunner:
     def stuck_count(self) -> int:
         return self._executor.hung_count
 
+    def _log_returned(self) -> None:
+        with self._lock:
+            returned, self._returned = self._returned, []
+        for call in returned:
+            LOG.info("A hung call of probe %s (%s) has returned", call.name, call.source)
+
     def _end(self, call: Call[Any]) -> None:
         if call.is_hung:
             with self._lock:
                 self._returned.append(call)
 
     def _count(self, key: ProbeKey, outcome: ProbeOutcome, seconds: float = 0.0) -> None:
-        counted = self._statistics.setdefault(key.name, ProbeStatistics())
+        counted = self._statistics.get(key.name)
+        if counted is None:
+            counted = self._statistics[key.name] = ProbeStatistics()
         counted.calls[outcome] += 1
         counted.seconds += seconds
 

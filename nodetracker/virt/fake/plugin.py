@@ -45,8 +45,7 @@ class FakeDriver:
         self._source = f"fake:{inventory_file}"
         self._probes = probes
         self._lock = threading.Lock()
-        self._text: str | None = None
-        self._inventory = FakeInventory()
+        self._loaded: tuple[FakeInventory, str | None] = FakeInventory(), None
 
     def init_host(self) -> None:
         """Do nothing: a file that is missing now may be created later."""
@@ -67,9 +66,17 @@ class FakeDriver:
         return NodeListing(fact.value.nodenames, fact.value.unnamed)
 
     def get_available_resource(self, nodename: str) -> HostSnapshot:
-        """Return the node's entry as of the last listing."""
+        """Return the node's entry as of the last listing.
+
+        Only a node that hangs on demand takes a thread that can be left behind: the others
+        are in memory, and a file may have thousands.
+        """
         key = ProbeKey(self._source, nodename, "inventory")
-        fact = self._probes.run(key, lambda: self._read(nodename))
+        inventory, text = self._loaded
+        if inventory.get_failure(nodename) == HANG:
+            fact = self._probes.run(key, lambda: self._hang(inventory, text, nodename))
+        else:
+            fact = self._probes.run_here(key, lambda: self._find(inventory, nodename))
         if fact.value is None:
             return failed_snapshot(nodename, self._source, fact.error or "")
         return fact.value
@@ -86,10 +93,11 @@ class FakeDriver:
     def _load(self) -> FakeInventory:
         text = self._read_text()
         with self._lock:
-            if text != self._text:
-                self._inventory = parse_inventory(text, self._source)
-                self._text = text
-            return self._inventory
+            inventory, known = self._loaded
+            if text != known:
+                inventory = parse_inventory(text, self._source)
+                self._loaded = inventory, text
+            return inventory
 
     def _read_text(self) -> str:
         try:
@@ -99,13 +107,9 @@ class FakeDriver:
         except UnicodeDecodeError as error:
             raise HostDataError(self._source, "not valid UTF-8") from error
 
-    def _read(self, nodename: str) -> HostSnapshot:
-        with self._lock:
-            inventory, text = self._inventory, self._text
+    def _find(self, inventory: FakeInventory, nodename: str) -> HostSnapshot:
         failure = inventory.get_failure(nodename)
-        if failure == HANG:
-            self._hang(text)
-        elif failure is not None:
+        if failure not in (None, HANG):
             raise HostDataError(self._source, failure)
         if nodename in inventory.errors:
             raise HostDataError(self._source, inventory.errors[nodename])
@@ -113,16 +117,18 @@ class FakeDriver:
             raise HostDataError(self._source, f"no such node: {nodename}")
         return inventory.snapshots[nodename]
 
-    def _hang(self, text: str | None) -> None:
-        """Block until the file changes, as a hung source would."""
+    def _hang(self, inventory: FakeInventory, text: str | None, nodename: str) -> HostSnapshot:
+        """Block until the file changes, as a hung source would; return the node as it was."""
         pause = threading.Event()
-        while True:
-            try:
-                if self._read_text() != text:
-                    return
-            except HostDataError:
-                return
+        while self._is_unchanged(text):
             pause.wait(_POLL_SECONDS)
+        return self._find(inventory, nodename)
+
+    def _is_unchanged(self, text: str | None) -> bool:
+        try:
+            return self._read_text() == text
+        except HostDataError:
+            return False
 
 
 def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:

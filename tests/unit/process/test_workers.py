@@ -115,6 +115,55 @@ def test_a_call_takes_no_time_until_it_has_ended(gate):
     assert running.seconds > 0
 
 
+def test_all_that_wait_for_a_call_go_on_when_it_ends(gate):
+    executor = Executor("t", 1)
+    call = start_hanging(executor, gate)
+    waiting = Executor("waiting", 4)
+    waits = [waiting.start("s", call.wait) for _ in range(4)]
+    assert not call.wait(until=executor.now() + 0.01)
+    gate.set()
+    assert all(wait.wait() for wait in waits)
+    assert [wait.value for wait in waits] == [True] * 4
+    assert call.wait()
+
+
+class TestCallsInTheCallersThread:
+    def test_have_ended_when_they_return(self):
+        executor = Executor("t", 1)
+        call = executor.make_here("s", threading.current_thread)
+        assert call.value is threading.current_thread()
+        assert (call.is_done, call.is_hung, call.wait()) == (True, False, True)
+        assert call.seconds >= 0
+
+    def test_keep_what_they_raise(self):
+        call = Executor("t", 1).make_here("s", lambda: 1 // 0)
+        assert call.wait()
+        with pytest.raises(ZeroDivisionError):
+            call.result()
+
+    def test_are_made_while_all_threads_are_busy(self, gate):
+        executor = Executor("t", 1)
+        start_hanging(executor, gate)
+        assert executor.make_here("s", lambda: 7).result() == 7
+
+    def test_are_refused_while_their_source_hangs(self, gate, clock):
+        executor = Executor("t", 2, now=clock)
+        hung = hang(executor, clock, gate)
+        refused = executor.make_here("s", refuse)
+        assert (refused.is_refused, refused.repeats) == (True, False)
+        assert executor.make_here("other", lambda: 7).result() == 7
+        release(gate, hung)
+        assert executor.make_here("s", lambda: 7).result() == 7
+
+    def test_are_refused_while_the_same_call_hangs(self, gate, clock):
+        executor = Executor("t", 2, max_hung=2, now=clock)
+        hung = hang(executor, clock, gate, name="a")
+        refused = executor.make_here("s", refuse, name="a")
+        assert (refused.is_refused, refused.repeats) == (True, True)
+        assert executor.make_here("s", lambda: 7, name="b").result() == 7
+        release(gate, hung)
+
+
 class TestDeadlines:
     def test_a_call_that_is_waited_for_until_its_deadline_is_given_up(self, gate):
         executor = Executor("t", 1)

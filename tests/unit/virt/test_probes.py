@@ -167,6 +167,49 @@ def test_calls_are_timed_and_counted_by_outcome(impatient, gate):
     assert counted.seconds >= 0.06
 
 
+class TestProbesInTheCallersThread:
+    """They take no other thread and are otherwise as all others are."""
+
+    def test_are_facts(self, runner):
+        thread = threading.current_thread()
+        assert runner.run_here(KEY, threading.current_thread) == fresh(KEY.source, thread)
+        error = HostDataError(KEY.source, "is empty")
+        assert runner.run_here(KEY, raising(error)) == failed(KEY.source, "is empty")
+        assert runner.run_here(KEY, raising(KeyError("oops"))) == runner.run(
+            KEY, raising(KeyError("oops"))
+        )
+
+    def test_are_counted_and_logged_once_when_they_change(self, runner, caplog):
+        caplog.set_level(logging.INFO)
+        broken = raising(HostDataError(KEY.source, "is empty"))
+        for _ in range(2):
+            runner.run_here(KEY, broken)
+        runner.run_here(KEY, lambda: 1)
+        assert caplog.messages == [
+            "Probe memory of node-1 failed: /proc/meminfo: is empty",
+            "Probe memory of node-1 (/proc/meminfo) answers again",
+        ]
+        calls = runner.statistics()["memory"].calls
+        assert (calls[ProbeOutcome.FAILED], calls[ProbeOutcome.SUCCEEDED]) == (2, 1)
+
+    def test_are_refused_while_the_same_one_or_its_source_hangs(self, impatient, gate, caplog):
+        impatient.run(KEY, gate.wait)
+        assert impatient.run_here(KEY, lambda: 1) == failed(KEY.source, TIMEOUT)
+        other = ProbeKey(KEY.source, "node-2", "memory")
+        assert impatient.run_here(other, lambda: 1).is_fresh
+        for number in range(1, MAX_STUCK_CALLS):
+            impatient.run(ProbeKey(KEY.source, f"hung-{number}", "memory"), gate.wait)
+        refused = impatient.run_here(other, lambda: 1)
+        assert refused == failed(KEY.source, "not queried while other calls of it hang")
+        assert impatient.statistics()["memory"].calls[ProbeOutcome.SKIPPED] == 2
+        gate.set()
+        wait_until_nothing_hangs(impatient)
+        caplog.clear()
+        caplog.set_level(logging.INFO)
+        assert impatient.run_here(KEY, lambda: 1) == fresh(KEY.source, 1)
+        assert f"A hung call of probe {KEY} ({KEY.source}) has returned" in caplog.messages
+
+
 @pytest.mark.parametrize("max_concurrent", [1, 8])
 def test_frozen_nodes_leave_threads_to_the_probes_of_another(gate, max_concurrent):
     settings = AgentSettings(
