@@ -4,19 +4,35 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from nodetracker.model.errors import ConflictError, FencedError, NotFoundError
-from nodetracker.model.node import NodeRecord
+from nodetracker.model.node import (
+    HostState,
+    HostSums,
+    HostVersions,
+    NodeRecord,
+    NodeVersion,
+    VersionSums,
+)
 from nodetracker.model.service import AdminState
 from nodetracker.ports import AgentKey, AgentStore
 from nodetracker.process.clock import DatabaseClock, utc_clock
 
+S = TypeVar("S", bound=HostState)
+
 FULL_LOAD_SECONDS = 600
 """Interval at which all rows are read again, changed or not."""
 
+SUMMED_FROM = 20
+"""Number of rows whose versions a database sums up more quickly than it lists them."""
+
 
 class HostRows(Mapping[str, NodeRecord]):
-    """Rows by nodename; a steady `load` costs one statement, as only changed rows are read.
+    """Rows by nodename; only changed rows are read.
+
+    A steady `load` is one statement. From `SUMMED_FROM` rows on it returns only the sums of
+    their versions; where those of the known rows differ, one more lists the versions.
 
     Args:
         monotonic: seconds that never go back, for pacing.
@@ -94,44 +110,46 @@ class HostRows(Mapping[str, NodeRecord]):
             ConflictError: the services row lacks the agent's last heartbeat.
             StoreError: the database did not answer.
         """
-        requested_at = self._clock()
-        try:
-            versions = self._store.load_versions(agent.host, agent.binary)
-        except NotFoundError as error:
-            raise FencedError(f"{error} any more: it was deleted or renamed") from None
-        self.database_clock.set(versions.now)
-        self._database_read = versions.now, self._monotonic()
-        self.clock_skew_seconds = _measure_skew(requested_at, versions.now, self._clock())
-        if (versions.epoch, versions.service_uuid) != (agent.epoch, agent.service_uuid):
-            raise FencedError(
-                f"another agent has taken over host {agent.host} "
-                f"(epoch {versions.epoch}, mine is {agent.epoch})"
-            )
-        if versions.report_count < agent.report_count:
-            raise ConflictError(
-                f"the services row of host {agent.host} has heartbeat {versions.report_count}, and "
-                f"this agent wrote heartbeat {agent.report_count}"
-            )
-        self.admin = versions.admin
+        state: HostSums | HostVersions
+        if len(self._records) >= SUMMED_FROM:
+            state = self._read_state(agent, self._store.sum_versions)
+        else:
+            state = self._read_state(agent, self._store.load_versions)
         if (
             self._loaded_at is None
             or self._loaded_epoch != agent.epoch
             or self._monotonic() - self._loaded_at >= FULL_LOAD_SECONDS
         ):
             self._load_all(agent)
-            return versions.now
-        for name in self._records.keys() - versions.by_nodename.keys():
-            del self._records[name]
-        changed = [
-            version.id
-            for name, version in versions.by_nodename.items()
-            if (known := self._records.get(name)) is None
-            or (known.id, known.generation, known.epoch)
-            != (version.id, version.generation, version.epoch)
-        ]
-        if changed:
-            self._records |= _by_nodename(self._store.load_nodes(agent.host, changed))
-        return versions.now
+        elif isinstance(state, HostVersions):
+            self._load_changed(agent, state.by_nodename)
+        elif state.sums != VersionSums.of(self.list_records()):
+            listed = self._read_state(agent, self._store.load_versions)
+            self._load_changed(agent, listed.by_nodename)
+        return self._database_read[0]
+
+    def _read_state(self, agent: AgentKey, read: Callable[[str, str], S]) -> S:
+        """Read the services row and what comes with it; set the clocks; check the row."""
+        requested_at = self._clock()
+        try:
+            state = read(agent.host, agent.binary)
+        except NotFoundError as error:
+            raise FencedError(f"{error} any more: it was deleted or renamed") from None
+        self.database_clock.set(state.now)
+        self._database_read = state.now, self._monotonic()
+        self.clock_skew_seconds = _measure_skew(requested_at, state.now, self._clock())
+        if (state.epoch, state.service_uuid) != (agent.epoch, agent.service_uuid):
+            raise FencedError(
+                f"another agent has taken over host {agent.host} "
+                f"(epoch {state.epoch}, mine is {agent.epoch})"
+            )
+        if state.report_count < agent.report_count:
+            raise ConflictError(
+                f"the services row of host {agent.host} has heartbeat {state.report_count}, and "
+                f"this agent wrote heartbeat {agent.report_count}"
+            )
+        self.admin = state.admin
+        return state
 
     def load_expired_claims(self, host: str, listed: Mapping[str, Collection[str]]) -> None:
         """Read the expired claims of listed guests that rows do not have yet.
@@ -154,6 +172,20 @@ class HostRows(Mapping[str, NodeRecord]):
                 record = self._records[claim.nodename]
                 claims = {**record.claims, claim.uuid: claim}
                 self._records[claim.nodename] = replace(record, claims=claims)
+
+    def _load_changed(self, agent: AgentKey, versions: Mapping[str, NodeVersion]) -> None:
+        """Read the rows of other versions than those known; forget the rows that are gone."""
+        for name in self._records.keys() - versions.keys():
+            del self._records[name]
+        changed = [
+            version.id
+            for name, version in versions.items()
+            if (known := self._records.get(name)) is None
+            or (known.id, known.generation, known.epoch)
+            != (version.id, version.generation, version.epoch)
+        ]
+        if changed:
+            self._records |= _by_nodename(self._store.load_nodes(agent.host, changed))
 
     def _load_all(self, agent: AgentKey) -> None:
         self._loaded_epoch = agent.epoch  # first: another thread may invalidate it meanwhile

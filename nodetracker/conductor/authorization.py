@@ -353,6 +353,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "report_state": _own_agent,
         "mark_service": _own_agent,
         "load_versions": _own_host,
+        "sum_versions": _own_host,
         "list_expired_claims": _own_host,
         # With the host and node of each other claim of a workload on this host: by these an
         # operator finds which of the two copies to stop.

@@ -15,7 +15,13 @@ from nodetracker.model.claim import Claim, ClaimState, ReleaseReason
 from nodetracker.model.errors import ConflictError, NotFoundError, RefusedError
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import DeviceQuery, Page
-from nodetracker.model.node import HostVersions, NodeRecord, NodeVersion
+from nodetracker.model.node import (
+    HostSums,
+    HostVersions,
+    NodeRecord,
+    NodeVersion,
+    VersionSums,
+)
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import AdminState
 from nodetracker.model.text import count_noun
@@ -38,41 +44,85 @@ _MAX_NAMED_CLAIMS = 10
 _MAX_IDS = 1000
 
 
-_VERSIONS = (
-    sa.select(
-        _services.epoch,
-        _services.uuid.label("service_uuid"),
-        _services.report_count,
-        _services.disabled,
-        _services.maintenance,
-        utc_now().label("now"),
-        _nodes.id,
-        _nodes.hypervisor_hostname,
-        _nodes.generation,
-        _nodes.epoch.label("node_epoch"),
-    )
-    .select_from(tables.services.outerjoin(tables.compute_nodes, _nodes.host == _services.host))
-    .where(_services.host == sa.bindparam("host"), _services.binary == sa.bindparam("binary"))
+_SERVICE = (
+    _services.epoch,
+    _services.uuid.label("service_uuid"),
+    _services.report_count,
+    _services.disabled,
+    _services.maintenance,
 )
-"""Built once: the only statement of a steady audit."""
+
+
+def _select_state(*of_nodes: "sa.ColumnElement[Any]") -> "sa.Select[Any]":
+    """Select the services row of a host, with columns of its nodes."""
+    host_nodes = tables.services.outerjoin(tables.compute_nodes, _nodes.host == _services.host)
+    return (
+        sa.select(*_SERVICE, utc_now().label("now"), *of_nodes)
+        .select_from(host_nodes)
+        .where(_services.host == sa.bindparam("host"), _services.binary == sa.bindparam("binary"))
+    )
+
+
+_VERSIONS = _select_state(
+    _nodes.id, _nodes.hypervisor_hostname, _nodes.generation, _nodes.epoch.label("node_epoch")
+)
+
+_MAX_SUMMAND = 2**32
+"""So that the sums of two million rows are exact in every database and in JSON."""
+
+_is_summable = sa.and_(
+    *(column.between(0, _MAX_SUMMAND) for column in (_nodes.id, _nodes.generation, _nodes.epoch))
+)
+
+
+def _sum_summable(column: "sa.ColumnElement[int]") -> "sa.ColumnElement[Any]":
+    return sa.func.sum(sa.type_coerce(sa.case((_is_summable, column), else_=0), sa.BigInteger()))
+
+
+_SUMS = _select_state(
+    sa.func.count(_nodes.id).label("nodes"),
+    sa.func.count(sa.case((_is_summable, 1))).label("summable"),
+    _sum_summable(_nodes.id).label("ids"),
+    _sum_summable(_nodes.generation).label("generations"),
+    _sum_summable(_nodes.epoch).label("epochs"),
+).group_by(*_SERVICE)
+"""Built once, as `_VERSIONS` is: one of them is the only statement of a steady audit."""
 
 
 def load_versions(connection: sa.Connection, host: str, binary: str) -> HostVersions:
-    rows = connection.execute(_VERSIONS, {"host": host, "binary": binary}).all()
+    rows = _read_state(connection, _VERSIONS, host, binary)
+    versions = {
+        row.hypervisor_hostname: NodeVersion(row.id, row.generation, row.node_epoch)
+        for row in rows
+        if row.id is not None
+    }
+    return HostVersions(**_as_state(rows[0]), by_nodename=versions)
+
+
+def sum_versions(connection: sa.Connection, host: str, binary: str) -> HostSums:
+    (row,) = _read_state(connection, _SUMS, host, binary)
+    sums = VersionSums(row.nodes, int(row.ids), int(row.generations), int(row.epochs))
+    return HostSums(**_as_state(row), sums=sums if row.summable == row.nodes else None)
+
+
+def _read_state(
+    connection: sa.Connection, statement: "sa.Select[Any]", host: str, binary: str
+) -> Sequence[Any]:
+    rows = connection.execute(statement, {"host": host, "binary": binary}).all()
     if not rows:
         raise NotFoundError(f"host {host} has no services row for {binary}")
-    return HostVersions(
-        now=rows[0].now,
-        epoch=rows[0].epoch,
-        service_uuid=rows[0].service_uuid,
-        report_count=rows[0].report_count,
-        by_nodename={
-            row.hypervisor_hostname: NodeVersion(row.id, row.generation, row.node_epoch)
-            for row in rows
-            if row.id is not None
-        },
-        admin=AdminState(rows[0].disabled, rows[0].maintenance),
-    )
+    return rows
+
+
+def _as_state(row: Any) -> dict[str, Any]:
+    """Return the attributes of `HostState`."""
+    return {
+        "now": row.now,
+        "epoch": row.epoch,
+        "service_uuid": row.service_uuid,
+        "report_count": row.report_count,
+        "admin": AdminState(row.disabled, row.maintenance),
+    }
 
 
 def load_nodes(

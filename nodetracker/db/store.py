@@ -180,6 +180,7 @@ class SqlStore(SqlReader):
         return SqlStore(database, self._clock, self._observers)
 
     load_versions = reading(nodes.load_versions)
+    sum_versions = reading(nodes.sum_versions)
     sync_warnings = observed(host_warnings.sync_warnings, retry_on_duplicate=True)
     raise_warning = observed(host_warnings.raise_warning, retry_on_duplicate=True)
     resolve_warnings = observed(host_warnings.resolve_warnings)

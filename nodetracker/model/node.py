@@ -6,7 +6,7 @@ A reading is a `HostSnapshot`. A row is a `NodeRecord`: identity and
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -221,12 +221,44 @@ class NodeVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class HostVersions:
-    """The versions of all rows of a host and the database's time, read in one statement.
+class VersionSums:
+    """The number of a host's rows, and the sums of their ids, generations and epochs.
+
+    Rows that differ have other sums: generation and epoch of a row only rise, so nothing that
+    is written to some rows cancels out what is written to others. Rows that others delete are
+    noticed by the number, unless as many are given to the host between two audits, and ids,
+    generations and epochs of both add up to the same; its agent knows those that it creates
+    itself. Rows that were changed by hand or restored by themselves may have the same sums as
+    well. All of these are found when all rows are read again; until then no write is wrong,
+    because each compares the generation of its row under a lock.
+
+    >>> VersionSums.of([NodeVersion(4, 7, 1), NodeVersion(5, 1, 1)])
+    VersionSums(nodes=2, ids=9, generations=8, epochs=2)
+    """
+
+    nodes: int
+    ids: int
+    generations: int
+    epochs: int
+
+    @classmethod
+    def of(cls, rows: "Collection[NodeVersion | NodeRecord]") -> "VersionSums":
+        """Return the sums of rows."""
+        return cls(
+            len(rows),
+            sum([row.id for row in rows]),
+            sum([row.generation for row in rows]),
+            sum([row.epoch for row in rows]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """A host's services row and the database's time, read in one statement.
 
     Attributes:
         now: the database's clock, UTC.
-        epoch, service_uuid, report_count: of the host's services row; an agent that
+        epoch, service_uuid, report_count: of the services row; an agent that
             took over another row, or has a lower epoch, is fenced.
         admin: of that row.
     """
@@ -235,8 +267,25 @@ class HostVersions:
     epoch: int
     service_uuid: str
     report_count: int
-    by_nodename: Mapping[str, NodeVersion]
     admin: AdminState = field(default_factory=AdminState)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostVersions(HostState):
+    """With the versions of all rows of the host, by nodename."""
+
+    by_nodename: Mapping[str, NodeVersion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSums(HostState):
+    """With the sums of the versions of all rows of the host.
+
+    Attributes:
+        sums: None where a row has a version that cannot be summed up.
+    """
+
+    sums: VersionSums | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from nodetracker.model.change import ApplyResult, NodeChange
 from nodetracker.model.claim import Claim, SplitBrain
 from nodetracker.model.credential import Credential, JoinToken
-from nodetracker.model.node import HostVersions
+from nodetracker.model.node import HostSums, HostVersions
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import (
     AgentKey,
@@ -93,6 +93,14 @@ class AgentStore(FleetStore, Protocol):
     @repeatable
     def load_versions(self, host: str, binary: str) -> HostVersions:
         """Return id, generation and epoch of the host's rows and the time, by one statement.
+
+        Raises:
+            NotFoundError: the host has no services row.
+        """
+
+    @repeatable
+    def sum_versions(self, host: str, binary: str) -> HostSums:
+        """Return the sums of what `load_versions` lists, by one statement that returns one row.
 
         Raises:
             NotFoundError: the host has no services row.

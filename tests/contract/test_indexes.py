@@ -119,6 +119,7 @@ CALLS: list[tuple[str, Call]] = [
     ("load_nodes", lambda s: s.store.load_nodes("alpha")),
     ("load_nodes", lambda s: s.store.load_nodes("alpha", [node_id(s)])),
     ("load_versions", lambda s: s.store.load_versions("alpha", COMPUTE_BINARY)),
+    ("sum_versions", lambda s: s.store.sum_versions("alpha", COMPUTE_BINARY)),
     ("list_nodes", lambda s: s.store.list_nodes("alpha")),
     ("list_expired_claims", lambda s: s.store.list_expired_claims("alpha", [uuid_of("web")])),
     ("list_split_brains", lambda s: s.store.list_split_brains("alpha")),

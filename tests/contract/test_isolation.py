@@ -7,7 +7,7 @@ after, and the changes with a file in ``tests/golden/writes``.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -21,6 +21,7 @@ from nodetracker.db.trends import PART_NODES
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import MigrationStatus, PlacedRequest
 from nodetracker.model.credential import hash_secret
+from nodetracker.model.node import NodeVersion, VersionSums
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
@@ -639,6 +640,27 @@ def test_a_write_touches_nothing_but_its_own_rows(scene: Scene, opened: Rows, wr
         check_usage(scene.store, host)
 
 
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.id)
+def test_a_write_that_changes_the_versions_of_a_host_changes_their_sums(
+    scene: Scene, write: Write
+) -> None:
+    services = scene.store.list_services(binary=COMPUTE_BINARY)
+    hosts = [service.host for service in services]
+    before = {host: read_versions(scene.store, host) for host in hosts}
+    write.call(scene)
+    left = {service.host for service in scene.store.list_services(binary=COMPUTE_BINARY)}
+    for host in left.intersection(hosts):
+        versions, sums = read_versions(scene.store, host)
+        assert (sums != before[host][1]) is (versions != before[host][0])
+
+
+def read_versions(store: Any, host: str) -> tuple[Mapping[str, NodeVersion], VersionSums]:
+    versions = store.load_versions(host, COMPUTE_BINARY).by_nodename
+    sums = store.sum_versions(host, COMPUTE_BINARY).sums
+    assert sums == VersionSums.of(versions.values())
+    return versions, sums
+
+
 @pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 @pytest.mark.parametrize("write", ACCESS, ids=lambda write: write.id)
 def test_access_of_one_host_touches_nothing_of_another(
@@ -692,6 +714,7 @@ class TestReads:
         assert {entry.host for entry in read_history(store, host)} == {host}
         assert {entry.nodename for entry in read_history(store, host, "n1")} == {"n1"}
         records = store.load_nodes(host)
+        assert store.sum_versions(host, COMPUTE_BINARY).sums == VersionSums.of(records)
         versions = store.load_versions(host, COMPUTE_BINARY)
         assert {name: item.id for name, item in versions.by_nodename.items()} == {
             record.nodename: record.id for record in records

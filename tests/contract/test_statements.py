@@ -52,11 +52,13 @@ def test_reading_many_nodes_takes_as_many_statements_as_one(store: SqlStore, cou
         store.apply_changes(agent, changes, 60)
     with count_statements(store) as versions:
         store.load_versions("alpha", COMPUTE_BINARY)
+    with count_statements(store) as sums:
+        store.sum_versions("alpha", COMPUTE_BINARY)
     with count_statements(store) as nodes:
         records = store.load_nodes("alpha")
     with count_statements(store) as some:
         store.load_nodes("alpha", [record.id for record in records])
-    assert (len(versions), len(nodes), len(some)) == (1, 4, 4)
+    assert (len(versions), len(sums), len(nodes), len(some)) == (1, 1, 4, 4)
     assert (
         len(created) == 7
     )  # service, existing rows, new rows, their ids, guests, devices, history

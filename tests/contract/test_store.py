@@ -18,7 +18,7 @@ from nodetracker.model.errors import (
     RefusedError,
     RequestError,
 )
-from nodetracker.model.node import NodeRecord, NodeVersion
+from nodetracker.model.node import HostSums, NodeRecord, NodeVersion, VersionSums
 from nodetracker.model.service import (
     COMPUTE_BINARY,
     CONDUCTOR_BINARY,
@@ -148,27 +148,49 @@ class TestStamps:
         assert versions.by_nodename == {"alpha": NodeVersion(record.id, 1, 1)}
         assert versions.epoch == 1
 
-    def test_versions_have_what_administrators_decided(self, store: Store) -> None:
+    def test_sums_are_those_of_the_hosts_own_rows(self, store: Store) -> None:
+        agent, other = register(store), register(store, "beta", "agent-b")
+        changes = [create(agent, f"n{number}") for number in range(3)]
+        first, *more = store.apply_changes(agent, changes, DOWN_TIME).records.values()
+        (first,) = store.apply_changes(agent, [update(first, vcpus=2)], 60).records.values()
+        create_one(store, other, "beta")
+        found = store.sum_versions("alpha", COMPUTE_BINARY)
+        assert found.sums == VersionSums.of([first, *more])
+        assert (found.sums.nodes, found.sums.generations, found.sums.epochs) == (3, 4, 3)
+        (service,) = store.list_services("alpha")
+        assert (found.epoch, found.service_uuid) == (service.epoch, service.uuid)
+        store.report_state(agent, 1, AuditState(1.0))
+        assert store.sum_versions("alpha", COMPUTE_BINARY).report_count == 1
+
+    @pytest.mark.parametrize("method", ["load_versions", "sum_versions"])
+    def test_versions_have_what_administrators_decided(self, store: Store, method: str) -> None:
+        read = getattr(store, method)
         register(store), register(store, "beta", "agent-b")
-        assert store.load_versions("alpha", COMPUTE_BINARY).admin == AdminState()
+        assert read("alpha", COMPUTE_BINARY).admin == AdminState()
         for change, expected in (
             (ServiceChange(disabled=True), AdminState(disabled=True)),
             (ServiceChange(disabled=False, maintenance=True), AdminState(maintenance=True)),
         ):
             store.set_service("alpha", COMPUTE_BINARY, change)
-            assert store.load_versions("alpha", COMPUTE_BINARY).admin == expected
-        assert store.load_versions("beta", COMPUTE_BINARY).admin == AdminState()
+            assert read("alpha", COMPUTE_BINARY).admin == expected
+        assert read("beta", COMPUTE_BINARY).admin == AdminState()
 
-    def test_time_and_epoch_are_returned_without_nodes(self, store: Store) -> None:
+    @pytest.mark.parametrize("method", ["load_versions", "sum_versions"])
+    def test_time_and_epoch_are_returned_without_nodes(self, store: Store, method: str) -> None:
         register(store)
-        versions = store.load_versions("alpha", COMPUTE_BINARY)
-        assert versions.by_nodename == {}
-        assert versions.now.tzinfo is UTC
-        assert abs(datetime.now(UTC) - versions.now) < timedelta(seconds=5)
+        found = getattr(store, method)("alpha", COMPUTE_BINARY)
+        if isinstance(found, HostSums):
+            assert found.sums == VersionSums(0, 0, 0, 0)
+        else:
+            assert found.by_nodename == {}
+        assert found.epoch == 1
+        assert found.now.tzinfo is UTC
+        assert abs(datetime.now(UTC) - found.now) < timedelta(seconds=5)
 
-    def test_a_host_without_service_is_not_found(self, store: Store) -> None:
+    @pytest.mark.parametrize("method", ["load_versions", "sum_versions"])
+    def test_a_host_without_service_is_not_found(self, store: Store, method: str) -> None:
         with pytest.raises(NotFoundError, match="ghost"):
-            store.load_versions("ghost", COMPUTE_BINARY)
+            getattr(store, method)("ghost", COMPUTE_BINARY)
 
     def test_the_stores_time_is_utc_with_microseconds(self, store: Store) -> None:
         times = [store.now() for _ in range(20)]

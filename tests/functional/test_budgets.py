@@ -44,7 +44,7 @@ REREAD = 8
 ONE_CHANGE = 9  # with a warning that begins or ends, and its line of the history
 PER_HUNDRED = 6
 MEASURES_PER_HOUR = 12
-CALLS_OF_A_NODE = 150
+CALLS_OF_A_NODE = 100
 CALLS_OF_AN_AUDIT = 2000
 RSS_MIB = {"with a database": 70.0, "with conductors": 44.0}
 

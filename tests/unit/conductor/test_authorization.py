@@ -212,7 +212,9 @@ def test_a_list_of_all_hosts_is_that_of_the_own_host(authorizer, method):
     assert authorizer.authorize(CALLER, method, {}) == {"host": OWN}
 
 
-@pytest.mark.parametrize("method", ["load_nodes", "load_versions", "list_split_brains"])
+@pytest.mark.parametrize(
+    "method", ["load_nodes", "load_versions", "sum_versions", "list_split_brains"]
+)
 def test_a_call_without_a_host_is_refused(authorizer, method):
     with pytest.raises(ForbiddenError):
         authorizer.authorize(CALLER, method, {})
