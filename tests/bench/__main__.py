@@ -184,6 +184,8 @@ def _measure_elsewhere(checkout: Path, subject: str, values: Mapping[str, Any]) 
 
 def _divide(name: str, these: Sequence[Row], others: Sequence[Row]) -> int | float | str:
     """Return the ratio of the medians of a column; texts and equal numbers remain."""
+    if any(name not in row for row in others):
+        return ""  # a column that the other checkout does not have yet
     values = [row[name] for row in (*these, *others)]
     if values.count(values[0]) == len(values) or isinstance(values[0], str):
         return values[0]

@@ -1,6 +1,7 @@
 """Audits of one host: statements of each kind, and CPU time of this process for a steady one.
 
-`--sizes`: nodes x guests of each. A heartbeat is sent between audits.
+`--sizes`: nodes x guests of each. A heartbeat is sent between audits. The CPU time is compared with
+that of a loop of `LOOP_ADDITIONS`, measured just before, as machines and their loads differ.
 """
 
 import argparse
@@ -31,6 +32,7 @@ OPTIONS = {
 }
 
 PROBE_TIMEOUT = 20.0
+LOOP_ADDITIONS = 10**7
 
 Statements = tuple[str, ...]
 
@@ -41,6 +43,7 @@ def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[s
         nodes, guests = map(int, size.split("x"))
         host = BenchHost(database.store, database.directory, nodes, guests)
         counts = {kind: len(found) for kind, found in host.audit_each().items()}
+        loop = min(measure_loop() for _ in range(3))
         cpu = host.measure_cpu(options.repeats)
         yield (
             "Statements of audits",
@@ -49,8 +52,19 @@ def measure(options: argparse.Namespace, database: Database) -> Iterator[tuple[s
             | {
                 "steady, ms of CPU, median": statistics.median(cpu) * 1000,
                 "least": min(cpu) * 1000,
+                "loop, ms of CPU": loop * 1000,
+                "steady / loop": statistics.median(cpu) / loop,
             },
         )
+
+
+def measure_loop() -> float:
+    """Return the CPU seconds of a loop of additions."""
+    started_at = time.process_time()
+    total = 0
+    for number in range(LOOP_ADDITIONS):
+        total += number
+    return time.process_time() - started_at
 
 
 class BenchHost:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.__main__ import ROOT, SUBJECTS, main
+from tests.bench.__main__ import ROOT, SUBJECTS, _divide, main
 
 SMALLEST = {
     "audits": "--database sqlite --sizes 2x1 --repeats 1",
@@ -48,6 +48,11 @@ def test_another_checkout_is_measured_in_turns(
     assert [row | {"code": ""} for row in own] == [row | {"code": ""} for row in other]
     assert len(ratio) == len(own)
     assert "| ratio | spread | 3 |" in capsys.readouterr().out
+
+
+def test_a_column_that_the_other_checkout_lacks_has_no_ratio() -> None:
+    these, others = [{"ms": 2.0, "new": 1.0}], [{"ms": 4.0}]
+    assert [_divide(name, these, others) for name in these[0]] == [0.5, ""]
 
 
 def test_every_subject_says_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
