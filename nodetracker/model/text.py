@@ -59,7 +59,7 @@ def escape_text(text: str) -> str:
     >>> print(escape_text("a\x1b[31m\nb\u202e"))
     a\x1b[31m\x0ab\u202e
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # as no unsafe character is
         return text
     return _UNSAFE_CHARACTER.sub(_escape, text)
 

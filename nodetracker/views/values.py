@@ -54,8 +54,8 @@ def render_mib(mib: float | None) -> str:
     amount, unit = float(mib), 0
     while abs(amount) >= 1000 and unit < len(_SIZES) - 1:
         amount, unit = amount / MIB_PER_GIB, unit + 1
-    digits = 0 if abs(amount) >= 100 or not unit else 1
-    return f"{render_amount(round(amount, digits))} {_SIZES[unit]}"
+    text = f"{amount:.0f}" if abs(amount) >= 100 or not unit else f"{amount:.1f}"
+    return f"{text.removesuffix('.0')} {_SIZES[unit]}"
 
 
 def render_gib(gib: float | None) -> str:
@@ -118,6 +118,8 @@ def render_plain(value: Any) -> str:
     """Return any value for people: text as it is, None as "-", the rest as JSON has it."""
     if value is None or value == "":
         return NONE
+    if type(value) in (str, int):  # nearly all are
+        return str(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -149,7 +149,7 @@ class ListTable(TableFormat, ListFormatter):
         parsed_args: argparse.Namespace,
     ) -> None:
         """Write the table; nothing for an empty list."""
-        rows = [dict(zip(column_names, map(_human_value, row), strict=True)) for row in data]
+        rows = [dict(zip(column_names, row, strict=True)) for row in data]
         if not rows and not parsed_args.print_empty:
             return
         is_complete = parsed_args.long or bool(parsed_args.columns)

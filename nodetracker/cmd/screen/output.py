@@ -69,7 +69,7 @@ class Screen:
         has_unicode = self.terminal.has_unicode
         if not self.terminal.has_color:
             return [
-                "".join(safe_text(piece.text, has_unicode) for piece in line).rstrip()
+                safe_text("".join([text for text, _ in line]), has_unicode).rstrip()
                 for line in lines
             ]
         from rich.color import ColorSystem

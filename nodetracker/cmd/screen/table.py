@@ -6,7 +6,7 @@ No other column is ever cut, so uuids never break.
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -138,43 +138,58 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def draw_cell(
-    column: Column, row: Mapping[str, Any], terminal: Terminal, now: datetime | None
-) -> Piece:
-    """Return a row's cell in one piece, safe to print.
+def make_drawer(
+    column: Column, terminal: Terminal, now: datetime | None
+) -> Callable[[Mapping[str, Any]], Piece]:
+    """Return what draws a row's cell in one piece, safe to print.
 
     Args:
-        row: column of the list -> value.
         now: of the ages; required by `Kind.MOMENT`.
     """
-    value, kind = row[column.names[0]], column.kind
-    style = Style.PLAIN
-    if (render := _SHARES.get(kind)) is not None:
-        whole = row[column.names[1]]
-        if value is None or whole is None:
-            return Piece(NONE)
-        of = render(whole)
-        part = _without_unit(render(value), of) if value else "0"
-        share = f"{part}/{of} {render_percent(value, whole):>5}"
-        return Piece(share, style_of_share(value, whole))
+    kind, has_unicode = column.kind, terminal.has_unicode
+    name, *others = column.names
     if (render := _RENDERERS.get(kind)) is not None:
-        text = render(value)
-    elif kind is Kind.NODE_STATE:
-        status, maintenance, *of_node = (row[name] for name in column.names[1:])
-        is_read, down_seconds = of_node or (True, None)
-        return draw_node_state(value, status, maintenance, is_read, down_seconds, terminal)
-    elif kind is Kind.MOMENT:
+        return lambda row: Piece(safe_text(render(row[name]), has_unicode))
+    if (share := _SHARES.get(kind)) is not None:
+        return lambda row: _draw_share(share, row[name], row[others[0]])
+    if kind is Kind.NODE_STATE:
+        return lambda row: _draw_node_state([row[each] for each in column.names], terminal)
+    if kind is Kind.MOMENT:
         assert now is not None
-        text = render_moment(value, now)
-        if column.is_deadline and value is not None and not text.startswith("in "):
-            return Piece(f"{text} ago", Style.WARNING)
-    elif kind is Kind.FURTHER:
-        text = _render_further(value, row[column.names[1]])
-    elif kind is Kind.POWER and row[column.names[1]]:
-        return Piece("gone", Style.WARNING)
-    else:
-        text, style = draw_state(str(value), terminal)[0] if value else (NONE, style)
-    return Piece(safe_text(text, terminal.has_unicode), style)
+        return lambda row: _draw_moment(row[name], now, column.is_deadline)
+    if kind is Kind.FURTHER:
+        return lambda row: Piece(safe_text(_render_further(row[name], row[others[0]]), has_unicode))
+
+    def draw(row: Mapping[str, Any]) -> Piece:
+        if kind is Kind.POWER and row[others[0]]:
+            return Piece("gone", Style.WARNING)
+        value = row[name]
+        text, style = draw_state(str(value), terminal)[0] if value else Piece(NONE)
+        return Piece(safe_text(text, has_unicode), style)
+
+    return draw
+
+
+def _draw_share(render: Callable[[float], str], value: float | None, whole: float | None) -> Piece:
+    if value is None or whole is None:
+        return Piece(NONE)
+    of = render(whole)
+    part = _without_unit(render(value), of) if value else "0"
+    share = f"{part}/{of} {render_percent(value, whole):>5}"
+    return Piece(share, style_of_share(value, whole))
+
+
+def _draw_node_state(values: Sequence[Any], terminal: Terminal) -> Piece:
+    state, status, maintenance, *of_node = values
+    is_read, down_seconds = of_node or (True, None)
+    return draw_node_state(state, status, maintenance, is_read, down_seconds, terminal)
+
+
+def _draw_moment(value: str | None, now: datetime, is_deadline: bool) -> Piece:
+    text = render_moment(value, now)
+    if is_deadline and value is not None and not text.startswith("in "):
+        return Piece(f"{text} ago", Style.WARNING)
+    return Piece(text)
 
 
 def _render_further(resources: Mapping[str, int], devices: Sequence[str]) -> str:
@@ -225,12 +240,13 @@ def draw_table(
         is_complete: show all columns, even if the lines get longer than the terminal is wide.
     """
     is_unlimited = is_complete or not terminal.has_width
-    cells = [[draw_cell(column, row, terminal, now) for column in columns] for row in rows]
+    drawers = [make_drawer(column, terminal, now) for column in columns]
+    cells = [[draw(row) for row in rows] for draw in drawers]
     if not is_complete:
         columns, cells = _leave_out(columns, cells)
     needed = [
-        max(width_of(piece.text) for piece in (Piece(column.title), *(row[index] for row in cells)))
-        for index, column in enumerate(columns)
+        max(map(width_of, (column.title, *(text for text, _ in drawn))))
+        for column, drawn in zip(columns, cells, strict=True)
     ]
     if not is_unlimited:
         needed = [
@@ -238,10 +254,11 @@ def draw_table(
             for column, width in zip(columns, needed, strict=True)
         ]
     widths = fit_columns(columns, needed, None if is_unlimited else terminal.width)
-    header = [Piece(column.title.upper(), Style.TITLE) for column in columns]
-    lines = _draw_row(header, columns, widths, terminal.has_unicode)
-    for row in cells:
-        lines += _draw_row(row, columns, widths, terminal.has_unicode)
+    fitted = [
+        _fit_cells(columns[index], cells[index], width, terminal.has_unicode)
+        for index, width in widths.items()
+    ]
+    lines = [line for row in zip(*fitted, strict=True) for line in _draw_row(row, widths)]
     hidden = [column.title for index, column in enumerate(columns) if index not in widths]
     if hidden and terminal.is_interactive:
         text = f"not shown: {', '.join(hidden)} (--long shows all)"
@@ -250,18 +267,24 @@ def draw_table(
 
 
 def _leave_out(
-    columns: Sequence[Column], cells: Sequence[Sequence[Piece]]
+    columns: Sequence[Column], cells: Sequence[list[Piece]]
 ) -> tuple[list[Column], list[list[Piece]]]:
-    """Leave out columns without any value, and those that repeat another one."""
-    indexes = {column.title: index for index, column in enumerate(columns)}
-    kept = []
-    for index, column in enumerate(columns):
-        is_empty = column.priority and all(row[index].text == NONE for row in cells)
-        other = indexes.get(column.same_as)
-        is_same = other is not None and all(row[index].text == row[other].text for row in cells)
-        if not is_empty and not is_same:
-            kept.append(index)
-    return [columns[index] for index in kept], [[row[index] for index in kept] for row in cells]
+    """Leave out columns without any value, and those that repeat another one.
+
+    Args:
+        cells: of each column.
+    """
+    texts = {
+        column.title: [text for text, _ in drawn]
+        for column, drawn in zip(columns, cells, strict=True)
+    }
+    kept = [
+        (column, drawn)
+        for column, drawn in zip(columns, cells, strict=True)
+        if not (column.priority and {NONE}.issuperset(texts[column.title]))
+        and texts[column.title] != texts.get(column.same_as)
+    ]
+    return [column for column, _ in kept], [drawn for _, drawn in kept]
 
 
 def fit_columns(columns: Sequence[Column], needed: Sequence[int], available: int | None) -> Widths:
@@ -297,25 +320,30 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
     return sum(widths[index] for index in kept) + _GAP * (len(kept) - 1)
 
 
-def _draw_row(
-    cells: Sequence[Piece], columns: Sequence[Column], widths: Widths, has_unicode: bool
-) -> list[Line]:
-    """Return the lines of a row: one, unless a flexible cell takes more."""
-    parts = []
-    for index, width in widths.items():
-        text, style = cells[index]
-        if width_of(text) <= width:
-            texts = [text]
-        elif columns[index].kind is Kind.NAME:
-            texts = [cut_middle(text, width, has_unicode)]
+def _fit_cells(column: Column, cells: Iterable[Piece], width: int, has_unicode: bool) -> list[Line]:
+    """Return the pieces of a column's title and cells: one each, unless a cell takes more lines."""
+    is_right = column.is_right
+    fitted: list[Line] = []
+    for text, style in (Piece(column.title.upper(), Style.TITLE), *cells):
+        missing = width - width_of(text)
+        if missing >= 0:
+            blanks = " " * missing
+            fitted.append((Piece(blanks + text if is_right else text + blanks, style),))
+        elif column.kind is Kind.NAME:
+            cut = cut_middle(text, width, has_unicode)
+            fitted.append((Piece(pad_text(cut, width, is_right), style),))
         else:
             texts = wrap_text(text, width)
-        parts.append((texts, width, columns[index].is_right, style))
-    lines = []
-    for number in range(max(len(texts) for texts, *_ in parts)):
-        pieces: list[Piece] = []
-        for texts, width, is_right, style in parts:
-            text = texts[number] if number < len(texts) else ""
-            pieces += (_SPACE, Piece(pad_text(text, width, is_right), style))
-        lines.append(tuple(pieces[1:]))
-    return lines
+            fitted.append(tuple(Piece(pad_text(part, width, is_right), style) for part in texts))
+    return fitted
+
+
+def _draw_row(cells: Sequence[Line], widths: Widths) -> Iterable[Line]:
+    """Yield the lines of a row: one, unless a flexible cell takes more."""
+    for number in range(max(map(len, cells))):
+        pieces = [_SPACE] * (2 * len(cells) - 1)
+        pieces[::2] = [
+            cell[number] if number < len(cell) else Piece(" " * width, cell[0].style)
+            for cell, width in zip(cells, widths.values(), strict=True)
+        ]
+        yield tuple(pieces)

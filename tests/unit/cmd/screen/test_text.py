@@ -29,6 +29,16 @@ def test_control_characters_are_shown_and_all_others_kept(text, shown):
     assert safe_text(shown) == shown
 
 
+def test_every_character_that_could_move_a_cursor_or_reverse_text_is_escaped():
+    ranges = (
+        (0x00, 0x1F), (0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E),
+        (0x2066, 0x2069), (0xFEFF, 0xFEFF), (0xD800, 0xDFFF),
+    )  # fmt: skip
+    for first, last in ranges:
+        for code in range(first, last + 1):
+            assert safe_text(f"é{chr(code)}").startswith("é\\"), hex(code)
+
+
 def test_only_ascii_is_shown_where_nothing_else_can_be():
     assert safe_text("Zürich 日", has_unicode=False) == r"Z\xfcrich \u65e5"
 
