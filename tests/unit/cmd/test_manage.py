@@ -110,6 +110,18 @@ def test_collections_do_not_traverse_the_libraries_of_a_command(tmp_path):
     assert gc.get_freeze_count() > 5000
 
 
+def test_no_garbage_is_collected_while_a_command_imports_its_libraries(tmp_path):
+    config = tmp_path / "nodetracker.conf"
+    config.write_text(f"[database]\nconnection = sqlite:///{tmp_path}/none.sqlite\n")
+    code = (
+        "import gc; from nodetracker.cmd import manage; seen = [];"
+        "gc.callbacks.append(lambda *found: seen.append(found));"
+        f"manage.main(['--config-file={config}', 'node', 'list']); print(len(seen))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["nodes"], ["node", "list", "--bogus"]])
 def test_closed_outputs_are_no_error(arguments, monkeypatch):
     """As with ``>&-`` in a shell, of which Python makes None."""
