@@ -21,7 +21,6 @@ from nodetracker.model.claim import (
 )
 from nodetracker.model.fact import FactEntry, FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
-from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import FACT_NAMES, NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import PciStatus, TrackedDevice
@@ -294,16 +293,6 @@ def decode_claim(row: Row, host: str, nodename: str) -> Claim:
         workload=decode_row(Workload, workload),
         amounts=decode_row(Amounts, row),
         is_repeated=False,
-    )
-
-
-def decode_workload(row: Row) -> WorkloadRow:
-    """Build a workload of a row with the columns of `WorkloadRow`, details and NUMA optional."""
-    return decode_row(
-        WorkloadRow,
-        row,
-        details=row.get("details") or {},
-        numa=decode_pins(row.get("numa")).assignment,  # both have cells
     )
 
 

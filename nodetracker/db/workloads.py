@@ -99,7 +99,17 @@ def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[Work
         for row in rows
         if row["guest_vcpu_milli"] is not None
     }
-    workloads = [codec.decode_workload(row) for row in rows if row["uuid"] is not None]
+    workloads = [
+        codec.decode_row(
+            WorkloadRow,
+            row,
+            details=(row["details"] if query.reads_details else None) or {},
+            # An assignment or pins: both have cells.
+            numa=codec.decode_pins(row["numa"] if query.reads_numa else None).assignment,
+        )
+        for row in rows
+        if row["uuid"] is not None
+    ]
     uuids = list(dict.fromkeys(row["uuid"] for row in rows if row["uuid"] is not None))
     on_page = set(uuids[: query.limit])
     return Page(

@@ -10,6 +10,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.serializer import encode
+from nodetracker.model.units import MILLI
 
 
 def render_workload(row: WorkloadRow) -> dict[str, Any]:
@@ -130,13 +131,16 @@ def _charge_guest(
 ) -> WorkloadRow:
     if guest is None:
         return row
-    claimed = sum(map(Amounts.of, mine), Amounts())
-    more = (guest - replace(claimed, vcpu_milli=claimed.cpu_milli)) | Amounts()
+    more_milli = guest.vcpu_milli - sum(each.vcpu_milli + each.pcpus * MILLI for each in mine)
+    more_mb = guest.memory_mb - sum(each.memory_mb for each in mine)
+    more_disk_mb = guest.disk_mb - sum(each.disk_mb for each in mine)
+    if max(more_milli, more_mb, more_disk_mb) <= 0:
+        return row
     return replace(
         row,
-        vcpu_milli=row.vcpu_milli + more.vcpu_milli,
-        memory_mb=row.memory_mb + more.memory_mb,
-        disk_mb=row.disk_mb + more.disk_mb,
+        vcpu_milli=row.vcpu_milli + max(0, more_milli),
+        memory_mb=row.memory_mb + max(0, more_mb),
+        disk_mb=row.disk_mb + max(0, more_disk_mb),
     )
 
 
