@@ -161,7 +161,10 @@ def keyed(shape: Shape, most: int = 10_000, key: Shape | None = None) -> Shape:
         _check_object(value, most)
         for name, item in value.items():
             check_key(name)
-            _check_item(shape, name, item)
+            try:
+                shape(item)
+            except ShapeError as error:
+                raise ShapeError(error.reason, (name, *error.path)) from None
 
     return check
 
@@ -183,23 +186,19 @@ def fields(
         for name in needed - value.keys():
             raise ShapeError(f"{name} is missing")
         for name, item in value.items():
-            _check_item(known.get(name, plain), name, item)
+            try:
+                known.get(name, plain)(item)
+            except ShapeError as error:
+                raise ShapeError(error.reason, (name, *error.path)) from None
 
     return check
 
 
 def _check_object(value: Any, most: int) -> None:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         _refuse(value, "an object")
     if len(value) > most:
         raise ShapeError(f"{len(value)} keys, more than {most}")
-
-
-def _check_item(shape: Shape, name: object, item: Any) -> None:
-    try:
-        shape(item)
-    except ShapeError as error:
-        raise ShapeError(error.reason, (name, *error.path)) from None
 
 
 def plain(value: Any, depth: int = MAX_DEPTH) -> None:
