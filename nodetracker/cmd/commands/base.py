@@ -179,7 +179,7 @@ class ListCommand(StoreCommand, Lister):
             is_shown = parsed_args.long or parsed_args.formatter == "table"
             names += self.shown_columns if is_shown else ()
         self.check_columns(parsed_args, names)
-        return names, [tuple(row[name] for name in names) for row in self.list_rows(parsed_args)]
+        return names, [tuple([row[name] for name in names]) for row in self.list_rows(parsed_args)]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Write the list; for an empty one, whether the host that it was filtered by exists."""

@@ -31,8 +31,8 @@ from nodetracker.usecases.reads import (
     read_live_pages,
 )
 from nodetracker.views.measured import list_texts
-from nodetracker.views.nodes import count_running_vms, render_node, render_node_state
-from nodetracker.views.services import audit_age_seconds, find_down_since
+from nodetracker.views.nodes import count_running_vms, render_node
+from nodetracker.views.services import audit_age_seconds, find_down_since, state_of, status_of
 
 _COLUMNS = (
     "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used",
@@ -43,10 +43,14 @@ _LONG_COLUMNS = (
     "hypervisor_type", "host_ip", "architecture", "os", "kernel_version", "generation",
 )  # fmt: skip
 _MAINTENANCE = "maintenance"
-_SIZES = {"vcpus": (VCPU, "cpu"), "memory_mb": (MEMORY, "ram"), "local_gb": (DISK, "disk")}
-_LIMITS = tuple(f"{name}_limit" for name in _SIZES)
+_SIZES = (  # column, resource, ratio
+    ("vcpus", VCPU, "cpu_allocation_ratio"),
+    ("memory_mb", MEMORY, "ram_allocation_ratio"),
+    ("local_gb", DISK, "disk_allocation_ratio"),
+)
+_LIMITS = tuple(f"{name}_limit" for name, _, _ in _SIZES)
 _LIVENESS = ("is_read", "down_seconds")
-_READ_FOR_LIMITS = ("reserved", *(f"{ratio}_allocation_ratio" for _, ratio in _SIZES.values()))
+_READ_FOR_LIMITS = ("reserved", *(ratio for _, _, ratio in _SIZES))
 _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLUMNS))
 
 
@@ -90,7 +94,7 @@ class ListNodes(ListCommand):
                 row = {
                     "host": node.host,
                     "nodename": node.nodename,
-                    **render_node_state(found.service, liveness),
+                    **_state_of(found.service, liveness),
                     **{name: getattr(node.values, name) for name in _COLUMNS},
                     "audit_age_seconds": audit_age_seconds(found.service, node.nodename, page.now),
                 }
@@ -109,7 +113,7 @@ class ListNodes(ListCommand):
         liveness = self.read_liveness()
         return [
             dict.fromkeys((*self.columns, *self.long_columns, *_LIMITS))
-            | {"host": service.host, **render_node_state(service, liveness)}
+            | {"host": service.host, **_state_of(service, liveness)}
             | _liveness_of(service, liveness)
             | {"is_read": False}
             for service in read_items(self.reader.list_service_page, query)
@@ -206,6 +210,14 @@ class DeleteNode(StoreCommand, Command):
         self.app.stdout.write(f"node {nodename} of host {host} deleted\n")
 
 
+def _state_of(service: ServiceRecord | None, liveness: Liveness) -> dict[str, Any]:
+    return {
+        "state": state_of(service, liveness),
+        "status": status_of(service),
+        _MAINTENANCE: service is not None and service.maintenance,
+    }
+
+
 def _liveness_of(service: ServiceRecord | None, liveness: Liveness) -> dict[str, Any]:
     since = find_down_since(service, liveness)
     return {"down_seconds": None if since is None else (liveness.now - since).total_seconds()}
@@ -216,12 +228,10 @@ def _limits_of(values: NodeValues) -> dict[str, float]:
     reserved = reserved_amounts(values.reserved)
     return {
         f"{name}_limit": limit_of(
-            getattr(values, name) * PARTS[resource],
-            reserved[resource],
-            getattr(values, f"{ratio}_allocation_ratio"),
+            getattr(values, name) * PARTS[resource], reserved[resource], getattr(values, ratio)
         )
         / PARTS[resource]
-        for name, (resource, ratio) in _SIZES.items()
+        for name, resource, ratio in _SIZES
     }
 
 
