@@ -71,6 +71,7 @@ COMMANDS = {
     "node list": ("node", "list"),
     "node list -f json": ("node", "list", "-f", "json"),
     "overview": ("overview",),
+    "workload list": ("workload", "list"),
 }
 
 
