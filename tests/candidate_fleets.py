@@ -209,9 +209,9 @@ def check_candidates(
     for request in wanted:
         for order in CandidateOrder:
             policy = CandidatePolicy(DOWN_TIME, weights, order)
-            found = store.find_candidates(request, policy, ALL).nodes
+            found = tuple(store.find_candidates(request, policy, ALL).nodes)
             assert found == list_expected(store, request, policy)
-            assert store.find_candidates(request, policy, ALL).nodes == found
+            assert tuple(store.find_candidates(request, policy, ALL).nodes) == found
             pages = _read_pages(store, request, policy, page_size)
             if order is CandidateOrder.NAMED:
                 assert pages == found

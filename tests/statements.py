@@ -3,6 +3,7 @@
 An executemany is one statement; BEGIN and COMMIT are not counted.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,28 @@ def count_statements(source: Any) -> Iterator[SeenStatements]:
         yield seen
     finally:
         sa.event.remove(engine, "before_cursor_execute", note)
+
+
+@contextmanager
+def time_statements(engine: sa.Engine) -> Iterator[dict[str, list[float]]]:
+    """Collect the seconds that each statement of an engine takes until its answer is read."""
+    spent: dict[str, list[float]] = {}
+    started_at = 0.0
+
+    def start(*arguments: Any) -> None:
+        nonlocal started_at
+        started_at = time.perf_counter()
+
+    def end(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        spent.setdefault(statement, []).append(time.perf_counter() - started_at)
+
+    sa.event.listen(engine, "before_cursor_execute", start)
+    sa.event.listen(engine, "after_cursor_execute", end)
+    try:
+        yield spent
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", start)
+        sa.event.remove(engine, "after_cursor_execute", end)
 
 
 def select_written(table: sa.Table) -> "sa.Select[Any]":

@@ -38,6 +38,17 @@ def test_a_subject_is_measured(tmp_path: Path, subject: str) -> None:
         assert (idle["down at most"], idle["failures"]) == (0, 0)
 
 
+def test_a_profile_of_claims_says_where_their_time_goes(tmp_path: Path) -> None:
+    tables = run(tmp_path, "claims", "--profile")
+    statements, functions = tables["Time by statement"], tables["Time by function"]
+    inserted = [row for row in statements if str(row["statement"]).startswith("INSERT INTO claims")]
+    assert [(row["claims of a request"], row["of a request"]) for row in inserted] == [
+        (1, 1),
+        (2, 1),
+    ]
+    assert {row["claims of a request"] for row in functions} == {1, 2}
+
+
 def test_another_checkout_is_measured_in_turns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
