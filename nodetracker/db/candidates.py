@@ -5,7 +5,7 @@ The database finds nodes in the order of their places; `accounting.ledger.candid
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, overload
 
 import sqlalchemy as sa
@@ -34,6 +34,7 @@ from nodetracker.db.screens import (
     map_checks,
     read_index,
     shape_of,
+    text,
     whole,
 )
 from nodetracker.db.statements import use_index
@@ -70,6 +71,8 @@ def find_candidates(
     after: CandidateCursor | None = None,
 ) -> CandidatePage:
     search = Search(connection, request, policy)
+    if search.is_granted:
+        return CandidatePage((), is_granted=True)
     if policy.order is CandidateOrder.SPREAD:
         return search.find_part(limit, after)
     return search.find_best(limit, after)
@@ -102,7 +105,11 @@ class _LazyNodes(Sequence[CandidateNode]):
 
 
 class Search:
-    """Finds the nodes of one request."""
+    """Finds the nodes of one request.
+
+    Attributes:
+        is_granted: a claim has the uuid of the request, unless this is certainly new.
+    """
 
     def __init__(
         self, connection: sa.Connection, request: ClaimRequest, policy: CandidatePolicy
@@ -111,8 +118,10 @@ class Search:
         self._request = request
         self._policy = policy
         self._shape = shape_of(request)
-        own = sa.select(_guests.compute_node_id).where(_guests.uuid == request.workload.uuid)
-        self._guest_nodes = connection.execute(own).scalars().all()
+        known = {"workload": request.workload.uuid, "uuid": request.uuid}
+        found = connection.execute(_select_known(request.has_new_uuid), known).scalars().all()
+        self.is_granted = _GRANTED in found
+        self._guest_nodes = [node_id for node_id in found if node_id != _GRANTED]
         self._values = list_values(request) | {"guest_nodes": self._guest_nodes}
 
     def find_part(self, limit: int, after: CandidateCursor | None) -> CandidatePage:
@@ -211,6 +220,24 @@ class Search:
         free = Amounts(int(row.vcpu_milli), 0, int(row.memory_mb), int(row.disk_mb))
         has_guest = row.id in self._guest_nodes
         return CandidateNode(row.id, row.host, row.nodename, weight, free, has_guest)
+
+
+_GRANTED = -1
+"""In place of a node's id: a claim has the uuid."""
+
+
+@cache
+def _select_known(is_new: bool) -> "sa.Select[Any] | sa.CompoundSelect[Any]":
+    """Return the statement for the nodes of the guest ``workload``.
+
+    Args:
+        is_new: do not ask whether a claim has the ``uuid``.
+    """
+    guests = sa.select(_guests.compute_node_id).where(_guests.uuid == text("workload"))
+    if is_new:
+        return guests
+    granted = sa.cast(sa.literal(_GRANTED), sa.BigInteger())
+    return sa.union_all(guests, sa.select(granted).where(tables.claims.c.uuid == text("uuid")))
 
 
 def _list_free(shape: RequestShape) -> "tuple[sa.ColumnElement[Any], ...]":

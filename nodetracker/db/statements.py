@@ -249,7 +249,7 @@ def use_index(
     return query
 
 
-UPDATED_TOGETHER = 64
+UPDATED_TOGETHER = 50
 """The most rows of a statement of `update_cases`."""
 
 
@@ -271,7 +271,8 @@ def update_cases(
     partial = frozenset(name for name in names if not all(name in row for row in rows))
     for start in range(0, len(rows), UPDATED_TOGETHER):
         part = rows[start : start + UPDATED_TOGETHER]
-        size = 1 << (len(part) - 1).bit_length()  # few sizes: few statements are built
+        # Few sizes: few statements are built.
+        size = min(1 << (len(part) - 1).bit_length(), UPDATED_TOGETHER)
         values: dict[str, Any] = {}
         for number in range(size):
             row = part[number] if number < len(part) else {}

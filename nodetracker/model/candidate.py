@@ -91,10 +91,13 @@ class CandidatePage:
 
     Attributes:
         next: where the next page starts, None if these are the last.
+        is_granted: no node was looked for, as a claim has the uuid of a request that may be a
+            repeated one.
     """
 
     nodes: Sequence[CandidateNode]
     next: CandidateCursor | None = None
+    is_granted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

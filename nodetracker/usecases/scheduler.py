@@ -84,6 +84,11 @@ def may_be_destination(request: ClaimRequest, source: Claim | None, node_id: int
     return not list_dest_refusals(request.migration, source, node_id)
 
 
+def _as_new(request: ClaimRequest) -> ClaimRequest:
+    """Return a request of which it does not matter whether it was granted before."""
+    return replace(request, has_new_uuid=True)
+
+
 def order_subset(subset: Iterable[CandidateNode], request: ClaimRequest) -> list[CandidateNode]:
     """Return the best candidates in an order that depends on the request.
 
@@ -185,7 +190,7 @@ class Scheduler:
         """
         if after is not None:
             request = replace(request, uuid=after.request_uuid)
-        request, source = self._complete(request)
+        request, source = self._complete(_as_new(request))
         order = CandidateOrder.NAMED if of_all else CandidateOrder.SPREAD
         start, taken = (after.after, after.taken) if after else (None, 0)
         found: list[CandidateNode] = []
@@ -315,7 +320,7 @@ class Scheduler:
             return []
         if place is not None:
             return [place]
-        candidates = itertools.islice(self._find_candidates(request, count), count)
+        candidates = itertools.islice(self._find_candidates(_as_new(request), count), count)
         return [(candidate.host, candidate.nodename) for candidate in candidates]
 
     def _create_singly(
@@ -398,7 +403,7 @@ class Scheduler:
         place = self._find_place(request)
         if place is not None:
             return *place, self._store.try_claim(request, *place, self._policy)
-        return self._ask_each(request, None, ask, lambda: None)
+        return self._ask_each(_as_new(request), None, ask, lambda: None)
 
     def _find_place(self, request: ClaimRequest) -> tuple[str, str] | None:
         """Return host and nodename of the node that a request names, None if it names no host.
@@ -464,6 +469,8 @@ class Scheduler:
 
     def _find_candidates(self, request: ClaimRequest, wanted: int = 1) -> Iterator[CandidateNode]:
         """Yield the candidates in the order in which the request asks them, read part by part.
+
+        None for a request that may be a repeated one, if a claim has its uuid.
 
         Args:
             wanted: how many are asked if none refuses.
