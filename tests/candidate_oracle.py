@@ -69,8 +69,11 @@ def _passes(record: NodeRecord, request: ClaimRequest) -> bool:
     values, wanted = record.values, request.amounts
     if not values.tracks_resources:
         return True
+    is_instance = request.workload.kind.value == "instance"
+    overhead = values.overhead.get("memory_mb", 0) if is_instance else 0
     needed = {
-        "guests": True, "cpu": wanted.vcpu_milli or wanted.pcpus, "memory": wanted.memory_mb,
+        "guests": True, "cpu": wanted.vcpu_milli or wanted.pcpus,
+        "memory": wanted.memory_mb + overhead,
         "storage": wanted.disk_mb, "gpus": wanted.resources.get("PGPU"), "numa": request.numa,
         "pci": request.pci_requests,
     }  # fmt: skip
@@ -85,8 +88,6 @@ def _passes(record: NodeRecord, request: ClaimRequest) -> bool:
         return False
     if request.workload.uuid in record.guests:  # is charged already: left to the ledger
         return True
-    is_instance = request.workload.kind.value == "instance"
-    overhead = values.overhead.get("memory_mb", 0) if is_instance else 0
     free, reserved = _free(record), values.reserved
     cpu_used = round(values.cpu_used * 1000) + 1000 * reserved.get("vcpus", 0)
     disk_used = round(values.disk_used * 1024) + reserved.get("disk_mb", 0)
