@@ -12,7 +12,7 @@ from tests.functional.servers.process import require
 
 HERE = Path(__file__).parent
 RULES = HERE.parents[1] / "etc" / "prometheus" / "nodetracker.rules.yml"
-DESCRIPTIONS = HERE.parents[1] / "docs" / "operations" / "alerts.md"
+DESCRIPTIONS = HERE.parents[1] / "docs" / "run.md"
 DELAYS = {None: "immediately", "1h": "after an hour"} | {
     f"{minutes}m": f"after {minutes} minutes" for minutes in (2, 5, 10, 15, 30)
 }

@@ -63,8 +63,9 @@ def test_hosts_are_set_up_as_the_document_says(
     """Its files and commands, with the names of this machine in place of those of the page."""
     require_root("act as a user")
     require("setpriv")
-    (create_token,) = read_blocks("conductors.md")
-    of_conductor, of_compute = read_blocks("conductors.md", "ini")
+    page = (DOCS / "conductors.md").read_text()
+    (create_token,) = read_blocks(page)
+    of_conductor, of_compute = read_blocks(page, "ini")
     conductor, authority = Conductor(tmp_path / "conductor", connection), Authority(tmp_path)
     certificate, key = authority.issue(tmp_path, "127.0.0.1")
     written = {

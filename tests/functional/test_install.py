@@ -1,4 +1,4 @@
-"""docs/install.md, run as it is written there.
+"""The section of docs/install.md about a clone, run as it is written there.
 
 Four things stand for what a test must not do to its machine, and nothing else is changed:
 
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import read_blocks
+from tests.documents import read_blocks, read_section
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import require, require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN, Running
 
 TREE = SAMPLE.parents[2]
-DOCUMENT = (TREE / "docs" / "install.md").read_text()
+DOCUMENT = read_section("install.md", "A clone")
 LEFT_OUT = ("apt-get ", "python3 -m venv ", "/opt/nodetracker/bin/pip ")
 
 
@@ -87,7 +87,7 @@ exec {shutil.which("install")} "$@\"""",
         }
 
     def test_every_command_works_and_the_agent_keeps_its_row(self, place, server, environment):
-        lines = "".join(read_blocks("install.md")).splitlines(keepends=True)
+        lines = "".join(read_blocks(DOCUMENT)).splitlines(keepends=True)
         assert [sum(line.startswith(start) for line in lines) for start in LEFT_OUT] == [1, 1, 1]
         script = "".join(line for line in lines if not line.startswith(LEFT_OUT))
         script = script.replace("/opt/nodetracker/bin/", f"{BIN}/")

@@ -1,4 +1,4 @@
-"""A new operator's first day on two bare machines with systemd, typed from docs/packages.md."""
+"""A new operator's first day on two bare machines with systemd, typed from docs/install.md."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import read_blocks
+from tests.documents import read_blocks, read_section
 from tests.functional.servers.process import require, require_root
 from tests.packages.root import BUILT_WITH, Root
 
 APT = "apt-get -y -q"
-CONTROL, COMPUTE, CLAIM = read_blocks("packages.md")[1:]
+CONTROL, COMPUTE, CLAIM = read_blocks(read_section("install.md", "Debian packages"))[1:]
 ADDRESSES = {"control-1": "10.214.0.1", "compute-1": "10.214.0.2"}
 TYPED = """
 export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive; cd /packages

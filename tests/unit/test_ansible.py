@@ -7,6 +7,7 @@ import yaml
 
 from nodetracker.bootstrap.options.opts import list_opts
 from nodetracker.cmd.command_table import COMMANDS
+from tests.documents import read_section
 
 ROOT = Path(__file__).parent.parent.parent
 ANSIBLE = ROOT / "etc" / "ansible"
@@ -84,7 +85,7 @@ def test_variables_are_those_of_the_role():
     for group in INVENTORY["children"].values():
         used |= {*group.get("vars", {})}
     assert used - REQUIRED <= VARIABLES
-    page = (ROOT / "docs" / "ansible.md").read_text()
+    page = read_section("install.md", "Ansible")
     documented = {*re.findall(r"`(nodetracker_\w+)`", page)}
     assert documented == (VARIABLES | REQUIRED) - {"nodetracker_service"}
 

@@ -1,4 +1,4 @@
-"""etc/containers and docs/containers.md name only what exists."""
+"""etc/containers and docs/install.md name only what exists."""
 
 import configparser
 import re
@@ -11,13 +11,14 @@ import yaml
 
 from nodetracker.bootstrap.options.opts import list_opts
 from nodetracker.cmd.command_table import COMMANDS
+from tests.documents import read_section
 
 ROOT = Path(__file__).parent.parent.parent
 CONTAINERS = ROOT / "etc" / "containers"
 IMAGE = (CONTAINERS / "Containerfile").read_text()
 COMPOSE = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())
 QUADLET = (CONTAINERS / "nodetracker.container").read_text()
-PAGE = (ROOT / "docs" / "containers.md").read_text()
+PAGE = read_section("install.md", "Containers")
 OURS = {name: service for name, service in COMPOSE["services"].items() if name != "database"}
 PROGRAMS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
