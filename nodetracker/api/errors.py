@@ -85,14 +85,14 @@ class Problem:
     Attributes:
         code: for programs, e.g. ``nodetracker.claim.refused``.
         detail: for people.
-        reasons: of a refused claim.
+        refusal: of a claim.
     """
 
     status: HTTPStatus
     code: str
     detail: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
+    refusal: ClaimRefusedError | None = None
 
 
 def explain(error: Exception) -> Problem:
@@ -101,8 +101,8 @@ def explain(error: Exception) -> Problem:
         return _explain_http(error)
     for kind, status, code in _TABLE:
         if isinstance(error, kind):
-            reasons = error.reasons if isinstance(error, ClaimRefusedError) else ()
-            return Problem(status, code, _describe(error), _list_headers(error, status), reasons)
+            refusal = error if isinstance(error, ClaimRefusedError) else None
+            return Problem(status, code, _describe(error), _list_headers(error, status), refusal)
     return Problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "nodetracker.internal",
@@ -153,10 +153,10 @@ def show_problem(problem: Problem) -> dict[str, Any]:
         "title": problem.status.phrase,
         "detail": problem.detail,
     }
-    if problem.reasons:
+    if problem.refusal is not None:
         shown |= {
-            "reasons": list(problem.reasons),
-            "explanations": explain_reasons(problem.reasons),
+            "reasons": list(problem.refusal.reasons),
+            "explanations": explain_reasons(problem.refusal),
         }
     return shown
 

@@ -142,3 +142,67 @@ def reserved_amounts(reserved: Mapping[str, Any]) -> Amounts:
     """Return the amounts in a row's column ``reserved``: the operator's and the driver's."""
     vcpus, memory_mb, disk_mb = map(reserved.get, ("vcpus", "memory_mb", "disk_mb"), (0, 0, 0))
     return Amounts(int(vcpus) * MILLI, 0, int(memory_mb), int(disk_mb))
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceVerdict:
+    """One resource of a node compared with the requested amount, in the resource class's unit.
+
+    Attributes:
+        resource: its class, or `ORDINARY`.
+        limit: the most that may be used in total; None = unlimited.
+        used: by the reservation and all workloads together.
+        free: limit - used, may be negative; None = unlimited.
+        excess: how much more than `max_unit` the claim requests, without the
+            driver's overhead; None if it does not, or brings a limit, null included.
+        max_unit: the largest amount of one claim, None = the total.
+        is_growing: whether the claim takes more than its workload is charged already.
+    """
+
+    resource: str
+    total: float
+    reserved: float
+    allocation_ratio: float
+    used: float
+    limit: float | None
+    free: float | None
+    requested: float
+    excess: float | None = None
+    max_unit: float | None = None
+    is_growing: bool = True
+
+    @property
+    def is_free(self) -> bool:
+        """True when enough is free."""
+        return self.free is None or self.requested <= self.free
+
+    @property
+    def largest(self) -> float:
+        """The largest amount of one claim."""
+        return self.total if self.max_unit is None else self.max_unit
+
+    @property
+    def refused(self) -> float:
+        """The amount that is too large: for what is free, or without overhead for one claim."""
+        return self.largest + (self.excess or 0) if self.is_free else self.requested
+
+    @property
+    def fits(self) -> bool:
+        """True when enough is free for a claim of this size.
+
+        A claim that takes no more than its workload is charged already always
+        fits, as on a node that is overcommitted with its guest.
+        """
+        return not self.is_growing or (self.is_free and self.excess is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An amount of a resource class, or of `ORDINARY`, that a node lacks for a claim."""
+
+    resource: str
+    amount: float
+
+
+ReasonParts = tuple[str | ResourceVerdict | Missing, ...]
+"""A reason to refuse a claim in its pieces: the values in it, and the text between them."""

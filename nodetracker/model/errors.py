@@ -45,6 +45,8 @@
 
 from collections.abc import Sequence
 
+from nodetracker.model.amounts import ReasonParts
+
 
 class NodetrackerError(Exception):
     """Base class of nodetracker's errors."""
@@ -140,14 +142,22 @@ class ClaimRefusedError(RefusedError):
         reasons: every reason, with its amounts.
         checks: names of the checks that failed, see `AdmissionCheck`; of a claim
             without a host, those of the nearest node.
+        parts: of each reason, () for one without amounts; a process of the release before
+            sends none.
     """
 
     code = "nodetracker.claim.refused"
 
-    def __init__(self, reasons: Sequence[str], checks: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        reasons: Sequence[str],
+        checks: Sequence[str] = (),
+        parts: Sequence[ReasonParts] = (),
+    ) -> None:
         super().__init__("; ".join(reasons))
         self.reasons = tuple(reasons)
         self.checks = tuple(map(str, checks))
+        self.parts = tuple(parts)
 
 
 class MoveSourceError(ClaimRefusedError):

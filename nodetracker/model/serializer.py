@@ -6,6 +6,7 @@ type, an unknown field and a missing field without a default are rejected with
 the path. Unknown fields of results are ignored: the server may be newer.
 """
 
+import contextlib
 import dataclasses
 import enum
 import inspect
@@ -390,9 +391,13 @@ def decode_error(plain: Mapping[str, Any]) -> NodetrackerError:
     arguments = plain.get("arguments")
     if kind is None or not isinstance(arguments, list):
         return RpcVersionError(f"unknown error in the answer: {dict(plain)}")
-    sent = plain.get("options", {})
+    sent, hints = plain.get("options", {}), typing.get_type_hints(kind.__init__)
+    options = {}
+    for name, _ in _list_arguments(kind):
+        if name in sent:
+            with contextlib.suppress(RequestError):  # of a later version
+                options[name] = make_reader(hints[name], is_strict=False)(sent[name], name)
     try:
-        options = {name: sent[name] for name, _ in _list_arguments(kind) if name in sent}
         return kind(*arguments, **options)
     except TypeError as error:
         return RpcVersionError(f"{kind.__name__} of another version: {error}")

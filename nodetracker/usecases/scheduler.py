@@ -397,7 +397,7 @@ class Scheduler:
             except NotFoundError as error:
                 raise ClaimRefusedError([str(error)]) from None
             if answer.reasons:
-                raise ClaimRefusedError(answer.reasons, answer.checks)
+                raise ClaimRefusedError(answer.reasons, answer.checks, answer.parts)
             return host, nodename, answer
 
         place = self._find_place(request)
@@ -448,14 +448,14 @@ class Scheduler:
             except MoveSourceError:
                 raise
             except ClaimRefusedError as error:
-                refused.append((candidate, error.reasons))
+                refused.append((candidate, error))
         for candidate in busy:
             try:
                 return create(request, candidate.host, candidate.nodename, self._policy, False)
             except MoveSourceError:
                 raise
             except ClaimRefusedError as error:
-                refused.append((candidate, error.reasons))
+                refused.append((candidate, error))
         existing = find()
         if existing is None:
             raise self._refuse(request, refused)

@@ -1,15 +1,14 @@
 """Render claims, dry runs, candidates and migrations for the command line and REST."""
 
-import re
-from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
-from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss
-from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU
+from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss, list_parts
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Missing, ResourceVerdict
 from nodetracker.model.candidate import CandidateNode, ResourceLeft
 from nodetracker.model.claim import Claim, Migration
+from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import count_noun
 from nodetracker.views.nodes import render_damage
@@ -65,76 +64,60 @@ def render_migration(migration: Migration) -> dict[str, Any]:
     return {name: item for name, item in encode(migration).items() if name != "updated_at"}
 
 
-_AMOUNT = r"(-?[0-9]+(?:\.[0-9]+)?)"
-_TOO_LITTLE = re.compile(
-    rf"Free (\S+(?: outside huge pages)?) {_AMOUNT}(| VCPU| MB| GB)"
-    rf" < requested {_AMOUNT}\3(?! [VMG])"
-)
-_TOO_LARGE = re.compile(rf"Requested (\S+) {_AMOUNT}(| VCPU| MB| GB) > max_unit {_AMOUNT}\3")
-_LACKING = re.compile(rf"{_AMOUNT} ({MEMORY}|{DISK})")
-_RESOURCES = {
-    "vcpu": (VCPU, "CPU"),
-    "memory": (MEMORY, "memory"),
-    "memory outside huge pages": (ORDINARY, "memory outside huge pages"),
-    "disk": (DISK, "disk"),
-}
-"""Name in a ledger's reason -> resource class, and its name for people."""
+_NAMES = {VCPU: "CPU", MEMORY: "memory", ORDINARY: "memory outside huge pages", DISK: "disk"}
+"""Resource class -> its name for people, if it has another one."""
 
 
-def explain_reasons(reasons: Iterable[str]) -> list[dict[str, Any]]:
+def explain_reasons(refused: Admission | NearMiss | ClaimRefusedError) -> list[dict[str, Any]]:
     """Return for each reason of a refusal its text for people, and its amounts as numbers.
 
-    Reasons are sentences of Nova's, an interface: agents and conductors send nothing else.
-
-    >>> explain_reasons(["h1/n1: Free memory 31232.00 MB < requested 32768 MB"])[0]["text"]
-    'h1/n1: memory: 30.5 GiB free, 32 GiB requested'
+    Args:
+        refused: by one that an older process has sent, the text is the sentence.
     """
-    return [
-        {"text": explain_reason(reason), "amounts": _list_amounts(reason)} for reason in reasons
-    ]
-
-
-def explain_reason(reason: str) -> str:
-    """Return a reason of a refusal for people, with amounts in binary units.
-
-    >>> explain_reason("nearest: h1/n1 lacks 1536 MEMORY_MB, 2 VCPU")
-    'nearest: h1/n1 lacks 1.5 GiB of memory, 2 VCPU'
-    >>> explain_reason("Requested vcpu 9 VCPU > max_unit 8 VCPU")
-    'CPU: 9 requested, 8 is the most of one claim'
-    """
-    text = _TOO_LITTLE.sub(lambda found: _render_shortage(found, "free, {} requested"), reason)
-    text = _TOO_LARGE.sub(
-        lambda found: _render_shortage(found, "requested, {} is the most of one claim"), text
-    )
-    return _LACKING.sub(
-        lambda found: (
-            f"{render_resource(found[2], float(found[1]))} of "
-            f"{'memory' if found[2] == MEMORY else 'disk'}"
-        ),
-        text,
-    )
-
-
-def _render_shortage(found: re.Match[str], rest: str) -> str:
-    resource, name = _RESOURCES.get(found[1], (found[1], found[1]))
-    first, last = (render_resource(resource, float(found[group])) for group in (2, 4))
-    return f"{name}: {first} {rest.format(last)}"
-
-
-def _list_amounts(reason: str) -> list[dict[str, Any]]:
-    """Return the amounts in a reason, in the units of their resource classes."""
-    found = [(_TOO_LITTLE, "free", "requested"), (_TOO_LARGE, "requested", "max_unit")]
-    none = dict.fromkeys(("free", "requested", "max_unit"))
     return [
         {
-            "resource": _RESOURCES.get(match[1], (match[1],))[0],
-            **none,
-            first: float(match[2]),
-            last: float(match[4]),
+            "text": "".join(map(_explain_part, parts)),
+            "amounts": [_list_amounts(part) for part in parts if isinstance(part, ResourceVerdict)],
         }
-        for pattern, first, last in found
-        for match in pattern.finditer(reason)
+        for parts in list_parts(refused)
     ]
+
+
+def explain_error(error: Exception) -> str:
+    """Return an error's text for people."""
+    if not isinstance(error, ClaimRefusedError):
+        return str(error)
+    return "; ".join(reason["text"] for reason in explain_reasons(error))
+
+
+def _explain_part(part: str | ResourceVerdict | Missing) -> str:
+    """Return a part of a reason for people, with amounts in binary units.
+
+    >>> _explain_part(Missing("MEMORY_MB", 1536)), _explain_part(Missing("VCPU", 2))
+    ('1.5 GiB of memory', '2 VCPU')
+    """
+    if isinstance(part, str):
+        return part
+    name = _NAMES.get(part.resource, part.resource)
+    if isinstance(part, Missing):
+        amount = render_resource(part.resource, part.amount)
+        is_size = part.resource in (MEMORY, ORDINARY, DISK)
+        return f"{amount} of {name}" if is_size else f"{amount} {part.resource}"
+    requested = render_resource(part.resource, part.refused)
+    if not part.is_free:
+        return f"{name}: {render_resource(part.resource, part.free)} free, {requested} requested"
+    largest = render_resource(part.resource, part.largest)
+    return f"{name}: {requested} requested, {largest} is the most of one claim"
+
+
+def _list_amounts(verdict: ResourceVerdict) -> dict[str, Any]:
+    """Return the amounts in a reason, in the unit of the resource class."""
+    return {
+        "resource": verdict.resource,
+        "free": None if verdict.is_free else verdict.free,
+        "requested": verdict.refused,
+        "max_unit": verdict.largest if verdict.is_free else None,
+    }
 
 
 def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, Any]:
@@ -155,7 +138,7 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
         "nodename": nodename,
         "fits": not answer.reasons,
         "reasons": list(answer.reasons),
-        "explanations": explain_reasons(answer.reasons),
+        "explanations": explain_reasons(answer),
         "numa": encode(answer.numa),
         "numa_reasons": list(answer.numa_reasons),
         "resources": verdicts,
@@ -163,11 +146,11 @@ def render_admission(host: str, nodename: str, answer: Admission) -> dict[str, A
     }
 
 
-def render_no_candidate(reasons: Sequence[str]) -> dict[str, Any]:
+def render_no_candidate(error: ClaimRefusedError) -> dict[str, Any]:
     """Return a dry run's columns when no node would accept the claim."""
     none: dict[str, Any] = {"numa": None, "numa_reasons": [], "resources": [], "pci": []}
-    none["explanations"] = explain_reasons(reasons)
-    return {"host": None, "nodename": None, "fits": False, "reasons": list(reasons), **none}
+    none["explanations"] = explain_reasons(error)
+    return {"host": None, "nodename": None, "fits": False, "reasons": list(error.reasons), **none}
 
 
 def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
@@ -216,7 +199,7 @@ def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
 
 
 def _render_near(miss: NearMiss) -> dict[str, Any]:
-    return pick(miss, *NEAREST) | {"explanations": explain_reasons(miss.reasons)}
+    return pick(miss, *NEAREST) | {"explanations": explain_reasons(miss)}
 
 
 def _explain_check(check: AdmissionCheck, exclusions: Exclusions) -> str:

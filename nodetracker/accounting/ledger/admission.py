@@ -21,6 +21,9 @@ from nodetracker.model.amounts import (
     PCPU,
     VCPU,
     Amounts,
+    Missing,
+    ReasonParts,
+    ResourceVerdict,
     limit_of,
     reserved_amounts,
 )
@@ -166,10 +169,16 @@ class AdmissionCheck(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason to refuse a claim, and the check that failed."""
+    """One reason to refuse a claim, and the check that failed.
+
+    Attributes:
+        reason: as a sentence.
+        parts: of which `render_reason` made it, () for one that was written as it is.
+    """
 
     check: AdmissionCheck
     reason: str
+    parts: ReasonParts = ()
 
 
 AMOUNT_CHECKS = {
@@ -187,49 +196,7 @@ _LABELS = {
     ORDINARY: ("memory outside huge pages", " MB"),
     DISK: ("disk", " GB"),
 }
-"""Resource class -> its name and unit in reasons, worded as in Nova, whose users parse them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceVerdict:
-    """One resource of a node compared with the requested amount, in the resource class's unit.
-
-    Attributes:
-        resource: its class, or `ORDINARY`.
-        limit: the most that may be used in total; None = unlimited.
-        used: by the reservation and all workloads together.
-        free: limit - used, may be negative; None = unlimited.
-        excess: how much more than `max_unit` the claim requests, without the
-            driver's overhead; None if it does not, or brings a limit, null included.
-        max_unit: the largest amount of one claim, None = the total.
-        is_growing: whether the claim takes more than its workload is charged already.
-    """
-
-    resource: str
-    total: float
-    reserved: float
-    allocation_ratio: float
-    used: float
-    limit: float | None
-    free: float | None
-    requested: float
-    excess: float | None = None
-    max_unit: float | None = None
-    is_growing: bool = True
-
-    @property
-    def is_free(self) -> bool:
-        """True when enough is free."""
-        return self.free is None or self.requested <= self.free
-
-    @property
-    def fits(self) -> bool:
-        """True when enough is free for a claim of this size.
-
-        A claim that takes no more than its workload is charged already always
-        fits, as on a node that is overcommitted with its guest.
-        """
-        return not self.is_growing or (self.is_free and self.excess is None)
+"""Resource class -> its name and unit in reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +223,11 @@ class Admission:
     def reasons(self) -> tuple[str, ...]:
         """All reasons for a refusal as text; empty = it fits."""
         return tuple(refusal.reason for refusal in self.refusals)
+
+    @property
+    def parts(self) -> tuple[ReasonParts, ...]:
+        """The parts of each reason."""
+        return tuple(refusal.parts for refusal in self.refusals)
 
     @property
     def checks(self) -> tuple[AdmissionCheck, ...]:
@@ -360,19 +332,30 @@ def _refuse_units(resource: str, capacity: Capacity, amount: int) -> list[Refusa
 
 
 def _refuse(verdict: ResourceVerdict, values: NodeValues) -> Refusal:
-    label, suffix = _LABELS.get(verdict.resource, (verdict.resource, ""))
-    if verdict.free is not None and not verdict.is_free:
-        requested = render_amount(verdict.requested)
-        free = round_down(verdict.free, 2)
-        reason = f"Free {label} {free:.2f}{suffix} < requested {requested}{suffix}"
-        if verdict.resource == GPU_RESOURCE_CLASS:
-            reason += explain_withheld_gpus(values)
-    else:
-        largest = verdict.total if verdict.max_unit is None else verdict.max_unit
-        requested = render_amount(largest + (verdict.excess or 0))
-        max_unit = render_amount(largest)
-        reason = f"Requested {label} {requested}{suffix} > max_unit {max_unit}{suffix}"
-    return Refusal(AMOUNT_CHECKS.get(verdict.resource, AdmissionCheck.CLASSES), reason)
+    parts: ReasonParts = (verdict,)
+    if verdict.resource == GPU_RESOURCE_CLASS and not verdict.is_free:
+        parts = (verdict, explain_withheld_gpus(values))
+    check = AMOUNT_CHECKS.get(verdict.resource, AdmissionCheck.CLASSES)
+    return Refusal(check, render_reason(parts), parts)
+
+
+def render_reason(parts: ReasonParts) -> str:
+    """Return a reason as a sentence, worded as in Nova, whose users parse them.
+
+    >>> render_reason(("nearest: h1/n1 lacks ", Missing(MEMORY, 1536), ", ", Missing(VCPU, 2)))
+    'nearest: h1/n1 lacks 1536 MEMORY_MB, 2 VCPU'
+    """
+    return "".join(part if isinstance(part, str) else _render_part(part) for part in parts)
+
+
+def _render_part(part: ResourceVerdict | Missing) -> str:
+    if isinstance(part, Missing):
+        return f"{render_amount(part.amount)} {part.resource}"
+    label, suffix = _LABELS.get(part.resource, (part.resource, ""))
+    requested = f"{render_amount(part.refused)}{suffix}"
+    if part.free is not None and not part.is_free:
+        return f"Free {label} {round_down(part.free, 2):.2f}{suffix} < requested {requested}"
+    return f"Requested {label} {requested} > max_unit {render_amount(part.largest)}{suffix}"
 
 
 def _unknown_facts(

@@ -124,7 +124,8 @@ def _grant(
     """Return the claim of a request, and the node with it; see `decide_grant`."""
     admission = evaluate_claim(request, node, policy)
     if reasons or admission.reasons:
-        raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks)
+        parts = [*[()] * len(reasons), *admission.parts]
+        raise ClaimRefusedError([*reasons, *admission.reasons], admission.checks, parts)
     claim = _make_claim(request, node, admission, policy.claim_timeout)
     return claim, add_claim(node, claim)
 

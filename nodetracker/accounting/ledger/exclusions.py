@@ -1,5 +1,6 @@
 """Explain why nodes are not candidates, or refused: counts by check, and the nearest node."""
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +10,14 @@ from nodetracker.accounting.ledger.admission import (
     AMOUNT_CHECKS,
     Admission,
     AdmissionCheck,
-    ResourceVerdict,
+    render_reason,
 )
+from nodetracker.model.amounts import Missing, ReasonParts, ResourceVerdict
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.text import count_noun
-from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 MAX_EVALUATED = 1000
 """Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
@@ -36,7 +38,7 @@ class NearMiss:
             (`AMOUNT_CHECKS`), or of 1 for any other check.
         missing: resource class -> amount by which too little is free or the
             claim is larger than the node, in the class's unit.
-        reasons: every reason, as the ledger reports it.
+        reasons, parts: every reason, as the ledger reports it, and its parts.
     """
 
     host: str
@@ -45,6 +47,7 @@ class NearMiss:
     shortage: float
     missing: Mapping[str, float] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+    parts: tuple[ReasonParts, ...] = ()
 
     @property
     def rank(self) -> tuple[int, float, str, str]:
@@ -90,7 +93,8 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
     checks = admission.checks
     shortage = sum(shares.get(check, 1.0) for check in checks)
     missing = {resource: parts / _PARTS for resource, (parts, _) in lacking.items()}
-    return NearMiss(host, nodename, checks, shortage, missing, admission.reasons)
+    reasons = admission.reasons, admission.parts
+    return NearMiss(host, nodename, checks, shortage, missing, *reasons)
 
 
 def count_misses(misses: Collection[NearMiss | None]) -> Exclusions:
@@ -125,24 +129,34 @@ def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:
     )
 
 
-def render_nearest(miss: NearMiss) -> str:
+def explain_nearest(miss: NearMiss) -> ReasonParts:
     """Return what the nearest node lacks: the amounts, or every reason if there are others.
 
     >>> checks = (AdmissionCheck.CPU,)
-    >>> render_nearest(NearMiss("h7", "n1", checks, 0.5, {"VCPU": 2.0}, ("Free vcpu ...",)))
-    'nearest: h7/n1 lacks 2 VCPU'
-    >>> render_nearest(NearMiss("h7", "n1", (AdmissionCheck.UP,), 1.0, {}, ("host h7 is down",)))
-    'nearest: h7/n1: host h7 is down'
+    >>> explain_nearest(NearMiss("h7", "n1", checks, 0.5, {"VCPU": 2.0}, ("Free vcpu ...",)))
+    ('nearest: h7/n1 lacks ', Missing(resource='VCPU', amount=2.0))
+    >>> explain_nearest(NearMiss("h7", "n1", (AdmissionCheck.UP,), 1.0, {}, ("host h7 is down",)))
+    ('nearest: h7/n1: ', 'host h7 is down')
     """
     place = f"nearest: {miss.host}/{miss.nodename}"
     if not miss.missing or len(miss.missing) != len(miss.reasons):
-        return f"{place}: {', '.join(miss.reasons)}"
-    amounts = [f"{render_amount(amount)} {name}" for name, amount in miss.missing.items()]
-    return f"{place} lacks {', '.join(amounts)}"
+        return (f"{place}: ", *_join(list_parts(miss)))
+    return (f"{place} lacks ", *_join([(Missing(*item),) for item in miss.missing.items()]))
 
 
-RefusedNode = tuple[CandidateNode, Sequence[str]]
-"""A candidate that was asked, and the ledger's reasons to refuse the claim."""
+def _join(each: Iterable[ReasonParts]) -> list[str | ResourceVerdict | Missing]:
+    """Return parts with commas between those of each reason."""
+    return [part for parts in each for part in (", ", *parts)][1:]
+
+
+def list_parts(refused: Admission | NearMiss | ClaimRefusedError) -> list[ReasonParts]:
+    """Return the parts of each reason, the sentence where an older process has sent no more."""
+    known = itertools.chain(refused.parts, itertools.repeat(()))
+    return [parts or (reason,) for reason, parts in zip(refused.reasons, known, strict=False)]
+
+
+RefusedNode = tuple[CandidateNode, ClaimRefusedError]
+"""A candidate that was asked, and the ledger's refusal."""
 
 
 def leave_out(exclusions: Exclusions, failed: Iterable[Collection[AdmissionCheck]]) -> Exclusions:
@@ -174,21 +188,19 @@ def refuse(
     nearest = others.nearest
     checks = () if nearest is None else nearest.checks
     asked = {(candidate.host, candidate.nodename) for candidate, _ in refused}
-    last = (
-        []
-        if nearest is None or (nearest.host, nearest.nodename) in asked
-        else [render_nearest(nearest)]
-    )
+    parts: list[ReasonParts] = [
+        (f"{candidate.host}/{candidate.nodename}: ", *of_reason)
+        for candidate, error in refused
+        for of_reason in list_parts(error)
+    ]
     if not refused:
         why = explanation or "a node that accepts it has appeared since; try again"
-        return ClaimRefusedError([f"no candidate: {why}", *last], checks)
-    reasons = [
-        f"{candidate.host}/{candidate.nodename}: {reason}"
-        for candidate, of_node in refused
-        for reason in of_node
-    ]
-    reasons += [f"others: {explanation}"] if explanation else []
-    return ClaimRefusedError([*reasons, *last], checks)
+        parts.append((f"no candidate: {why}",))
+    elif explanation:
+        parts.append((f"others: {explanation}",))
+    if nearest is not None and (nearest.host, nearest.nodename) not in asked:
+        parts.append(explain_nearest(nearest))
+    return ClaimRefusedError(list(map(render_reason, parts)), checks, parts)
 
 
 def _missing_of(verdict: ResourceVerdict) -> int:

@@ -117,7 +117,8 @@ def decide_move(
     reasons = _list_source_refusals(request, source, locked.migrations)
     if source is None or reasons:
         admission = evaluate_claim(request, locked.dest, policy)
-        raise MoveSourceError([*reasons, *admission.reasons])
+        parts = [*[()] * len(reasons), *admission.parts]
+        raise MoveSourceError([*reasons, *admission.reasons], parts=parts)
     refusals = list_dest_refusals(move_of(request), source, locked.dest.id)
     grant = decide_grant(request, locked.dest, policy, refusals)
     migration = _make_migration(request, source, grant.answer)

@@ -50,7 +50,8 @@ from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.usecases.adoption import adopt_guest
 from nodetracker.usecases.reads import read_items
 from nodetracker.views.claims import (
-    explain_reason,
+    explain_error,
+    explain_reasons,
     render_admission,
     render_candidate,
     render_claim,
@@ -147,8 +148,12 @@ class CreateClaim(RequestCommand):
         self.exit_code = EXIT_FAILED if refused else EXIT_DONE
         lines = [
             f"{request.uuid}  {safe_text(request.workload.name or request.workload.uuid)}  "
-            + (explain_reason(row.get("error", "")) or "{host} {nodename}".format(**row))
-            for (request, _), row in zip(pairs, rows, strict=True)
+            + (
+                f"{outcome.host} {outcome.nodename}"
+                if isinstance(outcome, Claim)
+                else explain_error(outcome)
+            )
+            for request, outcome in pairs
         ]
         return {"granted": len(rows) - refused, "refused": refused, "claims": Lines(rows, lines)}
 
@@ -279,7 +284,7 @@ def put_in_words(error: ClaimRefusedError, args: argparse.Namespace) -> ClaimRef
     """
     if args.formatter != "table":
         return error
-    return type(error)(list(map(explain_reason, error.reasons)), error.checks)
+    return type(error)([reason["text"] for reason in explain_reasons(error)], error.checks)
 
 
 def parse_request(args: argparse.Namespace, body: object) -> ClaimRequest:
@@ -322,10 +327,10 @@ def show_admission(row: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         row: from `render_admission`.
     """
-    row = {name: value for name, value in row.items() if name != "explanations"}
+    fields = {name: value for name, value in row.items() if name != "explanations"}
     cells = [] if row["numa"] is None else row["numa"]["cells"]
-    return dict(row) | {
-        "reasons": Lines(row["reasons"], map(explain_reason, row["reasons"])),
+    return fields | {
+        "reasons": Lines(row["reasons"], [reason["text"] for reason in row["explanations"]]),
         "numa": Lines(row["numa"], map(_render_line, cells)),
         "numa_reasons": Lines(row["numa_reasons"], ()),  # reasons has them
         "resources": Lines(row["resources"], _draw_verdicts(row["resources"])),
@@ -337,7 +342,7 @@ def _draw_admission(row: Mapping[str, Any]) -> list[Line]:
     """Return why a node takes a request or not, and the amounts of each resource."""
     answer = "does not take it" if row["reasons"] else "takes it"
     texts = [f"{safe_text(row['nodename'])} of host {safe_text(row['host'])} {answer}"]
-    texts += [f"  {safe_text(explain_reason(reason))}" for reason in row["reasons"]]
+    texts += [f"  {safe_text(reason['text'])}" for reason in row["explanations"]]
     texts += [f"  {line}" for line in _draw_verdicts(row["resources"])]
     return [(Piece(text),) for text in texts]
 

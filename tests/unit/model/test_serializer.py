@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nodetracker.conductor.interface import CONDUCTOR
+from nodetracker.model.amounts import ResourceVerdict
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import (
@@ -194,6 +195,11 @@ def test_arguments_that_do_not_fit_are_refused(plain: dict[str, Any], said: str)
     [
         FencedError("taken over"),
         ClaimRefusedError(["Free memory 1 MB < requested 2 MB", "no such trait"], ["ram"]),
+        ClaimRefusedError(
+            ["moved", "n1: Free memory 1.00 MB < requested 2 MB"],
+            ["ram"],
+            [(), ("n1: ", ResourceVerdict("MEMORY_MB", 4.0, 1.0, 1.5, 3.0, 4.0, 1.0, 2.0))],
+        ),
         RequestError("resources.VCPU", "is no integer"),
         NodeBusyError("alpha", "n1"),
     ],
@@ -207,10 +213,10 @@ def test_an_error_is_raised_again_as_it_was(error: NodetrackerError) -> None:
 
 def test_options_of_an_error_may_be_missing_or_of_a_later_version() -> None:
     plain = {"type": "ClaimRefusedError", "arguments": [["no room"]]}
-    for options in ({}, {"options": {"colour": "red"}}):
-        again = decode_error(plain | options)
+    for options in ({}, {"colour": "red"}, {"parts": [[{"colour": "red"}]]}):
+        again = decode_error(plain | {"options": options})
         assert isinstance(again, ClaimRefusedError)
-        assert (again.reasons, again.checks) == (("no room",), ())
+        assert (again.reasons, again.checks, again.parts) == (("no room",), (), ())
 
 
 @pytest.mark.parametrize(

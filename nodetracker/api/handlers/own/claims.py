@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from nodetracker.accounting.ledger.admission import ResourceVerdict
 from nodetracker.accounting.ledger.request import build_claim_request, build_claim_requests
 from nodetracker.accounting.schemas import UUID, Schema, list_of, one_of
 from nodetracker.api.call import Answer, Call
@@ -24,6 +23,7 @@ from nodetracker.api.fields import (
 )
 from nodetracker.api.lookup import answer_page, get_node
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
+from nodetracker.model.amounts import ResourceVerdict
 from nodetracker.model.claim import Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import (
     ClaimRefusedError,
@@ -234,7 +234,7 @@ def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:
     try:
         return render_admission(*call.backend.scheduler.try_claim(request))
     except ClaimRefusedError as error:
-        return render_no_candidate(error.reasons)
+        return render_no_candidate(error)
 
 
 def abort_claim(call: Call) -> Answer:

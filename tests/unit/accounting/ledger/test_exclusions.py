@@ -6,7 +6,6 @@ from nodetracker.accounting.ledger.admission import (
     Admission,
     AdmissionCheck,
     Refusal,
-    ResourceVerdict,
 )
 from nodetracker.accounting.ledger.exclusions import (
     Exclusions,
@@ -15,6 +14,7 @@ from nodetracker.accounting.ledger.exclusions import (
     evaluate_miss,
     render_exclusions,
 )
+from nodetracker.model.amounts import ResourceVerdict
 from tests.builders import ask
 
 
@@ -58,7 +58,7 @@ def test_the_amount_that_is_missing(found, missing, shortage):
     check = AdmissionCheck.CPU if found.resource == "VCPU" else AdmissionCheck.CLASSES
     lacking = refuse(check, verdicts=[found, verdict("MEMORY_MB", 1, 1)])
     assert (lacking.missing, lacking.shortage) == ({found.resource: missing}, shortage)
-    assert lacking.reasons == (f"{check} fails",)
+    assert (lacking.reasons, lacking.parts) == ((f"{check} fails",), ((),))
 
 
 def test_checks_without_an_amount_count_in_full():

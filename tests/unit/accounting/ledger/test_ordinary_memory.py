@@ -14,7 +14,6 @@ from nodetracker.model.amounts import ORDINARY
 from nodetracker.model.candidate import ResourceLeft
 from nodetracker.model.guest import GuestPins, LoosePages
 from nodetracker.model.numa import CellAssignment, NumaAssignment
-from nodetracker.views.claims import explain_reason, explain_reasons
 from tests.unit.accounting.ledger.fakes import (
     BASE,
     GUEST,
@@ -82,7 +81,8 @@ def test_a_claim_without_a_page_size_gets_no_huge_pages():
     node = node_with()
     assert evaluate(node, 15 * GIB).refusals == ()
     refused = evaluate(node, 15 * GIB + 1)
-    assert refused.reasons == ("Free memory outside huge pages 15360.00 MB < requested 15361 MB",)
+    ((verdict,),) = refused.parts
+    assert (verdict.resource, verdict.free, verdict.refused) == (ORDINARY, 15 * GIB, 15 * GIB + 1)
     assert [str(check) for check in refused.checks] == ["ordinary_ram"]
 
 
@@ -194,12 +194,3 @@ def test_a_node_beyond_the_limit_keeps_its_claims_and_has_a_warning():
         "by capacity and ratio"
     )
     assert find_capacity_warnings("n", node_with([other(memory_mb=15 * GIB)]).values, []) == []
-
-
-def test_people_read_which_memory_is_short():
-    reason = "h1/n1: Free memory outside huge pages 5632.00 MB < requested 40960 MB"
-    text = "h1/n1: memory outside huge pages: 5.5 GiB free, 40 GiB requested"
-    amounts = {"resource": ORDINARY, "free": 5632.0, "requested": 40960.0, "max_unit": None}
-    assert explain_reasons([reason]) == [{"text": text, "amounts": [amounts]}]
-    lacks = "nearest: h1/n1 lacks 1536 MEMORY_MB outside huge pages"
-    assert explain_reason(lacks) == "nearest: h1/n1 lacks 1.5 GiB of memory outside huge pages"
