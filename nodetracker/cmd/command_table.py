@@ -1,153 +1,167 @@
-"""The table of the commands of nodetracker-manage, and what help says of them.
+"""The commands of nodetracker-manage: one table, and what finds and lists them."""
 
-Summaries are read from the source of commands, because to import all of them takes
-longer than a person wants to wait for help.
-"""
-
-import ast
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any, NamedTuple
 
-COMMANDS: dict[str, str] = {
-    "agent list": "agent:ListAgents",
-    "agent revoke": "agent:RevokeAgent",
-    "agent rotate": "agent:RotateAgent",
-    "agent token create": "agent:CreateToken",
-    "candidate list": "claim:ListCandidates",
-    "claim abort": "claim:AbortClaim",
-    "claim confirm": "claim:ConfirmClaim",
-    "claim create": "claim:CreateClaim",
-    "claim list": "claim:ListClaims",
-    "claim renew": "claim:RenewClaim",
-    "claim show": "claim:ShowClaim",
-    "completion bash": "help:CompleteInBash",
-    "completion fish": "help:CompleteInFish",
-    "completion words": "help:CompleteWords",
-    "completion zsh": "help:CompleteInZsh",
-    "config check": "config:CheckConfig",
-    "config sample": "config:ShowSample",
-    "db check": "db:CheckSchema",
-    "db contract": "db:ContractSchema",
-    "db purge": "db:PurgeRows",
-    "db reconcile": "db:ReconcileClaims",
-    "db sync": "db:SyncSchema",
-    "db version": "db:ShowSchemaVersion",
-    "health": "machine:ShowHealth",
-    "events": "events:ListEvents",
-    "help": "help:ShowHelp",
-    "host action": "service:ActOnHost",
-    "host capture": "machine:CaptureHost",
-    "host list": "service:ListHosts",
-    "host purge": "service:PurgeHost",
-    "host rename": "service:RenameHost",
-    "host set": "service:SetHost",
-    "host show": "service:ShowHost",
-    "host takeover": "service:TakeOverNode",
-    "migration confirm": "migration:ConfirmMigration",
-    "migration create": "migration:CreateMigration",
-    "migration list": "migration:ListMigrations",
-    "migration revert": "migration:RevertMigration",
-    "migration set": "migration:SetMigration",
-    "migration show": "migration:ShowMigration",
-    "node accept": "node:AcceptNode",
-    "node audit": "node:AuditNode",
-    "node delete": "node:DeleteNode",
-    "node describe": "node_details:DescribeNode",
-    "node history": "node_details:NodeHistory",
-    "node list": "node:ListNodes",
-    "node show": "node:ShowNode",
-    "node stats": "node:NodeStats",
-    "node diff": "node_details:DiffNode",
-    "overview": "overview:ShowOverview",
-    "placement adopt": "placement:AdoptProvider",
-    "placement audit": "placement:AuditPlacement",
-    "placement heal": "placement:HealPlacement",
-    "placement remove": "placement:RemovePlacement",
-    "placement show": "placement:ShowPlacement",
-    "service delete": "service:DeleteService",
-    "service list": "service:ListServices",
-    "service set": "service:SetService",
-    "service show": "service:ShowService",
-    "trends": "trends:ListTrends",
-    "user delete": "user:DeleteUser",
-    "user list": "user:ListUsers",
-    "user set": "user:SetUser",
-    "warning list": "warning:ListWarnings",
-    "warning silence": "warning:SilenceWarning",
-    "workload list": "workload:ListWorkloads",
-    "workload show": "workload:ShowWorkload",
+from cliff.commandmanager import CommandManager
+
+from nodetracker.cmd.screen.streams import render_error
+
+PROGRAM = "nodetracker-manage"
+NAMESPACE = "nodetracker.cmd.commands"
+"""The package of the commands, and cliff's namespace of them."""
+
+
+class Entry(NamedTuple):
+    """A command in the table.
+
+    Attributes:
+        place: module below `NAMESPACE`, and class; it is imported when the command is run.
+        summary: its line in the list of commands, and the first sentence of its help.
+        is_logged: whether it changes something and is logged with who ran it.
+    """
+
+    place: str
+    summary: str
+    is_logged: bool = False
+
+
+# fmt: off
+# ruff: noqa: E501 - a command has one line
+COMMANDS: dict[str, Entry] = {
+    "agent list": Entry("agent:ListAgents", "List the hosts that have joined the conductors, with the last use of each credential"),
+    "agent revoke": Entry("agent:RevokeAgent", "Revoke the credential of a host: its agent writes nothing more, and its guests run on", True),
+    "agent rotate": Entry("agent:RotateAgent", "Replace the credential of this host by a new one; run it as the agent's user or root", True),
+    "agent token create": Entry("agent:CreateToken", "Create a token by which agents without a database join the conductors", True),
+    "candidate list": Entry("claim:ListCandidates", "List the nodes that fit an instance with these resources, best first"),
+    "claim abort": Entry("claim:AbortClaim", "Release claims; one that is released already is not changed", True),
+    "claim confirm": Entry("claim:ConfirmClaim", "Confirm a claim: its guest exists", True),
+    "claim create": Entry("claim:CreateClaim", "Claim a workload's resources on a node, or show why the claim is refused", True),
+    "claim list": Entry("claim:ListClaims", "List active claims, oldest first"),
+    "claim renew": Entry("claim:RenewClaim", "Renew a held claim: it expires [compute] claim_timeout seconds from now", True),
+    "claim show": Entry("claim:ShowClaim", "Show one claim"),
+    "completion bash": Entry("help:CompleteInBash", "Print the script with which bash completes commands, options, hosts and nodes"),
+    "completion fish": Entry("help:CompleteInFish", "Print the script with which fish completes commands, options, hosts and nodes"),
+    "completion words": Entry("help:CompleteWords", "Print what the last word of a command line may be, a line for each"),
+    "completion zsh": Entry("help:CompleteInZsh", "Print the script with which zsh completes commands, options, hosts and nodes"),
+    "config check": Entry("config:CheckConfig", "Check the configuration: files, option names, values and what they name"),
+    "config sample": Entry("config:ShowSample", "Print a sample configuration file with all options"),
+    "db check": Entry("db:CheckSchema", "Compare the database's schema with the one that this version expects"),
+    "db contract": Entry("db:ContractSchema", "Remove what only earlier versions need of the database's schema", True),
+    "db purge": Entry("db:PurgeRows", "Delete history, trends, resolved warnings, ended migrations and released claims by age", True),
+    "db reconcile": Entry("db:ReconcileClaims", "List confirmed claims whose guest is gone, and guests without a claim", True),
+    "db sync": Entry("db:SyncSchema", "Migrate the database's schema to this version, or to a given revision", True),
+    "db version": Entry("db:ShowSchemaVersion", "Print the revision of the database's schema"),
+    "events": Entry("history:ListEvents", "Show what happened to nodes, claims, moves, services and warnings, the newest last"),
+    "health": Entry("machine:ShowHealth", "Show the health of this machine's agent or REST service; exit with 1 if it fails"),
+    "help": Entry("help:ShowHelp", "Show the help of a command, as --help after it does"),
+    "host action": Entry("service:ActOnHost", "Reboot, shut down or start up a host through its driver", True),
+    "host capture": Entry("machine:CaptureHost", "Write the files that the agent reads on this machine to a tar archive for a bug report"),
+    "host list": Entry("service:ListHosts", "List hosts with their service and zone"),
+    "host purge": Entry("service:PurgeHost", "Delete all nodes of a host that is down, with the claims on them, after a question", True),
+    "host rename": Entry("service:RenameHost", "Move the rows of a host whose agent does not run to the host's new name", True),
+    "host set": Entry("service:SetHost", "Enable or disable a host for scheduling, or set its maintenance mode", True),
+    "host show": Entry("service:ShowHost", "Show a host's resources and their usage, in total and by project"),
+    "host takeover": Entry("service:TakeOverNode", "Give a node of a host that is down to the host whose agent lists it and was refused", True),
+    "migration confirm": Entry("migration:ConfirmMigration", "End a migration at its destination: the source's claim is released", True),
+    "migration create": Entry("migration:CreateMigration", "Claim a move's destination in addition to its source, or show why it is refused", True),
+    "migration list": Entry("migration:ListMigrations", "List migrations, oldest first"),
+    "migration revert": Entry("migration:RevertMigration", "End a migration at its source: the destination's claim is released", True),
+    "migration set": Entry("migration:SetMigration", "Set the status of an open migration; its claims are not changed", True),
+    "migration show": Entry("migration:ShowMigration", "Show one migration"),
+    "node accept": Entry("node:AcceptNode", "Accept the capacity of a node that jumped; its host's next audit opens a held node", True),
+    "node audit": Entry("node:AuditNode", "Request an audit from a host's agent, and show the outcome for each node"),
+    "node delete": Entry("node:DeleteNode", "Delete the row of a node whose host is down; a live agent would create it again", True),
+    "node describe": Entry("node_details:DescribeNode", "Describe one node: its state, machine, amounts, workloads, devices and problems"),
+    "node diff": Entry("node_details:DiffNode", "Compare a node's usage by its row, by its claims and by its guests"),
+    "node history": Entry("history:NodeHistory", "Show what changed on a host's nodes, a line for each thing, the newest last"),
+    "node list": Entry("node:ListNodes", "List nodes with their resources, usage and the age of the last reading"),
+    "node show": Entry("node:ShowNode", "Show every column of one node's row"),
+    "node stats": Entry("node:NodeStats", "Sum all nodes whose service is enabled"),
+    "overview": Entry("overview:ShowOverview", "Show the fleet on one screen: totals, and a line for each node, the worst first"),
+    "placement adopt": Entry("placement:AdoptProvider", "Give a node the uuid of the provider that has its name, so that it is reported to", True),
+    "placement audit": Entry("placement:AuditPlacement", "Compare placement with the ledger; exit with 1 when anything differs. Writes nothing"),
+    "placement heal": Entry("placement:HealPlacement", "Make placement agree with the ledger now: nodes, leaked consumers, deleted nodes", True),
+    "placement remove": Entry("placement:RemovePlacement", "Remove the provider of a node whose agent no longer reports to placement", True),
+    "placement show": Entry("placement:ShowPlacement", "Show what placement has of a node, and whose its consumers are"),
+    "service delete": Entry("service:DeleteService", "Delete a service that is not alive, with its nodes, warnings and queues in the broker", True),
+    "service list": Entry("service:ListServices", "List services: status is set by the administrator, state is liveness"),
+    "service set": Entry("service:SetService", "Enable or disable a service, or force it down", True),
+    "service show": Entry("service:ShowService", "Show one service with its identity and the state of its audits"),
+    "trends": Entry("history:ListTrends", "List what the fleet or a node had, allocated and used, by the hour or day, newest last"),
+    "user delete": Entry("user:DeleteUser", "Delete a user of the REST API", True),
+    "user list": Entry("user:ListUsers", "List the users of the REST API with auth_strategy http_basic"),
+    "user set": Entry("user:SetUser", "Create a user of the REST API, or change its password", True),
+    "warning list": Entry("warning:ListWarnings", "List active warnings; they resolve when their cause ends. Silenced ones are left out"),
+    "warning silence": Entry("warning:SilenceWarning", "Leave a warning out of health and counts, until a time or until it is resolved", True),
+    "workload list": Entry("workload:ListWorkloads", "List workloads: those with an active claim, and unclaimed guests"),
+    "workload show": Entry("workload:ShowWorkload", "Show a workload, and each node where it is with its claim, amounts, pins and devices"),
 }
-"""Name -> module and class of each command; a command is imported when it is run."""
-
-CHANGES = frozenset(
-    {
-        "agent revoke", "agent rotate", "agent token create", "claim abort", "claim confirm",
-        "claim create", "claim renew", "db contract", "db purge", "db reconcile", "db sync",
-        "host action", "host purge", "host rename", "host set", "host takeover",
-        "migration confirm", "migration create", "migration revert", "migration set",
-        "node accept", "node delete", "placement adopt", "placement heal", "placement remove",
-        "service delete", "service set", "user delete", "user set", "warning silence",
-    }
-)  # fmt: skip
-"""Commands that are logged with who ran them."""
-
-_COMMANDS = Path(__file__).parent / "commands"
-_SIMILARITY = 0.6
+# fmt: on
 
 
-def read_summary(place: str) -> str:
-    """Return the first line of a command's docstring, without its full stop.
+class CommandTable(CommandManager):
+    """cliff's manager of the commands in the table."""
 
-    Args:
-        place: module and class, as ``node:ListNodes``.
-    """
-    module, _, name = place.partition(":")
-    return _read_summaries(module)[name]
+    def load_commands(self, namespace: str) -> None:
+        """Take the table; cliff would read the metadata of all installed packages."""
+        for name, entry in COMMANDS.items():
+            self.commands[name] = EntryPoint(name, f"{namespace}.{entry.place}", namespace)
 
+    def add_command(self, name: str, command_class: Any) -> None:
+        """Add none: cliff's application brings a ``help`` and a ``complete`` of its own."""
 
-def list_commands(commands: Mapping[str, str]) -> str:
-    """Return the lines of commands with their summaries.
+    def find_command(self, argv: list[str]) -> tuple[Any, str, list[str]]:
+        """Return the class, the name and the arguments of a command; words may be cut short.
 
-    Args:
-        commands: name -> module and class.
-    """
-    width = max(map(len, commands))
-    return "".join(
-        f"  {name:<{width}}  {read_summary(place)}\n" for name, place in sorted(commands.items())
-    )
-
-
-def select_noun(words: Sequence[str], commands: Mapping[str, str]) -> dict[str, str]:
-    """Return the commands of a noun if it is all that was typed, {} otherwise."""
-    if len(words) != 1:
-        return {}
-    return {name: place for name, place in commands.items() if name.startswith(f"{words[0]} ")}
+        Raises:
+            ValueError: there is no such command; the text names the nearest, or those of its noun.
+        """
+        try:
+            command, _, arguments = super().find_command(argv)
+        except ValueError:
+            raise ValueError(_render_unknown(argv)) from None
+        return command, name_of(command), arguments
 
 
-def find_nearest(words: Sequence[str], names: Iterable[str]) -> str | None:
+def name_of(command: type) -> str:
+    """Return the name of a command's class."""
+    place = f"{command.__module__}:{command.__name__}".removeprefix(f"{NAMESPACE}.")
+    return next(name for name, entry in COMMANDS.items() if entry.place == place)
+
+
+def list_commands(names: Iterable[str] = COMMANDS) -> str:
+    """Return the lines of commands with their summaries, by default of all."""
+    names = sorted(names)
+    width = max(map(len, names))
+    return "".join(f"  {name:<{width}}  {COMMANDS[name].summary}\n" for name in names)
+
+
+def select_noun(words: Sequence[str]) -> list[str]:
+    """Return the commands of a noun if it is all that was typed, [] otherwise."""
+    return [name for name in COMMANDS if len(words) == 1 and name.startswith(f"{words[0]} ")]
+
+
+def find_nearest(words: Sequence[str]) -> str | None:
     """Return the command or noun that was probably meant, None if none is similar.
 
-    >>> names = ["node list", "node show", "host list"]
-    >>> find_nearest(["node", "lst", "--long"], names), find_nearest(["nde"], names)
+    >>> find_nearest(["node", "lst", "--long"]), find_nearest(["nde"])
     ('node list', 'node')
     """
     typed = [word for word in words if not word.startswith("-")]
-    commands = list(names)
-    known = [*commands, *dict.fromkeys(name.partition(" ")[0] for name in commands)]
+    known = [*COMMANDS, *dict.fromkeys(name.partition(" ")[0] for name in COMMANDS)]
     for count in (2, 1):
         text = " ".join(typed[:count])
-        if found := difflib.get_close_matches(text, known, 1, _SIMILARITY):
+        if found := difflib.get_close_matches(text, known, 1):
             return found[0]
     return None
 
 
-@cache
-def _read_summaries(module: str) -> dict[str, str]:
-    tree = ast.parse((_COMMANDS / f"{module}.py").read_text("utf-8"))
-    return {
-        node.name: (ast.get_docstring(node) or "").partition("\n")[0].rstrip(".")
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
+def _render_unknown(words: Sequence[str]) -> str:
+    if of_noun := select_noun(words):
+        return f"{PROGRAM} {words[0]} has the commands\n{list_commands(of_noun)}"
+    nearest = find_nearest(words)
+    hint = f"see {PROGRAM} --help" if nearest is None else f"did you mean {nearest!r}?"
+    return render_error(f"{PROGRAM}: unknown command {' '.join(words)!r}: {hint}") + "\n"

@@ -8,17 +8,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property, partial
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import version
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from cliff.app import App
-from cliff.commandmanager import CommandManager
 
 from nodetracker.cmd.command_table import (
-    CHANGES,
     COMMANDS,
-    find_nearest,
+    NAMESPACE,
+    PROGRAM,
+    CommandTable,
     list_commands,
     select_noun,
 )
@@ -27,7 +27,6 @@ from nodetracker.cmd.screen.streams import (
     end_output,
     fail_usage,
     make_safe,
-    render_error,
     replace_closed_streams,
 )
 from nodetracker.process.daemon import EXIT_USAGE
@@ -40,7 +39,6 @@ if TYPE_CHECKING:  # imported late: help needs none of them, and not every comma
     from nodetracker.ports import HostAgent, ReadingStore, Store
     from nodetracker.rpc.notify import NotificationSender
 
-PROGRAM = "nodetracker-manage"
 _PROJECT = "nodetracker"
 _EXAMPLE = f"Example: {PROGRAM} overview --watch"
 
@@ -52,18 +50,12 @@ class ManageApp(App):
     DEFAULT_VERBOSE_LEVEL = 0
 
     def __init__(self) -> None:
-        manager = CommandManager()  # without a namespace, as cliff would search all packages
         super().__init__(
             description="Query and administer nodetracker.",
             version=version(_PROJECT),
-            command_manager=manager,
-            deferred_help=True,  # so that --help after a command is the command's own
+            command_manager=CommandTable(NAMESPACE),
+            deferred_help=True,  # --help after a command becomes the command help
         )
-        self.deferred_help = False  # cliff would pass the command's arguments on to `help`
-        manager.commands.clear()  # cliff adds two of its own
-        for name, place in COMMANDS.items():
-            value = f"nodetracker.cmd.commands.{place}"
-            manager.commands[name] = EntryPoint(name, value, PROGRAM)
         self.failure: BaseException | None = None
         self.notifier: NotificationSender | None = None
         self._opened = ExitStack()
@@ -191,20 +183,20 @@ class ManageApp(App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; one that does not exist is a usage error."""
-        if argv and argv[0].startswith("-"):
+        if argv[0].startswith("-"):
             fail_usage(PROGRAM, f"unrecognized arguments: {argv[0]}")
-        if self.options.deferred_help:  # whatever arguments the command was given
-            argv = ["help", *takewhile(lambda word: not word.startswith("-"), argv)]
+        if argv[0] == "help":  # whatever arguments --help came after
+            argv = list(takewhile(lambda word: not word.startswith("-"), argv))
         try:
             _, self.command_name, self.command_arguments = self.command_manager.find_command(argv)
-        except ValueError:
-            self.stderr.write(render_unknown(argv))
+        except ValueError as error:
+            self.stderr.write(str(error))
             return EXIT_USAGE
         return int(super().run_subcommand(argv))
 
     def print_help_if_requested(self) -> None:
-        """Print the options and all commands, unless the help of one is requested."""
-        if self.options.deferred_help and self.interactive_mode:  # without words
+        """Print the options and all commands; cliff's own would import each of them."""
+        if self.options.deferred_help:
             self.stdout.write(self.render_help([]))
             raise SystemExit
 
@@ -212,24 +204,21 @@ class ManageApp(App):
         """Return the help of a command, of the commands of a noun, or without words of all.
 
         Raises:
-            NotFoundError: the command does not exist.
+            ValueError: the command does not exist.
         """
-        from nodetracker.model.errors import NotFoundError
-
         if not words:
-            return f"{self.parser.format_help()}\nCommands:\n{list_commands(COMMANDS)}"
-        if of_noun := select_noun(words, COMMANDS):
+            return f"{self.parser.format_help()}\nCommands:\n{list_commands()}"
+        if of_noun := select_noun(words):
             return list_commands(of_noun)
-        try:
-            factory, name, _ = self.command_manager.find_command(list(words))
-        except ValueError:
-            raise NotFoundError(render_unknown(words).strip()) from None
-        parser = factory(self, self.options).get_parser(f"{PROGRAM} {name}")
-        return str(parser.format_help())
+        return self.build_parser(words).format_help()
 
-    def build_parser(self, name: str) -> argparse.ArgumentParser:
-        """Return the parser of a command."""
-        factory, _, _ = self.command_manager.find_command(name.split())
+    def build_parser(self, words: Sequence[str]) -> argparse.ArgumentParser:
+        """Return the parser of a command.
+
+        Raises:
+            ValueError: it does not exist.
+        """
+        factory, name, _ = self.command_manager.find_command(list(words))
         parser: argparse.ArgumentParser = factory(self, None).get_parser(f"{PROGRAM} {name}")
         return parser
 
@@ -237,7 +226,7 @@ class ManageApp(App):
         """Keep a command's error for the exit code, close stores, and send notifications."""
         self.failure = err
         self._opened.close()
-        if self.command_name in CHANGES and not getattr(cmd, "is_dry_run", False):
+        if COMMANDS[self.command_name].is_logged and not getattr(cmd, "is_dry_run", False):
             self._log_change(result)
         if self.notifier is not None and not self.notifier.flush():
             self.stderr.write(f"{PROGRAM}: the message broker did not accept the notifications\n")
@@ -259,8 +248,7 @@ class ManageApp(App):
 
     def interact(self) -> None:
         """Fail with a usage error: a command is required, as interactive mode is not supported."""
-        self.stderr.write(f"{PROGRAM}: a command is required (see {PROGRAM} --help)\n")
-        self.failure = SystemExit(EXIT_USAGE)
+        fail_usage(PROGRAM, "a command is required")
 
 
 _COLLECTED_AFTER = 200_000
@@ -280,22 +268,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     app = ManageApp()
     code = int(app.run(arguments))
-    if isinstance(app.failure, SystemExit):
-        return EXIT_USAGE
     if app.failure is None:
         return code
     from nodetracker.cmd.program import exit_code_of
 
     return exit_code_of(app.failure)
-
-
-def render_unknown(words: Sequence[str]) -> str:
-    """Return the lines about a command that does not exist: the nearest, or those of its noun."""
-    if of_noun := select_noun(words, COMMANDS):
-        return f"{PROGRAM} {words[0]} has the commands\n{list_commands(of_noun)}"
-    nearest = find_nearest(words, COMMANDS)
-    hint = f"see {PROGRAM} --help" if nearest is None else f"did you mean {nearest!r}?"
-    return render_error(f"{PROGRAM}: unknown command {' '.join(words)!r}: {hint}") + "\n"
 
 
 if __name__ == "__main__":

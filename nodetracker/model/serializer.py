@@ -12,7 +12,7 @@ import enum
 import inspect
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -109,6 +109,15 @@ def _encode_items(items: Collection[Any], unknown: AbstractSet[enum.Enum]) -> li
             continue
         found.append(plain)
     return found
+
+
+def list_names(fields: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that `pick` gives to fields.
+
+    >>> list_names(("days", "rest=seconds"))
+    ('days', 'rest')
+    """
+    return tuple(field.partition("=")[0] for field in fields)
 
 
 def pick(item: object, *fields: str) -> dict[str, Any]:

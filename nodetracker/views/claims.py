@@ -36,14 +36,11 @@ _LACKS = {
 _AMOUNTS = ("vcpus=amounts.vcpus", "memory_mb=amounts.memory_mb", "disk_gb=amounts.disk_gb")
 
 
-def render_claim(claim: Claim) -> dict[str, Any]:
-    """Return the columns of ``claim list`` for one claim; REST shows `CLAIM_DETAILS`."""
-    return pick(
-        claim, "uuid", "workload_uuid=workload.uuid", "kind", "state", "host", "nodename",
-        *_AMOUNTS, "expires_at", "reason", "pcpus=amounts.pcpus", "resources=amounts.resources",
-        "devices",
-    )  # fmt: skip
-
+CLAIM_COLUMNS = (
+    "uuid", "workload_uuid=workload.uuid", "kind", "state", "host", "nodename", *_AMOUNTS,
+    "expires_at", "reason", "pcpus=amounts.pcpus", "resources=amounts.resources", "devices",
+)  # fmt: skip
+"""The columns of ``claim list``, as `pick` has them."""
 
 CLAIM_DETAILS = (
     "uuid", "workload_uuid=workload.uuid", "workload_name=workload.name", "kind", "state", "host",
@@ -52,6 +49,11 @@ CLAIM_DETAILS = (
     "devices", "migration_uuid", "created_at", "updated_at",
 )  # fmt: skip
 """The attributes of a claim that REST shows, as `pick` has them."""
+
+
+def render_claim(claim: Claim) -> dict[str, Any]:
+    """Return the columns of ``claim list`` for one claim; REST shows `CLAIM_DETAILS`."""
+    return pick(claim, *CLAIM_COLUMNS)
 
 
 def render_claim_details(claim: Claim) -> dict[str, Any]:

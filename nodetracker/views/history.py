@@ -48,6 +48,9 @@ class ChangeText(NamedTuple):
     level: ChangeLevel = ChangeLevel.PLAIN
 
 
+HISTORY_COLUMNS = ("at", "host", "nodename", "what", "diff", "kind")
+
+
 def render_history_entry(entry: HistoryEntry) -> dict[str, Any]:
     """Return the columns of ``node history`` for one change."""
     line = pick(entry, "at", "host", "nodename", "what")

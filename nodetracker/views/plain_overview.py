@@ -1,14 +1,13 @@
 """The overview, amounts and capacities as plain data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import Capacity
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.serializer import pick
+from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
 from nodetracker.views.overview import NodeLine, Overview, Uses, summarize_health
@@ -25,7 +24,7 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
     is_truncated = max_nodes is not None and len(overview.nodes) > max_nodes
     return {
         "now": render_time(overview.now),
-        "health": asdict(summarize_health(overview, is_truncated)),
+        "health": encode(summarize_health(overview, is_truncated)),
         "summary": _sum_up(overview),
         "totals": render_amounts(overview.totals),
         "left": {

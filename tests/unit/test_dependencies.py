@@ -94,7 +94,7 @@ def list_started(modules: Iterable[str]) -> Iterator[str]:
     entries = (PROJECT["scripts"], *PROJECT["entry-points"].values())
     yield from (target.partition(":")[0] for group in entries for target in group.values())
     yield from (
-        f"nodetracker.cmd.commands.{target.partition(':')[0]}" for target in COMMANDS.values()
+        f"nodetracker.cmd.commands.{entry.place.partition(':')[0]}" for entry in COMMANDS.values()
     )
     yield from (name for name in modules if name.startswith("nodetracker.db.schema.versions."))
     yield "nodetracker.cmd.wsgi"  # by WSGI servers

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from cliff.command import Command
-
 from nodetracker.cmd.commands.base import (
     ListCommand,
     ShowCommand,
@@ -60,9 +58,7 @@ class CredentialCommand(StoreCommand):
 
 
 class CreateToken(CredentialCommand, ShowCommand):
-    """Create a token by which agents without a database join the conductors.
-
-    It is printed once, and alone unless a format or columns are asked for. Without --host it
+    """It is printed once, and alone unless a format or columns are asked for. Without --host it
     joins only names that no other agent has; a machine that was reinstalled or replaces
     another needs --host.
     """
@@ -103,8 +99,6 @@ class CreateToken(CredentialCommand, ShowCommand):
 
 
 class ListAgents(CredentialCommand, ListCommand):
-    """List the hosts that have joined the conductors, with the last use of each credential."""
-
     example = "agent list"
     columns = ("host", "state", "issued_at", "used_at", "address", "agent_id")
     layout = (
@@ -126,11 +120,8 @@ class ListAgents(CredentialCommand, ListCommand):
         ]
 
 
-class RevokeAgent(CredentialCommand, Command):
-    """Revoke the credential of a host: its agent writes nothing more, and its guests run on.
-
-    The host is down at once. It joins again by a token for it.
-    """
+class RevokeAgent(CredentialCommand):
+    """The host is down at once. It joins again by a token for it."""
 
     example = "agent revoke compute-7"
     arguments = (argument("host", help="As agent list shows it."),)
@@ -141,11 +132,8 @@ class RevokeAgent(CredentialCommand, Command):
         self.app.stdout.write(f"credential of host {revoked.host} revoked\n")
 
 
-class RotateAgent(StoreCommand, Command):
-    """Replace the credential of this host by a new one; run it as the agent's user or root.
-
-    An agent does so by itself every 30 days. Both are valid until the new one is used.
-    """
+class RotateAgent(StoreCommand):
+    """An agent does so by itself every 30 days. Both are valid until the new one is used."""
 
     example = "agent rotate"
 

@@ -1,15 +1,23 @@
 """Base classes and functions of the commands: access to the store, times, rows."""
 
 import argparse
+import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from nodetracker.cmd.commands.formats import make_list_formats, make_show_formats
+from nodetracker.cmd.command_table import COMMANDS, name_of
+from nodetracker.cmd.commands.formats import (
+    LIST_NAMESPACE,
+    SHOW_NAMESPACE,
+    FormatterManager,
+    detect_width,
+)
 from nodetracker.cmd.screen.fields import Summaries
 from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.output import Screen
@@ -44,11 +52,18 @@ def flag(name: str, text: str) -> Argument:
     return argument(name, action="store_true", help=text)
 
 
-class StoreCommand:
-    """Mixin of commands that use the store.
+_RAW = flag("--raw", "Escape no control characters in the formats value, csv and shell.")
+
+
+class StoreCommand(Command):
+    """Base of all commands, with access to the store.
+
+    The help begins with the summary of the table of commands; the docstring of a command
+    has what else there is to say.
 
     Attributes:
         example: a command line without the program's name, for the help.
+        format_arguments: those that all lists or all objects have.
         arguments: of the command, in the order of its help.
         exit_code: of a run without an error; a command may set it.
         is_dry_run: whether it is to write nothing.
@@ -56,10 +71,20 @@ class StoreCommand:
 
     app: Any  # a ManageApp; cliff declares it as its own base class
     example: ClassVar[str] = ""
+    format_arguments: ClassVar[tuple[Argument, ...]] = ()
     arguments: ClassVar[tuple[Argument, ...]] = ()
     exit_code = 0
     is_dry_run = False
     parser: argparse.ArgumentParser
+
+    def __init__(self, app: Any, app_args: argparse.Namespace | None) -> None:
+        """Take no name, by which cliff would search all installed packages for its hooks."""
+        super().__init__(app, app_args)
+
+    def get_description(self) -> str:
+        """Return the summary, and what the docstring adds."""
+        further = inspect.cleandoc(type(self).__doc__ or "")
+        return f"{COMMANDS[name_of(type(self))].summary}.\n\n{further}"
 
     def get_epilog(self) -> str:
         """Return the example; cliff's own epilog reads the metadata of all installed packages."""
@@ -67,25 +92,17 @@ class StoreCommand:
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add the arguments; usage errors are one line."""
-        self.parser = super().get_parser(prog_name)  # type: ignore[misc]
+        self.parser = super().get_parser(prog_name)
         self.parser.error = partial(fail_usage, prog_name)  # type: ignore[method-assign]
-        for names, options in self.arguments:
+        self.parser.set_defaults(command=self)
+        for names, options in (*self.format_arguments, *self.arguments):
             self.parser.add_argument(*names, **options)
         return self.parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command, and return its exit code."""
         self.is_dry_run = getattr(parsed_args, "dry_run", False)
-        return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
-
-    def check_columns(self, args: argparse.Namespace, known: Iterable[str]) -> None:
-        """End with a usage error if an option names a column that there is not."""
-        named = {"-c/--column": args.columns, "--sort-column": getattr(args, "sort_columns", ())}
-        for option, names in named.items():
-            unknown = [name for name in names if name.lower().replace(" ", "_") not in known]
-            if unknown:
-                text = f"unknown column {unknown[0]!r} (choose from {', '.join(known)})"
-                self.parser.error(f"argument {option}: {text}")
+        return super().run(parsed_args) or self.exit_code
 
     @property
     def reader(self) -> "ReadingStore":
@@ -128,17 +145,33 @@ class StoreCommand:
         return int(self.app.conf.service_down_time)
 
 
-class DrawnCommand(StoreCommand):
-    """Mixin of commands whose table format is a screen of its own."""
+class DisplayCommand(StoreCommand):
+    """Mixin of commands that print rows or one object in a choice of formats."""
 
-    _load_formatter_plugins: Callable[[], Any]  # of the list or object
+    formatter_namespace: str
+
+    def check_columns(self, args: argparse.Namespace, known: Iterable[str]) -> None:
+        """End with a usage error if an option names a column that there is not."""
+        named = {"-c/--column": args.columns, "--sort-column": getattr(args, "sort_columns", ())}
+        for option, names in named.items():
+            unknown = [name for name in names if name.lower().replace(" ", "_") not in known]
+            if unknown:
+                text = f"unknown column {unknown[0]!r} (choose from {', '.join(known)})"
+                self.parser.error(f"argument {option}: {text}")
+
+    def _load_formatter_plugins(self) -> FormatterManager:
+        return FormatterManager(self.formatter_namespace, invoke_on_load=True)
+
+
+class DrawnCommand(DisplayCommand):
+    """Mixin of commands whose table format is a screen of its own."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Draw the screen, unless columns are selected; other formats have the data."""
         if not self.is_drawn(parsed_args):
             return super().run(parsed_args)
         out = self.app.stdout
-        terminal = self._load_formatter_plugins()["table"].obj.detect(out, parsed_args)
+        terminal = detect_width(out, parsed_args)
         Screen(out, terminal).show(self.draw(parsed_args, terminal))
         return self.exit_code
 
@@ -152,7 +185,7 @@ class DrawnCommand(StoreCommand):
         raise NotImplementedError
 
 
-class ListCommand(StoreCommand, Lister):
+class ListCommand(DisplayCommand, Lister):
     """Base of commands that list.
 
     Attributes:
@@ -166,6 +199,8 @@ class ListCommand(StoreCommand, Lister):
     long_columns: ClassVar[tuple[str, ...]] = ()
     shown_columns: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[tuple[Column, ...]] = ()
+    formatter_namespace = LIST_NAMESPACE
+    format_arguments = (flag("--long", "Show all columns, however wide that is."), _RAW)
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         """Return the rows, with more than the columns at will."""
@@ -192,12 +227,8 @@ class ListCommand(StoreCommand, Lister):
         if host and not self.reader.list_services(host) and not self.reader.list_nodes(host):
             self.app.stderr.write(f"no such host: {host}\n")
 
-    def _load_formatter_plugins(self) -> Any:
-        """Return the formats; cliff's own loading reads the metadata of all packages."""
-        return make_list_formats(self.layout, lambda: self.reader.now())
 
-
-class ShowCommand(StoreCommand, ShowOne):
+class ShowCommand(DisplayCommand, ShowOne):
     """Base of commands that show one object.
 
     Attributes:
@@ -205,6 +236,8 @@ class ShowCommand(StoreCommand, ShowOne):
     """
 
     summaries: ClassVar[Summaries] = {}
+    formatter_namespace = SHOW_NAMESPACE
+    format_arguments = (flag("--all", "Sum up no value."), _RAW)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
         """Return the fields of the object, in order."""
@@ -215,9 +248,6 @@ class ShowCommand(StoreCommand, ShowOne):
         row = self.show_row(parsed_args)
         self.check_columns(parsed_args, row)
         return tuple(row), tuple(row.values())
-
-    def _load_formatter_plugins(self) -> Any:
-        return make_show_formats(self.summaries, lambda: self.reader.now())
 
 
 def sort_by_host(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -29,10 +29,15 @@ from nodetracker.cmd.commands.base import (
     uuid_argument,
 )
 from nodetracker.cmd.commands.formats import Lines
-from nodetracker.cmd.screen.bars import draw_candidates
-from nodetracker.cmd.screen.lines import Line, Piece, plain_text
+from nodetracker.cmd.screen.candidates import (
+    draw_admission,
+    draw_candidates,
+    draw_verdicts,
+    render_line,
+)
+from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.output import Screen
-from nodetracker.cmd.screen.table import Column, Kind, draw_table
+from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
@@ -44,19 +49,19 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.listing import ClaimQuery
+from nodetracker.model.serializer import list_names
 from nodetracker.model.text import natural_key, render_file_error
-from nodetracker.model.units import render_amount
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.usecases.adoption import adopt_guest
 from nodetracker.usecases.reads import read_items
 from nodetracker.views.claims import (
+    CLAIM_COLUMNS,
     explain_error,
     explain_reasons,
     render_admission,
     render_candidate,
     render_claim,
 )
-from nodetracker.views.values import render_resource
 
 _MAX_CHARACTERS = 1024 * 1024
 """Limit of a file."""
@@ -94,9 +99,7 @@ class RequestCommand(ShowCommand):
 
 
 class CreateClaim(RequestCommand):
-    """Claim a workload's resources on a node, or show why the claim is refused.
-
-    A file with a list of requests claims for each of them. --adopt claims what a guest without
+    """A file with a list of requests claims for each of them. --adopt claims what a guest without
     a claim uses, and confirms the claim.
     """
 
@@ -170,14 +173,9 @@ def _render_refusal(request: ClaimRequest, error: Exception) -> dict[str, Any]:
 
 
 class ListClaims(ListCommand):
-    """List active claims, oldest first."""
-
     example = "claim list --host compute-1"
 
-    columns = (
-        "uuid", "workload_uuid", "kind", "state", "host", "nodename", "vcpus", "memory_mb",
-        "disk_gb", "expires_at", "reason", "pcpus", "resources", "devices",
-    )  # fmt: skip
+    columns = list_names(CLAIM_COLUMNS)
     layout = (
         Column("uuid", ("uuid",)),
         Column("state", ("state",), Kind.STATE),
@@ -208,8 +206,6 @@ class ListClaims(ListCommand):
 
 
 class ShowClaim(ShowCommand):
-    """Show one claim."""
-
     example = "claim show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (UUID,)
 
@@ -221,8 +217,6 @@ class ShowClaim(ShowCommand):
 
 
 class ConfirmClaim(ShowCommand):
-    """Confirm a claim: its guest exists."""
-
     example = "claim confirm 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (UUID,)
 
@@ -231,9 +225,7 @@ class ConfirmClaim(ShowCommand):
 
 
 class AbortClaim(ShowCommand):
-    """Release claims; one that is released already is not changed.
-
-    Of several, or those of a file, each has its own answer: one that is refused keeps no
+    """Of several, or those of a file, each has its own answer: one that is refused keeps no
     other back.
     """
 
@@ -268,8 +260,6 @@ class AbortClaim(ShowCommand):
 
 
 class RenewClaim(ShowCommand):
-    """Renew a held claim: it expires [compute] claim_timeout seconds from now."""
-
     example = "claim renew 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (UUID,)
 
@@ -331,72 +321,11 @@ def show_admission(row: Mapping[str, Any]) -> dict[str, Any]:
     cells = [] if row["numa"] is None else row["numa"]["cells"]
     return fields | {
         "reasons": Lines(row["reasons"], [reason["text"] for reason in row["explanations"]]),
-        "numa": Lines(row["numa"], map(_render_line, cells)),
+        "numa": Lines(row["numa"], map(render_line, cells)),
         "numa_reasons": Lines(row["numa_reasons"], ()),  # reasons has them
-        "resources": Lines(row["resources"], _draw_verdicts(row["resources"])),
-        "pci": Lines(row["pci"], map(_render_line, row["pci"])),
+        "resources": Lines(row["resources"], draw_verdicts(row["resources"])),
+        "pci": Lines(row["pci"], map(render_line, row["pci"])),
     }
-
-
-def _draw_admission(row: Mapping[str, Any]) -> list[Line]:
-    """Return why a node takes a request or not, and the amounts of each resource."""
-    answer = "does not take it" if row["reasons"] else "takes it"
-    texts = [f"{safe_text(row['nodename'])} of host {safe_text(row['host'])} {answer}"]
-    texts += [f"  {safe_text(reason['text'])}" for reason in row["explanations"]]
-    texts += [f"  {line}" for line in _draw_verdicts(row["resources"])]
-    return [(Piece(text),) for text in texts]
-
-
-def _draw_verdicts(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of what the claim requests: requested and free amounts, and whether they fit.
-
-    >>> amounts = {"resource": "VCPU", "requested": 9.0, "free": 8.0, "limit": 8.0, "excess": None}
-    >>> _draw_verdicts([amounts | {"fits": False}])[1]
-    'VCPU          9     8      8  lacks 1'
-    """
-    rows = [_row_of_verdict(verdict) for verdict in verdicts if verdict["requested"]]
-    columns = [
-        Column("resource", ("resource",)),
-        *(Column(name, (name,), Kind.NUMBER) for name in ("asked", "free", "limit")),
-        Column("verdict", ("verdict",)),
-    ]
-    return plain_text(draw_table(columns, rows, Terminal(), None, is_complete=True)).splitlines()
-
-
-def _row_of_verdict(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    resource, asked, free = verdict["resource"], verdict["requested"], verdict["free"]
-    lacking = 0.0 if free is None else asked - free
-    if verdict["fits"]:
-        text = "fits"
-    elif lacking > 0:
-        text = f"lacks {render_resource(resource, lacking)}"
-    else:
-        text = f"larger than one claim may be, by {render_resource(resource, verdict['excess'])}"
-    return {
-        "resource": resource,
-        "asked": render_resource(resource, asked),
-        "free": render_resource(resource, free),
-        "limit": render_resource(resource, verdict["limit"]),
-        "verdict": text,
-    }
-
-
-def _render_line(values: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {_render_value(value)}"
-        for name, value in values.items()
-        if value not in (None, [], {})
-    )
-
-
-def _render_value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return " ".join(f"{key}:{_render_value(inner)}" for key, inner in value.items())
-    if isinstance(value, list):
-        return " ".join(map(_render_value, value))
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return render_amount(value) if isinstance(value, float) else str(value)
 
 
 _OPTIONS = {"resources": "--resource", "required": "--trait"}
@@ -409,8 +338,6 @@ def _repeated(name: str, metavar: str, text: str) -> Argument:
 
 
 class ListCandidates(DrawnCommand, ListCommand):
-    """List the nodes that fit an instance with these resources, best first."""
-
     example = "candidate list --resource VCPU=8 --resource MEMORY_MB=32GiB --pci gpu"
 
     columns = (
@@ -455,7 +382,7 @@ class ListCandidates(DrawnCommand, ListCommand):
             raise NotFoundError(f"no such host or node: {parsed_args.why}")
         terminal = detect_terminal(self.app.stdout)
         for place in sorted(found, key=lambda place: [*map(natural_key, place[:2])]):
-            Screen(self.app.stdout, terminal).show(_draw_admission(render_admission(*place)))
+            Screen(self.app.stdout, terminal).show(draw_admission(render_admission(*place)))
         return EXIT_DONE if any(not answer.reasons for _, _, answer in found) else EXIT_FAILED
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:

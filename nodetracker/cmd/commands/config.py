@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from cliff.command import Command
 from oslo_config import cfg, generator
 
 from nodetracker.bootstrap.agent import prepare_agent
@@ -28,9 +27,7 @@ SAMPLE_NAMESPACES = (
 )  # fmt: skip
 
 
-class ShowSample(StoreCommand, Command):
-    """Print a sample configuration file with all options."""
-
+class ShowSample(StoreCommand):
     example = "config sample > nodetracker.conf"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -108,10 +105,8 @@ def _collecting_warnings() -> Iterator[list[str]]:
         root.handlers = before
 
 
-class CheckConfig(StoreCommand, Command):
-    """Check the configuration: files, option names, values and what they name.
-
-    Prints a line for each problem, and for what a program runs with but should not. A program
+class CheckConfig(StoreCommand):
+    """Prints a line for each problem, and for what a program runs with but should not. A program
     is built as at its start, from its files (that is also /etc/nodetracker/PROGRAM.conf.d);
     nothing is connected or written. Without a program, those whose systemd units are enabled
     are checked, or else the agent, and the REST service unless [conductor] use_local is false.

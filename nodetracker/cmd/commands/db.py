@@ -7,8 +7,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cliff.command import Command
-
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, ask, flag
 from nodetracker.cmd.screen.progress import show_progress
@@ -36,13 +34,8 @@ if TYPE_CHECKING:
     from nodetracker.db.store import SqlStore
 
 
-"""Receives how many steps of how many are done, and what is done now."""
-
-
-class SyncSchema(StoreCommand, Command):
-    """Migrate the database's schema to this version, or to a given revision.
-
-    An interrupted migration is completed. A downgrade deletes the tables and columns that
+class SyncSchema(StoreCommand):
+    """An interrupted migration is completed. A downgrade deletes the tables and columns that
     the older revision lacks; it lists them and asks first, and is refused while services run.
     """
 
@@ -106,9 +99,7 @@ class SyncSchema(StoreCommand, Command):
             ask(self, "Downgrade?", "a downgrade")
 
 
-class ShowSchemaVersion(StoreCommand, Command):
-    """Print the revision of the database's schema."""
-
+class ShowSchemaVersion(StoreCommand):
     example = "db version"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -118,11 +109,8 @@ class ShowSchemaVersion(StoreCommand, Command):
         self.app.stdout.write(f"{revision}\n")
 
 
-class ContractSchema(StoreCommand, Command):
-    """Remove what only earlier versions need of the database's schema.
-
-    It is refused while one of the services may be of such a version.
-    """
+class ContractSchema(StoreCommand):
+    """It is refused while one of the services may be of such a version."""
 
     example = "db contract"
 
@@ -136,11 +124,8 @@ class ContractSchema(StoreCommand, Command):
         self.app.stdout.write("".join(lines))
 
 
-class CheckSchema(StoreCommand, Command):
-    """Compare the database's schema with the one that this version expects.
-
-    It also names services of versions that are too old for it.
-    """
+class CheckSchema(StoreCommand):
+    """It also names services of versions that are too old for it."""
 
     example = "db check"
 
@@ -162,10 +147,7 @@ def _days(text: str) -> int:
 
 
 class PurgeRows(ListCommand):
-    """Delete history, trends, resolved warnings, ended migrations and released claims by age.
-
-    It shows how many rows of each table go, and asks first.
-    """
+    """It shows how many rows of each table go, and asks first."""
 
     example = "db purge --before 90 --dry-run"
 
@@ -219,9 +201,7 @@ def _render_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 class ReconcileClaims(ListCommand):
-    """List confirmed claims whose guest is gone, and guests without a claim.
-
-    It reads what the agents listed last, and leaves out hosts that are down. Only the
+    """It reads what the agents listed last, and leaves out hosts that are down. Only the
     options change anything. The exit code is 1 if a change was refused.
     """
 

@@ -1,87 +1,65 @@
-"""Output formats of commands: tables for people; value, csv and shell for scripts.
+"""Output formats of commands: a table for people; value, csv and shell for scripts.
 
-They replace cliff's formatters of the same names and accept their options. Complex
-values of value, csv and shell are JSON, and null is empty.
+JSON and YAML are cliff's own. A formatter gets its command as `parsed_args.command`.
 """
 
 import argparse
 import json
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from types import SimpleNamespace
+from importlib.metadata import EntryPoint
 from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
 from cliff.formatters.base import ListFormatter, SingleFormatter
 from cliff.formatters.commaseparated import CSVLister
-from cliff.formatters.json_format import JSONFormatter
 from cliff.formatters.shell import ShellFormatter
 from cliff.formatters.value import ValueFormatter
-from cliff.formatters.yaml_format import YAMLFormatter
+from stevedore import ExtensionManager
 
-from nodetracker.cmd.screen.fields import Summaries, TextLines, draw_fields, has_moment
+from nodetracker.cmd.screen.fields import TextLines, draw_fields, has_moment
 from nodetracker.cmd.screen.output import Screen
-from nodetracker.cmd.screen.table import Column, Kind, column_of, draw_table
+from nodetracker.cmd.screen.table import Kind, column_of, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
 from nodetracker.cmd.screen.text import safe_text
 
-Formatter = ListFormatter | SingleFormatter
-Now = Callable[[], datetime]
-"""Returns the time of which ages are shown."""
+LIST_NAMESPACE = "nodetracker.formatter.list"
+SHOW_NAMESPACE = "nodetracker.formatter.show"
+"""Entry points of an own namespace: those of cliff's reach every program that uses cliff."""
 
-_SHELL_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\$`"})
-
-
-class Formats:
-    """The formats of a command by name, as cliff expects its formatter plugins."""
-
-    def __init__(self, formatters: Mapping[str, Formatter]) -> None:
-        self._formatters = formatters
-
-    def names(self) -> list[str]:
-        """Return the names for ``-f``."""
-        return list(self._formatters)
-
-    def __iter__(self) -> Iterator[SimpleNamespace]:
-        """Yield the formatters as cliff's extensions, which have them as ``obj``."""
-        return (SimpleNamespace(obj=formatter) for formatter in self._formatters.values())
-
-    def __getitem__(self, name: str) -> SimpleNamespace:
-        """Return one format."""
-        return SimpleNamespace(obj=self._formatters[name])
+_JSON = "cliff.formatters.json_format:JSONFormatter"
+_YAML = "cliff.formatters.yaml_format:YAMLFormatter"
+_FORMATTERS = {
+    LIST_NAMESPACE: {
+        "csv": f"{__name__}:CsvFormat",
+        "json": _JSON,
+        "table": f"{__name__}:TableFormat",
+        "value": f"{__name__}:ValueFormat",
+        "yaml": _YAML,
+    },
+    SHOW_NAMESPACE: {
+        "json": _JSON,
+        "shell": f"{__name__}:ShellFormat",
+        "table": f"{__name__}:TableFormat",
+        "value": f"{__name__}:ValueFormat",
+        "yaml": _YAML,
+    },
+}
 
 
-def make_list_formats(layout: Sequence[Column], now: Now) -> Formats:
-    """Return the formats of a list.
+class FormatterManager(ExtensionManager):  # type: ignore[type-arg]
+    """stevedore's manager of these formatters.
 
-    Args:
-        layout: columns of its table; () = those of the list.
+    They are not in the package's metadata: to search that of all installed packages takes
+    longer than most commands, and a formatter of another package might escape nothing.
     """
-    return Formats(
-        {
-            "csv": CsvFormat(),
-            "json": JSONFormatter(),
-            "table": ListTable(layout, now),
-            "value": ValueFormat(),
-            "yaml": YamlFormat(),
-        }
-    )
 
-
-def make_show_formats(summaries: Summaries, now: Now) -> Formats:
-    """Return the formats of one object."""
-    return Formats(
-        {
-            "json": JSONFormatter(),
-            "shell": ShellFormat(),
-            "table": FieldTable(summaries, now),
-            "value": ValueFormat(),
-            "yaml": YamlFormat(),
-        }
-    )
+    def list_entry_points(self) -> list[EntryPoint]:
+        """Return the entry points of the namespace."""
+        found = _FORMATTERS[self.namespace]
+        return [EntryPoint(name, place, self.namespace) for name, place in found.items()]
 
 
 class Lines(FormattableColumn[Any]):
@@ -100,11 +78,8 @@ class Lines(FormattableColumn[Any]):
         return "\n".join(self.lines)
 
 
-class TableFormat:
-    """Base of the tables: options by which their width can be set."""
-
-    def __init__(self, now: Now) -> None:
-        self._now = now
+class TableFormat(ListFormatter, SingleFormatter):
+    """A table that fits the terminal; one object has a line for each field."""
 
     def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
         """Add the options of cliff's tables."""
@@ -121,26 +96,6 @@ class TableFormat:
             "--print-empty", action="store_true", help="Print the header of an empty table."
         )
 
-    def detect(self, out: TextIO, parsed_args: argparse.Namespace) -> Terminal:
-        """Return what the output can show, with the width of the command line."""
-        terminal, width = detect_terminal(out), parsed_args.max_width
-        return terminal if width < 1 else replace(terminal, width=width, has_width=True)
-
-
-class ListTable(TableFormat, ListFormatter):
-    """A list as a table that fits the terminal."""
-
-    def __init__(self, layout: Sequence[Column], now: Now) -> None:
-        super().__init__(now)
-        self._layout = layout
-
-    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
-        """Add ``--long``."""
-        super().add_argument_group(parser)
-        parser.add_argument(
-            "--long", action="store_true", help="Show all columns, however wide that is."
-        )
-
     def emit_list(
         self,
         column_names: Sequence[str],
@@ -148,32 +103,19 @@ class ListTable(TableFormat, ListFormatter):
         stdout: TextIO,
         parsed_args: argparse.Namespace,
     ) -> None:
-        """Write the table; nothing for an empty list."""
+        """Write a list; nothing if it is empty."""
         rows = [dict(zip(column_names, row, strict=True)) for row in data]
         if not rows and not parsed_args.print_empty:
             return
-        is_complete = parsed_args.long or bool(parsed_args.columns)
+        command, is_complete = parsed_args.command, parsed_args.long or bool(parsed_args.columns)
         sample = rows[0] if rows else {}
         columns = [column_of(name, sample.get(name)) for name in column_names]
-        if self._layout and not is_complete:
-            columns = [item for item in self._layout if set(item.names) <= set(column_names)]
-        terminal = self.detect(stdout, parsed_args)
-        now = self._now() if any(column.kind is Kind.MOMENT for column in columns) else None
-        lines = draw_table(columns, rows, terminal, now, is_complete)
-        Screen(stdout, terminal).show(lines)
-
-
-class FieldTable(TableFormat, SingleFormatter):
-    """One object as a line for each field."""
-
-    def __init__(self, summaries: Summaries, now: Now) -> None:
-        super().__init__(now)
-        self._summaries = summaries
-
-    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
-        """Add ``--all``."""
-        super().add_argument_group(parser)
-        parser.add_argument("--all", action="store_true", help="Sum up no value.")
+        if command.layout and not is_complete:
+            columns = [item for item in command.layout if set(item.names) <= set(column_names)]
+        terminal = detect_width(stdout, parsed_args)
+        has_moments = any(column.kind is Kind.MOMENT for column in columns)
+        now = command.reader.now() if has_moments else None
+        Screen(stdout, terminal).show(draw_table(columns, rows, terminal, now, is_complete))
 
     def emit_one(
         self,
@@ -182,20 +124,36 @@ class FieldTable(TableFormat, SingleFormatter):
         stdout: TextIO,
         parsed_args: argparse.Namespace,
     ) -> None:
-        """Write the fields."""
-        fields = list(zip(column_names, map(_human_value, data), strict=True))
-        terminal = self.detect(stdout, parsed_args)
-        now = self._now() if any(has_moment(name, value) for name, value in fields) else None
-        lines = draw_fields(fields, terminal, now, self._summaries, parsed_args.all)
+        """Write the fields of an object."""
+        values = (value.lines if isinstance(value, Lines) else value for value in data)
+        fields = list(zip(column_names, values, strict=True))
+        command, terminal = parsed_args.command, detect_width(stdout, parsed_args)
+        now = command.reader.now() if any(has_moment(*field) for field in fields) else None
+        lines = draw_fields(fields, terminal, now, command.summaries, parsed_args.all)
         Screen(stdout, terminal).show(lines)
 
 
-class _EncodedRows(ABC):
-    """Mixin of formats for programs: what they write of a value is not what it is."""
+def detect_width(out: TextIO, args: argparse.Namespace) -> Terminal:
+    """Return what the output can show, with the width of the command line."""
+    terminal, width = detect_terminal(out), args.max_width
+    return terminal if width < 1 else replace(terminal, width=width, has_width=True)
 
-    @abstractmethod
-    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
-        """Return the values as the format's library takes them."""
+
+class _Escaping:
+    """Mixin of cliff's formats of lines: complex values are JSON, and null is empty.
+
+    Control characters are escaped, so that a value cannot forge lines, unless ``--raw``.
+    """
+
+    def escape(self, value: Any, is_raw: bool) -> Any:
+        """Return what the format writes of a value."""
+        if isinstance(value, FormattableColumn):
+            value = value.machine_readable()
+        if isinstance(value, Mapping | list | tuple):
+            value = json.dumps(value)
+        if value is None:
+            return ""
+        return safe_text(value) if isinstance(value, str) and not is_raw else value
 
     def emit_list(
         self,
@@ -205,7 +163,7 @@ class _EncodedRows(ABC):
         parsed_args: argparse.Namespace,
     ) -> None:
         """Write the rows of a list."""
-        rows = (self.encode_row(row, parsed_args) for row in data)
+        rows = ([self.escape(value, parsed_args.raw) for value in row] for row in data)
         super().emit_list(column_names, rows, stdout, parsed_args)  # type: ignore[misc]
 
     def emit_one(
@@ -216,68 +174,22 @@ class _EncodedRows(ABC):
         parsed_args: argparse.Namespace,
     ) -> None:
         """Write the values of one object."""
-        row = self.encode_row(data, parsed_args)
+        row = [self.escape(value, parsed_args.raw) for value in data]
         super().emit_one(column_names, row, stdout, parsed_args)  # type: ignore[misc]
 
 
-class _MachineValues(_EncodedRows):
-    """Mixin of formats of lines: complex values are JSON, and null is empty.
-
-    Control characters are escaped, so that a value cannot forge lines, unless ``--raw``.
-    """
-
-    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
-        encoded = ("" if value is None else _encode(value) for value in map(_data_of, row))
-        return [
-            safe_text(value) if isinstance(value, str) and not args.raw else value
-            for value in encoded
-        ]
-
-
-class ValueFormat(_MachineValues, ValueFormatter):
+class ValueFormat(_Escaping, ValueFormatter):
     """A line for each row of a list, or for each value of an object."""
 
-    def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
-        """Add ``--raw``, for the others as well."""
-        super().add_argument_group(parser)
-        parser.add_argument(
-            "--raw",
-            action="store_true",
-            help="Escape no control characters in the formats value, csv and shell.",
-        )
 
-
-class CsvFormat(_MachineValues, CSVLister):
+class CsvFormat(_Escaping, CSVLister):
     """Comma-separated values, below a header."""
 
 
-class ShellFormat(_MachineValues, ShellFormatter):
+class ShellFormat(_Escaping, ShellFormatter):
     """Assignments of a shell, in which nothing is expanded."""
 
-    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
-        """Escape what a shell expands between double quotes."""
-        values = super().encode_row(row, args)
-        return [v.translate(_SHELL_SPECIAL) if isinstance(v, str) else v for v in values]
-
-
-class YamlFormat(_EncodedRows, YAMLFormatter):
-    """YAML of what the JSON has; its library writes no enumerations or tuples."""
-
-    def encode_row(self, row: Iterable[Any], args: argparse.Namespace) -> list[Any]:
-        plain: list[Any] = json.loads(json.dumps(list(map(_data_of, row))))
-        return plain
-
-
-def _data_of(value: Any) -> Any:
-    return value.machine_readable() if isinstance(value, FormattableColumn) else value
-
-
-def _human_value(value: Any) -> Any:
-    """Return what a table shows of a value."""
-    if isinstance(value, Lines):
-        return value.lines
-    return value.human_readable() if isinstance(value, FormattableColumn) else value
-
-
-def _encode(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, Mapping | list | tuple) else value
+    def escape(self, value: Any, is_raw: bool) -> Any:
+        """Escape also what a shell expands between double quotes."""
+        shown = super().escape(value, is_raw)
+        return re.sub(r"[\\$`]", r"\\\g<0>", shown) if isinstance(shown, str) else shown

@@ -4,11 +4,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from cliff.command import Command
-
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.commands.base import StoreCommand, argument
-from nodetracker.model.errors import NodetrackerError, NotFoundError
+from nodetracker.model.errors import NodetrackerError
 from nodetracker.process.daemon import EXIT_USAGE
 
 _SCRIPTS = {
@@ -45,21 +43,19 @@ complete -c nodetracker-manage -f -a '(__nodetracker_manage)'
 """By shell; each requests the words that may follow from ``completion words``."""
 
 
-class ShowHelp(StoreCommand, Command):
-    """Show the help of a command, as --help after it does."""
-
+class ShowHelp(StoreCommand):
     example = "help node list"
     arguments = (argument("cmd", nargs="*", metavar="COMMAND", help="Words of the command."),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         try:
             self.app.stdout.write(self.app.render_help(parsed_args.cmd))
-        except NotFoundError as error:
-            self.app.stderr.write(f"{error}\n")
+        except ValueError as error:
+            self.app.stderr.write(str(error))
             self.exit_code = EXIT_USAGE
 
 
-class _CompletionScript(StoreCommand, Command):
+class _CompletionScript(StoreCommand):
     """Base of the commands that print a shell's script."""
 
     shell: ClassVar[str]
@@ -69,40 +65,28 @@ class _CompletionScript(StoreCommand, Command):
 
 
 class CompleteInBash(_CompletionScript):
-    """Print the script with which bash completes commands, options, hosts and nodes.
-
-    It is installed in share/bash-completion/completions.
-    """
+    """It is installed in share/bash-completion/completions."""
 
     example = "completion bash > /etc/bash_completion.d/nodetracker-manage"
     shell = "bash"
 
 
 class CompleteInZsh(_CompletionScript):
-    """Print the script with which zsh completes commands, options, hosts and nodes.
-
-    It is installed in share/zsh/site-functions.
-    """
+    """It is installed in share/zsh/site-functions."""
 
     example = "completion zsh > /usr/local/share/zsh/site-functions/_nodetracker-manage"
     shell = "zsh"
 
 
 class CompleteInFish(_CompletionScript):
-    """Print the script with which fish completes commands, options, hosts and nodes.
-
-    It is installed in share/fish/vendor_completions.d.
-    """
+    """It is installed in share/fish/vendor_completions.d."""
 
     example = "completion fish > ~/.config/fish/completions/nodetracker-manage.fish"
     shell = "fish"
 
 
-class CompleteWords(StoreCommand, Command):
-    """Print what the last word of a command line may be, a line for each.
-
-    While the database does not answer, no hosts and nodes are known.
-    """
+class CompleteWords(StoreCommand):
+    """While the database does not answer, no hosts and nodes are known."""
 
     example = "completion words -- node describe compu"
     arguments = (argument("words", nargs="*", metavar="WORD", help="After the program's name."),)
@@ -122,7 +106,7 @@ class CompleteWords(StoreCommand, Command):
             start = list(typed)
             longer = (part for part in parts if part[: len(start)] == start)
             return sorted({part[len(start)] for part in longer})
-        parser = self.app.build_parser(" ".join(name))
+        parser = self.app.build_parser(name)
         return self._list_arguments(parser, typed[len(name) :], last)
 
     def _list_arguments(

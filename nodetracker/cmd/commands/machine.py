@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from cliff.command import Command
-
 from nodetracker.bootstrap.settings import build_roots
 from nodetracker.bootstrap.values import read_value
 from nodetracker.cmd.commands.base import ListCommand, StoreCommand, argument, flag
@@ -47,9 +45,7 @@ def _service(text: str) -> str:
 
 
 class ShowHealth(ListCommand):
-    """Show the health of this machine's agent or REST service; exit with 1 if it fails.
-
-    Asks the running service itself, at the address of its configuration, and needs no
+    """Asks the running service itself, at the address of its configuration, and needs no
     database. Exits with 1 also if nothing answers within 5 seconds.
     """
 
@@ -145,10 +141,8 @@ def _get(address: _Address) -> bytes:
         connection.close()
 
 
-class CaptureHost(StoreCommand, Command):
-    """Write the files that the agent reads on this machine to a tar archive for a bug report.
-
-    It contains only files below [host] procfs, sysfs and rootfs. Set these options
+class CaptureHost(StoreCommand):
+    """It contains only files below [host] procfs, sysfs and rootfs. Set these options
     to the unpacked archive's folder to read it like a machine.
     """
 

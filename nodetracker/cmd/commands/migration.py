@@ -20,8 +20,6 @@ from nodetracker.views.claims import render_migration
 
 
 class CreateMigration(RequestCommand):
-    """Claim a move's destination in addition to its source, or show why it is refused."""
-
     example = "migration create request.json --host compute-2"
     arguments = request_arguments("the best candidate's, or the source's for a rebuild")
 
@@ -31,8 +29,6 @@ class CreateMigration(RequestCommand):
 
 
 class ListMigrations(ListCommand):
-    """List migrations, oldest first."""
-
     example = "migration list --host compute-1"
 
     columns = (
@@ -64,8 +60,6 @@ class ListMigrations(ListCommand):
 
 
 class ShowMigration(ShowCommand):
-    """Show one migration."""
-
     example = "migration show 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (UUID,)
 
@@ -77,8 +71,6 @@ class ShowMigration(ShowCommand):
 
 
 class SetMigration(ShowCommand):
-    """Set the status of an open migration; its claims are not changed."""
-
     example = "migration set 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11 --status migrating"
     arguments = (UUID, argument("--status", required=True, choices=list(map(str, OPEN))))
 
@@ -88,8 +80,6 @@ class SetMigration(ShowCommand):
 
 
 class ConfirmMigration(ShowCommand):
-    """End a migration at its destination: the source's claim is released."""
-
     example = "migration confirm 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (UUID,)
 
@@ -98,8 +88,6 @@ class ConfirmMigration(ShowCommand):
 
 
 class RevertMigration(ShowCommand):
-    """End a migration at its source: the destination's claim is released."""
-
     example = "migration revert 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (UUID,)
 

@@ -5,8 +5,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from cliff.command import Command
-
 from nodetracker.accounting.liveness import Liveness, check_node_is_deletable
 from nodetracker.cmd.commands.base import (
     NODE,
@@ -55,10 +53,7 @@ _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLU
 
 
 class ListNodes(ListCommand):
-    """List nodes with their resources, usage and the age of the last reading.
-
-    The table has a line for each host without nodes, too.
-    """
+    """The table has a line for each host without nodes, too."""
 
     example = "node list --host compute-1"
 
@@ -121,8 +116,6 @@ class ListNodes(ListCommand):
 
 
 class ShowNode(ShowCommand):
-    """Show every column of one node's row."""
-
     example = "node show compute-1 -f json"
     summaries = NODE_SUMMARIES
     arguments = NODE
@@ -143,8 +136,6 @@ class ShowNode(ShowCommand):
 
 
 class NodeStats(ShowCommand):
-    """Sum all nodes whose service is enabled."""
-
     example = "node stats"
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
@@ -152,10 +143,7 @@ class NodeStats(ShowCommand):
 
 
 class AuditNode(ListCommand):
-    """Request an audit from a host's agent, and show the outcome for each node.
-
-    On a host without a database, only from its own agent.
-    """
+    """On a host without a database, only from its own agent."""
 
     example = "node audit compute-1"
 
@@ -177,9 +165,7 @@ class AuditNode(ListCommand):
         ]
 
 
-class AcceptNode(StoreCommand, Command):
-    """Accept the capacity of a node that jumped; its host's next audit opens a held node."""
-
+class AcceptNode(StoreCommand):
     example = "node accept compute-1 node-3"
     arguments = (
         argument("host", help="As node list shows it."),
@@ -192,9 +178,7 @@ class AcceptNode(StoreCommand, Command):
         self.app.stdout.write(f"capacity of node {nodename} of host {host} accepted\n")
 
 
-class DeleteNode(StoreCommand, Command):
-    """Delete the row of a node whose host is down; a live agent would create it again."""
-
+class DeleteNode(StoreCommand):
     example = "node delete compute-1 node-3"
     arguments = (
         argument("host", help="As node list shows it."),

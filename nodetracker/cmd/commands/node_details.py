@@ -4,7 +4,7 @@ They are apart from `node`, as lists need neither the ledger nor placement.
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodetracker.accounting.liveness import Liveness
@@ -13,20 +13,16 @@ from nodetracker.cmd.commands.base import (
     DrawnCommand,
     ListCommand,
     ShowCommand,
-    argument,
-    parse_limit,
 )
-from nodetracker.cmd.commands.period import PERIOD, read_period
-from nodetracker.cmd.screen.lines import Line
+from nodetracker.cmd.screen.lines import BLANK, Line, make_line
 from nodetracker.cmd.screen.node_details import (
     MAX_CHANGES,
-    draw_advice,
     draw_description,
-    draw_history,
 )
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
+from nodetracker.cmd.screen.text import safe_text, wrap_text
 from nodetracker.model.change import EventKind
 from nodetracker.model.errors import PlacementError
 from nodetracker.model.listing import HistoryQuery, WarningQuery
@@ -43,19 +39,14 @@ from nodetracker.views.description import (
     render_description,
 )
 from nodetracker.views.drift import DRIFT_COLUMNS, compare_usage, explain_usage
-from nodetracker.views.history import Names, render_history_entry
+from nodetracker.views.history import Names
 
 if TYPE_CHECKING:
     from nodetracker.accounting.placement.comparison import ClassUsage
     from nodetracker.ports import ReadingStore
 
 
-DEFAULT_LIMIT = 1000
-
-
 class DescribeNode(DrawnCommand, ShowCommand):
-    """Describe one node: its state, machine, amounts, workloads, devices and problems."""
-
     example = "node describe compute-1"
     arguments = NODE
 
@@ -93,44 +84,7 @@ def _describe(
     return describe_node(record, find_agent(reader, host), liveness, warnings, changes)
 
 
-class NodeHistory(DrawnCommand, ListCommand):
-    """Show what changed on a host's nodes, a line for each thing, the newest last.
-
-    The newest of them, as many as --limit says. Times are in UTC. --long shows
-    the columns of the history instead.
-    """
-
-    example = "node history compute-1 --since 12h"
-
-    columns = ("at", "host", "nodename", "what", "diff", "kind")
-    arguments = (
-        *NODE,
-        *PERIOD,
-        argument(
-            "--limit",
-            type=parse_limit,
-            metavar="N",
-            default=DEFAULT_LIMIT,
-            help=f"Maximum number of entries, by default {DEFAULT_LIMIT}; the newest are shown.",
-        ),
-    )
-
-    def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        query = HistoryQuery(host=args.host, nodename=args.nodename)
-        return map(render_history_entry, read_period(self, args, query))
-
-    def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
-        query = HistoryQuery(host=args.host, nodename=args.nodename)
-        entries = read_period(self, args, query)
-        if not entries:
-            self.report_unknown_host(args.host)
-        names = name_guests(self.reader, query, entries)
-        return draw_history(entries, names, self.reader.now(), terminal)
-
-
 class DiffNode(ListCommand):
-    """Compare a node's usage by its row, by its claims and by its guests."""
-
     example = "node diff compute-1"
     arguments = NODE
 
@@ -164,8 +118,19 @@ class DiffNode(ListCommand):
         code = super().run(parsed_args)
         if parsed_args.formatter == "table":
             terminal = detect_terminal(self.app.stdout)
-            Screen(self.app.stdout, terminal).show(draw_advice(self._sentences, terminal))
+            Screen(self.app.stdout, terminal).show(_draw_advice(self._sentences, terminal))
         return code
+
+
+def _draw_advice(sentences: Sequence[str], terminal: Terminal) -> list[Line]:
+    """Return a blank line and the sentences, each as a paragraph; nothing without sentences."""
+    lines: list[Line] = [BLANK] if sentences else []
+    for sentence in sentences:
+        texts = wrap_text(safe_text(sentence, terminal.has_unicode), terminal.width - 2)
+        lines += (
+            make_line("- " if number == 0 else "  ", text) for number, text in enumerate(texts)
+        )
+    return lines
 
 
 def read_usage(app: Any, uuid: str) -> "dict[str, ClassUsage]":

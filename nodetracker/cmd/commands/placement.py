@@ -53,8 +53,6 @@ _LAYOUT = (  # of both
 
 
 class ShowPlacement(PlacementCommand, ShowCommand):
-    """Show what placement has of a node, and whose its consumers are."""
-
     example = "placement show compute-1"
     arguments = NODE
 
@@ -73,8 +71,6 @@ class ShowPlacement(PlacementCommand, ShowCommand):
 
 
 class AuditPlacement(PlacementCommand, ListCommand):
-    """Compare placement with the ledger; exit with 1 when anything differs. Writes nothing."""
-
     example = "placement audit --host compute-1"
 
     columns = ("host", "nodename", "provider", "what", "expected", "found")
@@ -92,10 +88,7 @@ class AuditPlacement(PlacementCommand, ListCommand):
 
 
 class HealPlacement(PlacementCommand, ListCommand):
-    """Make placement agree with the ledger now: nodes, leaked consumers, deleted nodes.
-
-    An empty provider of another uuid that has a node's name is deleted, unless it is Nova's.
-    """
+    """An empty provider of another uuid that has a node's name is deleted, unless it is Nova's."""
 
     example = "placement heal --dry-run"
 
@@ -114,8 +107,6 @@ class HealPlacement(PlacementCommand, ListCommand):
 
 
 class AdoptProvider(PlacementCommand, ListCommand):
-    """Give a node the uuid of the provider that has its name, so that it is reported to."""
-
     example = "placement adopt compute-1 --dry-run"
     columns = ("host", "nodename", "before", "uuid")
     arguments = (
@@ -131,10 +122,7 @@ class AdoptProvider(PlacementCommand, ListCommand):
 
 
 class RemovePlacement(PlacementCommand, ListCommand):
-    """Remove the provider of a node whose agent no longer reports to placement.
-
-    An agent that still reports creates it again.
-    """
+    """An agent that still reports creates it again."""
 
     example = "placement remove compute-1"
     columns = ("host", "nodename", "provider")

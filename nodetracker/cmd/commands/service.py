@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from cliff.command import Command
-
 from nodetracker.accounting.liveness import Liveness, has_recent_heartbeat, limit_interval
 from nodetracker.bootstrap.values import check_host_name
 from nodetracker.cmd.commands.base import (
@@ -48,9 +46,8 @@ _MAINTENANCE = "maintenance"
 
 
 class ListServices(ListCommand):
-    """List services: status is set by the administrator, state is liveness.
-
-    --long adds since when and by whom they are disabled, maintenance, and which are forced down.
+    """--long adds since when and by whom they are disabled, and which are in maintenance or
+    forced down.
     """
 
     example = "service list"
@@ -91,8 +88,6 @@ _SERVICE = (
 
 
 class ShowService(ShowCommand):
-    """Show one service with its identity and the state of its audits."""
-
     example = "service show compute-1 nodetracker-compute"
     arguments = _SERVICE
 
@@ -108,9 +103,7 @@ class ShowService(ShowCommand):
         }
 
 
-class SetService(StoreCommand, Command):
-    """Enable or disable a service, or force it down."""
-
+class SetService(StoreCommand):
     example = 'service set compute-1 nodetracker-compute --down --reason "fenced off"'
     arguments = _SERVICE
 
@@ -159,11 +152,8 @@ def _add_switch(
         group.add_argument(option, dest=target, action="store_const", const=value, help=text)
 
 
-class DeleteService(StoreCommand, Command):
-    """Delete a service that is not alive, with its nodes, warnings and queues in the broker.
-
-    Of several hosts, those whose service cannot be deleted are printed and left.
-    """
+class DeleteService(StoreCommand):
+    """Of several hosts, those whose service cannot be deleted are printed and left."""
 
     example = "service delete compute-1 nodetracker-compute"
     arguments = (
@@ -201,8 +191,6 @@ _HOST = argument("host", help="As host list shows it.")
 
 
 class ListHosts(ListCommand):
-    """List hosts with their service and zone."""
-
     example = "host list"
     columns = ("host_name", "service", "zone")
 
@@ -212,8 +200,6 @@ class ListHosts(ListCommand):
 
 
 class ShowHost(ListCommand):
-    """Show a host's resources and their usage, in total and by project."""
-
     example = "host show compute-1"
     arguments = (_HOST,)
 
@@ -230,10 +216,8 @@ class ShowHost(ListCommand):
         return map(asdict, read_host_usage(self.reader, args.host))
 
 
-class SetHost(StoreCommand, Command):
-    """Enable or disable a host for scheduling, or set its maintenance mode.
-
-    New claims are refused in maintenance. Running workloads are not moved or
+class SetHost(StoreCommand):
+    """New claims are refused in maintenance. Running workloads are not moved or
     stopped; that is the operator's task.
     """
 
@@ -268,11 +252,8 @@ class SetHost(StoreCommand, Command):
         self.app.stdout.write(f"{line}\n")
 
 
-class ActOnHost(StoreCommand, Command):
-    """Reboot, shut down or start up a host through its driver.
-
-    Its agent must allow it ([compute] allow_power_actions) and its driver support it.
-    """
+class ActOnHost(StoreCommand):
+    """Its agent must allow it ([compute] allow_power_actions) and its driver support it."""
 
     example = "host action compute-1 reboot"
     arguments = (_HOST, argument("action", choices=POWER_ACTIONS))
@@ -282,11 +263,8 @@ class ActOnHost(StoreCommand, Command):
         self.app.stdout.write(f"host {parsed_args.host}: {parsed_args.action} started\n")
 
 
-class RenameHost(StoreCommand, Command):
-    """Move the rows of a host whose agent does not run to the host's new name.
-
-    A node with the host's old name is renamed too; every node keeps its uuid.
-    """
+class RenameHost(StoreCommand):
+    """A node with the host's old name is renamed too; every node keeps its uuid."""
 
     example = "host rename compute-1 compute-11"
     arguments = (
@@ -330,10 +308,8 @@ class RenameHost(StoreCommand, Command):
             raise RefusedError(f"host {service.host} is alive; stop its agent first")
 
 
-class TakeOverNode(StoreCommand, Command):
-    """Give a node of a host that is down to the host whose agent lists it and was refused.
-
-    Its row, claims, migrations and uuid go with it. The former host's agent is refused the node
+class TakeOverNode(StoreCommand):
+    """Its row, claims, migrations and uuid go with it. The former host's agent is refused the node
     from then on, also while the new host is down.
     """
 
@@ -354,10 +330,8 @@ class TakeOverNode(StoreCommand, Command):
         self.app.stdout.write(f"node {nodename} of host {host} given to host {to}\n")
 
 
-class PurgeHost(StoreCommand, Command):
-    """Delete all nodes of a host that is down, with the claims on them, after a question.
-
-    Moves to the host are cancelled, and moves from it are in error. Guests are not stopped: an
+class PurgeHost(StoreCommand):
+    """Moves to the host are cancelled, and moves from it are in error. Guests are not stopped: an
     agent of the host that starts again finds those that run, without claims. Stop the agent of a
     live host first; where it cannot be trusted, revoke its credential.
     """

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cliff.command import Command
-
 from nodetracker.api.auth.users import (
     UserFile,
     delete_user,
@@ -59,10 +57,8 @@ class UserCommand(StoreCommand):
         return users
 
 
-class SetUser(UserCommand, Command):
-    """Create a user of the REST API, or change its password.
-
-    The password is read from the terminal, or from the first line of the
+class SetUser(UserCommand):
+    """The password is read from the terminal, or from the first line of the
     standard input. Users in [api] http_basic_admins administer, others read.
     """
 
@@ -84,9 +80,7 @@ class SetUser(UserCommand, Command):
         self.app.stdout.write(f"password of user {name} set; role {self.role_of(name)}\n")
 
 
-class DeleteUser(UserCommand, Command):
-    """Delete a user of the REST API."""
-
+class DeleteUser(UserCommand):
     example = "user delete alice"
     arguments = (argument("name", help="As user list shows it."),)
 
@@ -103,8 +97,6 @@ class DeleteUser(UserCommand, Command):
 
 
 class ListUsers(UserCommand, ListCommand):
-    """List the users of the REST API with auth_strategy http_basic."""
-
     example = "user list"
     columns = ("name", "role")
 

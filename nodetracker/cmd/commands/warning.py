@@ -10,24 +10,22 @@ from nodetracker.cmd.commands.base import ListCommand, ShowCommand, argument, fl
 from nodetracker.cmd.commands.service import read_operator
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.model.listing import WarningQuery
+from nodetracker.model.serializer import list_names
 from nodetracker.model.warning import WarningKind, WarningRecord
 from nodetracker.usecases.reads import read_hosts_down, read_items
-from nodetracker.views.warnings import is_listed, merge_hosts_down, render_warning
+from nodetracker.views.warnings import WARNING, is_listed, merge_hosts_down, render_warning
+
+_NAMES = list_names(WARNING)
 
 
 class ListWarnings(ListCommand):
-    """List active warnings; they resolve when their cause ends. Silenced ones are left out.
-
-    "since" and "count" are those of the present one; "earlier" is how often it was
+    """Columns "since" and "count" are those of the present one; "earlier" is how often it was
     raised and resolved before.
     """
 
     example = "warning list --all"
 
-    columns = (
-        "host", "kind", "nodename", "item", "message", "first_seen", "last_seen", "count",
-        "resolved_at", "earlier", "id", "silenced_until", "silenced_reason", "silenced_by",
-    )  # fmt: skip
+    columns = (*_NAMES[:10], "id", *_NAMES[10:])
     layout = (
         Column("id", ("id",), Kind.NUMBER, 1),
         Column("host", ("host",), Kind.NAME),
@@ -80,10 +78,7 @@ class ListWarnings(ListCommand):
 
 
 class SilenceWarning(ShowCommand):
-    """Leave a warning out of health and counts, until a time or until it is resolved.
-
-    It is listed with warning list --silenced. Once the time is over, it counts again.
-    """
+    """It is listed with warning list --silenced. Once the time is over, it counts again."""
 
     example = 'warning silence 17 --reason "spare disk is ordered" --for 4h'
     arguments = (

@@ -30,8 +30,6 @@ from nodetracker.views.workloads import (
 
 
 class ListWorkloads(ListCommand):
-    """List workloads: those with an active claim, and unclaimed guests."""
-
     example = "workload list --unclaimed"
 
     columns = (
@@ -83,10 +81,7 @@ class ListWorkloads(ListCommand):
 
 
 class ShowWorkload(ShowCommand):
-    """Show a workload, and each node where it is with its claim, amounts, pins and devices.
-
-    Where several have one name, they are listed and the exit code is 1.
-    """
+    """Where several have one name, they are listed and the exit code is 1."""
 
     example = "workload show web-1"
 

@@ -1,18 +1,14 @@
-"""Draw bars of what may be allocated: reserved, claimed, unclaimed and left; candidates' bars.
+"""Draw bars of what may be allocated: reserved, claimed, unclaimed and left.
 
 A bar is as wide as what may be allocated; what is allocated in excess of it continues
 beyond its end. Each part has its own character, so that colors are not needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
-from nodetracker.cmd.screen.lines import Line, Piece, Style, cut_line, line_width, pad_line
-from nodetracker.cmd.screen.table import Column, Kind, draw_table
+from nodetracker.cmd.screen.lines import Line, Piece, Style
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.views.overview import ResourceUse
-from nodetracker.views.values import render_gib, render_mib, render_plain
 
 _FILLS = {  # style -> character, its ASCII form
     Style.RESERVED: ("▒", "%"),
@@ -21,13 +17,12 @@ _FILLS = {  # style -> character, its ASCII form
     Style.LEFT: ("░", "."),
     Style.EXCESS: ("»", ">"),
 }
-_LEVELS, _ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 PARTS = (Style.RESERVED, Style.CLAIMED, Style.UNCLAIMED)
 
 
 def fill_of(style: Style, terminal: Terminal) -> str:
     """Return the character that fills a part of a bar."""
-    return _FILLS[style][0 if terminal.has_unicode else 1]
+    return terminal.choose(*_FILLS[style])
 
 
 def draw_bar(use: ResourceUse, width: int, beyond: int, terminal: Terminal) -> Line:
@@ -57,7 +52,7 @@ def draw_sparkline(shares: Sequence[float | None], terminal: Terminal) -> str:
     >>> draw_sparkline([0, None, 0.5, 1.2], Terminal())
     '▁ ▅█'
     """
-    levels = _LEVELS if terminal.has_unicode else _ASCII_LEVELS
+    levels = terminal.choose("▁▂▃▄▅▆▇█", "_.:-=+*#")
     return "".join(
         " " if share is None else levels[max(0, min(7, int(share * 8)))] for share in shares
     )
@@ -93,63 +88,3 @@ def draw_legend(terminal: Terminal) -> Line:
             Piece(f" {style.value}  ", Style.DIM),
         )
     return tuple(pieces)
-
-
-_RENDERERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "free_vcpus": ("CPU LEFT", render_plain),
-    "free_memory_mb": ("MEMORY LEFT", render_mib),
-    "free_disk_gb": ("DISK LEFT", render_gib),
-}
-_BARS = (4, 16)
-_GAP = 2
-
-
-def draw_candidates(rows: Sequence[Mapping[str, Any]], terminal: Terminal) -> list[Line]:
-    """Return a line for each candidate, in the order of the list.
-
-    A bar compares what is left on a node with the most that is left on any of them.
-
-    Args:
-        rows: columns of ``candidate list``.
-    """
-    columns = (
-        Column("host", ("host",), Kind.NAME),
-        Column("node", ("nodename",), Kind.NAME),
-        Column("weight", ("weight",), Kind.NUMBER),
-    )
-    rounded = [{**row, "weight": round(row["weight"], 3)} for row in rows]
-    texts = {name: [render(row[name]) for row in rows] for name, (_, render) in _RENDERERS.items()}
-    widths = {name: max(map(len, found)) for name, found in texts.items()}
-    least, most = _BARS
-    needed = [
-        _GAP + max(len(title), least + 1 + widths[name]) for name, (title, _) in _RENDERERS.items()
-    ]
-    of_names = replace(terminal, width=max(1, terminal.width - sum(needed)))
-    lines = draw_table(columns, rounded, of_names, None)
-    start = max(map(line_width, lines))
-    room = terminal.width - start - sum(widths.values()) - (2 * _GAP - 1) * len(_RENDERERS)
-    bar = max(least, min(most, room // len(_RENDERERS)))
-    lines = [pad_line(line, start) for line in lines]
-    for name, (title, _) in _RENDERERS.items():
-        width = max(len(title), bar + 1 + widths[name])
-        lines[0] = (*lines[0], Piece(f"{'':{_GAP}}{title:<{width}}", Style.TITLE))
-        largest = max(row[name] for row in rows)
-        for number, row in enumerate(rows, start=1):
-            drawn = _draw_left(row[name], largest, bar, terminal)
-            text = Piece(f" {texts[name][number - 1]:>{width - bar - 1}}")
-            lines[number] = (*lines[number], Piece(" " * _GAP), *drawn, text)
-    for number, row in reversed(list(enumerate(rows, start=1))):
-        if row["left"]:
-            names = "; ".join(left["text"] for left in row["left"])
-            lines.insert(number + 1, (Piece(f"  left: {names}", Style.DIM),))
-    if not terminal.has_width:
-        return lines
-    return [cut_line(line, terminal.width, terminal.has_unicode) for line in lines]
-
-
-def _draw_left(left: float, largest: float, width: int, terminal: Terminal) -> Line:
-    (count,) = share_cells([max(0, left)], max(largest, 0), width)
-    return (
-        Piece(fill_of(Style.CLAIMED, terminal) * count, Style.GOOD),
-        Piece(fill_of(Style.LEFT, terminal) * (width - count), Style.LEFT),
-    )

@@ -106,7 +106,7 @@ _OTHER = (" ", " ", Style.PLAIN)
 def draw_state(word: str, terminal: Terminal) -> Line:
     """Return a state as its sign and word; the sign of an unknown state is a blank."""
     sign, ascii_sign, style = _STATES.get(word, _OTHER)
-    return (Piece(f"{sign if terminal.has_unicode else ascii_sign} {word}", style),)
+    return (Piece(f"{terminal.choose(sign, ascii_sign)} {word}", style),)
 
 
 def draw_node_state(

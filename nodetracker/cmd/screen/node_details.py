@@ -1,14 +1,15 @@
-"""Draw one node in sections of few lines, the history of nodes, and sentences of advice."""
+"""Draw one node in sections of few lines."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS
 from nodetracker.cmd.screen.bars import PARTS, draw_bar, draw_legend
 from nodetracker.cmd.screen.fields import list_facts
+from nodetracker.cmd.screen.history import draw_changes
 from nodetracker.cmd.screen.lines import (
     BLANK,
     Line,
@@ -24,21 +25,18 @@ from nodetracker.cmd.screen.lines import (
 from nodetracker.cmd.screen.overview import TITLES
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
-from nodetracker.model.change import HistoryEntry
 from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB
 from nodetracker.views.description import NodeDescription, ResourceLine, WorkloadUse
 from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machine
-from nodetracker.views.history import Names, describe_entry
+from nodetracker.views.history import Names
 from nodetracker.views.overview import ResourceUse, left_on_node
 from nodetracker.views.services import status_of
 from nodetracker.views.values import NONE, render_age, render_mib, render_parts
 
-_NAME_SHARE = 5  # a name takes at most a fifth of the line
-_NARROWEST = 30
 _LABEL = 12
 _WORDS = {CpuUse.HOST: "of the host"}
 _MAX_CELLS = 8
@@ -268,10 +266,7 @@ def _draw_cells(cells: Sequence[CellLine], terminal: Terminal) -> list[Line]:
         elif memory.text:
             drawn.append((Piece("  "), memory))
         lines += [start, *drawn]
-    if len(cells) > _MAX_CELLS:
-        text = f"{'…' if terminal.has_unicode else '...'} {len(cells) - _MAX_CELLS} more"
-        lines.append(make_line(Piece(text, Style.DIM)))
-    return lines
+    return lines + _draw_more(len(cells) - _MAX_CELLS, terminal)
 
 
 def _sum_up(cell: CellLine, terminal: Terminal) -> Line:
@@ -280,7 +275,7 @@ def _sum_up(cell: CellLine, terminal: Terminal) -> Line:
     pieces: list[Piece] = []
     for use, (sign, ascii_sign, style) in _CPUS.items():
         if counts[use]:
-            pieces.append(Piece(sign if terminal.has_unicode else ascii_sign, style))
+            pieces.append(Piece(terminal.choose(sign, ascii_sign), style))
             pieces.append(Piece(f" {counts[use]} {_WORDS.get(use, use.value)}  "))
     return tuple(pieces) or make_line("no CPUs")
 
@@ -300,7 +295,7 @@ def _draw_cpus(cell: CellLine, terminal: Terminal) -> list[Line]:
             pieces, used = [Piece("  ")], 2
         for _, use in core:
             sign, ascii_sign, style = _CPUS[use]
-            pieces.append(Piece(sign if terminal.has_unicode else ascii_sign, style))
+            pieces.append(Piece(terminal.choose(sign, ascii_sign), style))
         pieces += [Piece(" ")] if has_threads else []
         used += size
     return [*lines, tuple(pieces)] if used > 2 else lines
@@ -394,63 +389,4 @@ def _draw_changes(described: NodeDescription, names: Names, terminal: Terminal) 
 def _draw_more(count: int, terminal: Terminal) -> list[Line]:
     if count <= 0:
         return []
-    ellipsis = "…" if terminal.has_unicode else "..."
-    return [make_line(Piece(f"{ellipsis} {count} more", Style.DIM))]
-
-
-def draw_history(
-    entries: Sequence[HistoryEntry], names: Names, now: datetime | None, terminal: Terminal
-) -> list[Line]:
-    """Return the lines of changes: time in UTC (Z), node, and what changed.
-
-    Args:
-        entries: in the order in which they are shown.
-        now: the date is shown unless all entries are of the same day; None = always.
-    """
-    is_today = now is not None and all(
-        entry.at.astimezone(UTC).date() == now.date() for entry in entries
-    )
-    layout = "%H:%M:%SZ" if is_today else "%Y-%m-%d %H:%M:%SZ"
-    has_unicode, widest = terminal.has_unicode, terminal.width // _NAME_SHARE
-    shown = [
-        cut_text(safe_text(entry.nodename, has_unicode), widest, has_unicode) for entry in entries
-    ]
-    width = max(map(width_of, shown), default=0)
-    lines: list[Line] = []
-    for entry, name in zip(entries, shown, strict=True):
-        time = entry.at.astimezone(UTC).strftime(layout)
-        room = max(_NARROWEST, terminal.width - len(time) - width - 4)
-        indent = " " * (len(time) + width + 4)
-        for item in draw_changes(entry, names, terminal):
-            texts = wrap_text(item.text, room) if terminal.has_width else [item.text]
-            for number, text in enumerate(texts):
-                start = (
-                    (Piece(indent),)
-                    if number
-                    else (
-                        Piece(f"{time}  ", Style.DIM),
-                        Piece(f"{pad_text(name, width)}  ", Style.TITLE),
-                    )
-                )
-                lines.append((*start, Piece(text, item.style)))
-    return lines
-
-
-def draw_changes(entry: HistoryEntry, names: Names, terminal: Terminal) -> list[Piece]:
-    """Return what an entry changed, a piece for each thing."""
-    pieces = []
-    for text, level in describe_entry(entry, names):
-        shown = text if terminal.has_unicode else text.replace("→", "->").replace("…", "...")
-        pieces.append(Piece(safe_text(shown, terminal.has_unicode), Style(level)))
-    return pieces
-
-
-def draw_advice(sentences: Sequence[str], terminal: Terminal) -> list[Line]:
-    """Return a blank line and the sentences, each as a paragraph; nothing without sentences."""
-    lines: list[Line] = [BLANK] if sentences else []
-    for sentence in sentences:
-        texts = wrap_text(safe_text(sentence, terminal.has_unicode), terminal.width - 2)
-        lines += (
-            make_line("- " if number == 0 else "  ", text) for number, text in enumerate(texts)
-        )
-    return lines
+    return [make_line(Piece(f"{terminal.choose('…', '...')} {count} more", Style.DIM))]

@@ -404,11 +404,10 @@ def _draw_rest(rest: Sequence[NodeLine], terminal: Terminal) -> Line:
         use = sum((line.amounts.get(resource, ResourceUse()) for line in rest), ResourceUse())
         share = render_percent(use.allocated, use.limit)
         shares.append(f"{_name_in_text(resource)} {share}")
-    ellipsis = "…" if terminal.has_unicode else "..."
     nodes = count_many(len(rest), "node")
     if fine == len(rest):
         nodes += f" that {'is' if fine == 1 else 'are'} fine"
     elif fine:
         nodes += f", of which {fine:,} {'is' if fine == 1 else 'are'} fine"
-    text = f"{ellipsis} and {nodes}: {', '.join(shares)}"
+    text = f"{terminal.choose('…', '...')} and {nodes}: {', '.join(shares)}"
     return make_line(Piece(text, Style.DIM))

@@ -33,6 +33,10 @@ class Terminal:
     has_fixed_colors: bool = True
     has_unicode: bool = True
 
+    def choose(self, text: str, in_ascii: str) -> str:
+        """Return a text of ours, or what stands for it where only ASCII can be shown."""
+        return text if self.has_unicode else in_ascii
+
 
 def detect_terminal(out: TextIO, environ: Mapping[str, str] = os.environ) -> Terminal:
     """Return what an output can show.

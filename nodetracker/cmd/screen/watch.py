@@ -43,6 +43,11 @@ class Order(enum.Enum):
         orders = list(Order)
         return orders[(orders.index(self) + 1) % len(orders)]
 
+    @property
+    def resource(self) -> str | None:
+        """The resource class by whose share nodes are sorted, if any."""
+        return {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}.get(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Outage:
@@ -89,12 +94,9 @@ def list_lines(view: FleetView, watch: Watch) -> list[NodeLine]:
     return sorted(lines, key=lambda line: (rank(line), *map(natural_key, _key_of(line))))
 
 
-_RESOURCES = {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}
-
-
 def _rank(order: Order) -> Callable[[NodeLine], Any]:
-    if order in _RESOURCES:
-        return lambda line: -_share_of(line, _RESOURCES[order])
+    if (resource := order.resource) is not None:
+        return lambda line: -_share_of(line, resource)
     if order is Order.READ:
         return lambda line: (
             -(float("inf") if line.audit_age_seconds is None else line.audit_age_seconds)
@@ -233,8 +235,8 @@ def _draw_fleet(watch: Watch, view: FleetView, terminal: Terminal) -> list[Line]
     if not lines:
         return [*head, (Piece("no node has this in its name", Style.DIM),)]
     narrower = replace(terminal, width=max(1, terminal.width - _MARKER))
-    header, *drawn = draw_nodes(view, lines, narrower, _RESOURCES.get(watch.order, MEMORY))
-    sign = "▶ " if terminal.has_unicode else "> "
+    header, *drawn = draw_nodes(view, lines, narrower, watch.order.resource or MEMORY)
+    sign = terminal.choose("▶ ", "> ")
     marks = [Piece(sign if n == index else "  ", Style.TITLE) for n in range(len(drawn))]
     return [
         *head,

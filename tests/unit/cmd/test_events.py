@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.cmd.commands import events
+from nodetracker.cmd.commands import history
 from nodetracker.cmd.manage import ManageApp
 from nodetracker.model.errors import StoreUnavailableError
 from nodetracker.process.daemon import EXIT_USAGE
@@ -64,7 +64,7 @@ def test_further_ones_follow_each_once_although_the_database_was_away(store, mon
                 raise KeyboardInterrupt
             step()
 
-        monkeypatch.setattr(events, "time", SimpleNamespace(sleep=sleep))
+        monkeypatch.setattr(history, "time", SimpleNamespace(sleep=sleep))
 
     pause(iter([happen, lose]))
     code, shown, errors = run(store, "--follow", "--kind", "claim")
@@ -89,7 +89,7 @@ def test_an_outage_is_one_line_at_its_start_and_one_at_its_end(store, monkeypatc
 
     step = 0
     monkeypatch.setattr(store, "list_history_page", answer)
-    monkeypatch.setattr(events, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(history, "time", SimpleNamespace(sleep=sleep))
     code, _, errors = run(store, "--follow")
     assert code == 0
     assert errors == "no answer 2; trying again\nthe database answers again\n"
@@ -134,7 +134,7 @@ def test_what_follows_has_no_end_and_begins_when_asked(store, monkeypatch):
     def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(events, "time", SimpleNamespace(sleep=interrupt))
+    monkeypatch.setattr(history, "time", SimpleNamespace(sleep=interrupt))
     assert run(store, "--follow", "--since", "2999-01-01")[1] == ""
     assert run(store, "--follow", "--since", "1h")[1] != ""
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.cmd.fleet_screen import FleetScreen
+from nodetracker.cmd.commands.overview import FleetScreen
 from nodetracker.model.errors import NotFoundError, StoreUnavailableError
 from nodetracker.model.trend import TREND_RESOURCES, TrendAmounts, TrendSample
 from tests.unit.cmd.screen import fleets

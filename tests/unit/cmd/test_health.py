@@ -162,7 +162,7 @@ def test_what_cannot_be_asked_is_named(arguments, code, message, tmp_path, run):
 
 def test_another_service_is_a_usage_error(capsys):
     with pytest.raises(SystemExit) as caught:
-        ManageApp().build_parser("health").parse_args(["conductor"])
+        ManageApp().build_parser(["health"]).parse_args(["conductor"])
     assert caught.value.code == 2
     assert "invalid value 'conductor': expected agent, api or a URL" in capsys.readouterr().err
 

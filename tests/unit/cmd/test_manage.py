@@ -1,10 +1,13 @@
 import gc
+import importlib.metadata
 import shlex
 import subprocess
 import sys
 
 import cliff.command
 import pytest
+import stevedore._cache
+from oslo_config import cfg
 
 from nodetracker.cmd import manage
 
@@ -15,7 +18,10 @@ COMMANDS = sorted(manage.COMMANDS)
 def test_help_after_a_command_is_the_command_s(name, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [manage.PROGRAM])
     assert manage.main([*name.split(), "--help"]) == 0
-    assert capsys.readouterr().out.startswith(f"usage: {manage.PROGRAM} {name} ")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: {manage.PROGRAM} {name} ")
+    summary = manage.COMMANDS[name].summary
+    assert f"{''.join(summary.split())}." in "".join(shown.split())
 
 
 def test_help_without_a_command_lists_all_commands(capsys):
@@ -28,11 +34,20 @@ def test_help_without_a_command_lists_all_commands(capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_reads_the_metadata_of_all_packages(name, monkeypatch):
+    for module, function in (
+        (cliff.command, "packages_distributions"),
+        (importlib.metadata, "entry_points"),
+    ):
+        monkeypatch.setattr(module, function, lambda **_: pytest.fail("is read"))
     monkeypatch.setattr(cliff.command, "_dists_by_mods", None)
-    monkeypatch.setattr(cliff.command, "packages_distributions", lambda: pytest.fail("is read"))
+    monkeypatch.setattr(stevedore._cache, "_c", stevedore._cache.Cache("/nonexistent"))
     app = manage.ManageApp()
+    ran = []
     command, _, _ = app.command_manager.find_command(name.split())
-    command(app, None).get_parser(name)
+    monkeypatch.setattr(command, "run", lambda *given: ran.append(given) or 0)
+    words = shlex.split(command.example.partition(" > ")[0])
+    assert manage.main(words) == 0
+    assert ran
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -41,7 +56,7 @@ def test_every_command_has_an_example_that_it_accepts(name):
     factory, _, _ = app.command_manager.find_command(name.split())
     words = shlex.split(factory.example.partition(" > ")[0])
     assert " ".join(words[: len(name.split())]) == name
-    app.build_parser(name).parse_args(words[len(name.split()) :])
+    app.build_parser(name.split()).parse_args(words[len(name.split()) :])
 
 
 @pytest.mark.parametrize(
@@ -101,6 +116,17 @@ def test_help_imports_nothing_that_it_does_not_need(arguments, unwanted):
     assert "cliff.app" in imported
     unwanted = ("sqlalchemy", "oslo_config", "oslo_log", "rich", "yaml", *unwanted)
     assert [name for name in unwanted if name in imported] == []
+
+
+def test_a_command_whose_words_are_cut_short_is_logged_by_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cfg, "CONF", cfg.ConfigOpts())
+    config, log = tmp_path / "nodetracker.conf", tmp_path / "changes.log"
+    users = tmp_path / "htpasswd"
+    users.touch()
+    config.write_text(f"[api]\nhttp_basic_auth_user_file={users}\n[audit]\nlog_file={log}\n")
+    assert manage.main([f"--config-file={config}", "us", "del", "eve"]) == 1
+    assert capsys.readouterr().err == "no such user: eve\n"
+    assert "command user delete, target eve" in log.read_text()
 
 
 def test_collections_do_not_traverse_the_libraries_of_a_command(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodetracker.cmd.screen.bars import draw_candidates
+from nodetracker.cmd.screen.candidates import draw_candidates
 from nodetracker.cmd.screen.lines import line_width, plain_text
 from nodetracker.cmd.screen.terminal import Terminal
 from tests.unit.cmd.screen.golden import check

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nodetracker.cmd.screen.history import draw_history
 from nodetracker.cmd.screen.lines import line_width, plain_text
-from nodetracker.cmd.screen.node_details import draw_history
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.model.change import ChangeKind, HistoryEntry
 from nodetracker.views.history import collect_names, find_unnamed
