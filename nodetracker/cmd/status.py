@@ -5,11 +5,8 @@ no identity, no row, no file.
 """
 
 import logging
-import os
-import pwd
-import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +14,6 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-import nodetracker
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.placement.tree import OWNER_TRAIT
 from nodetracker.accounting.placement.warnings import explain_name_conflicts, explain_old_version
@@ -28,8 +24,9 @@ from nodetracker.bootstrap.settings import read_settings
 from nodetracker.bootstrap.stores import build_sql_store, build_store
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_program
+from nodetracker.cmd.service_user import find_barrier, find_closed_file
 from nodetracker.compute.identity import read_compute_id
-from nodetracker.conductor.credential_file import find_agent_owner, read_credential
+from nodetracker.conductor.credential_file import read_credential
 from nodetracker.db.schema import revisions
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import (
@@ -48,16 +45,12 @@ from nodetracker.process.daemon import EXIT_USAGE
 from nodetracker.process.state_file import read_state_file
 from nodetracker.process.workers import Call, Executor
 from nodetracker.views import readiness
-from nodetracker.views.readiness import Barrier, Verdict
+from nodetracker.views.readiness import Verdict
 
 if TYPE_CHECKING:
     from nodetracker.placement.client import PlacementClient
 
 
-SERVICE_USER = "nodetracker"
-"""The user of the units in ``etc/systemd``."""
-
-_RUN_SECONDS = 20.0
 _CONDUCTOR_SECONDS = 10.0
 LOG = logging.getLogger(__name__)
 PROGRAM = "nodetracker-status"
@@ -110,15 +103,22 @@ def _run(arguments: Sequence[str]) -> int:
     return leave(upgradecheck.run(conf))
 
 
-def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgradecheck.Result]:
-    """Wrap a check: an error is a failure of this check and does not stop the others."""
+def _check(
+    evaluate: Callable[["UpgradeChecks"], Verdict],
+    others: tuple[type[NodetrackerError], ...] = (NotJoinedError,),
+) -> Callable[..., upgradecheck.Result]:
+    """Wrap a check: an error is a failure of this check and does not stop the others.
+
+    Args:
+        others: errors that other checks name.
+    """
 
     @wraps(evaluate)
     def check(checks: "UpgradeChecks") -> upgradecheck.Result:
         try:
             verdict = evaluate(checks)
-        except NotJoinedError:
-            verdict = Verdict()  # nothing of this host is stored; the check of conductors says so
+        except others:
+            verdict = Verdict()  # of a host that has not joined, the check of conductors says so
         except NodetrackerError as error:
             verdict = readiness.failure(str(error))
         except Exception as error:
@@ -129,6 +129,10 @@ def _check(evaluate: Callable[["UpgradeChecks"], Verdict]) -> Callable[..., upgr
         return upgradecheck.Result(upgradecheck.Code(verdict.level), verdict.details)
 
     return check
+
+
+_check_rows = partial(_check, others=(NotJoinedError, StoreError))
+"""Wraps a check of rows: that the database cannot be read is named by the check of the schema."""
 
 
 class UpgradeChecks(upgradecheck.UpgradeCommands):
@@ -170,14 +174,10 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
             self.store.now()  # by the credential of this host
         return verdict
 
-    @_check
+    @_check_rows
     def check_services(self) -> Verdict:
         """Search for services that cannot run beside this version, or not for long."""
-        try:
-            services = self.store.list_services()
-            joined = self.list_joined()
-        except StoreError:
-            return Verdict()  # the check of the schema names it
+        services, joined = self.store.list_services(), self.list_joined()
         hosts = [service.host for service in services if service.binary == COMPUTE_BINARY]
         return Verdict(
             readiness.evaluate_services(services).findings
@@ -186,31 +186,24 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
             + readiness.evaluate_names([*hosts, *joined]).findings
         )
 
-    @_check
+    @_check_rows
     def check_calls(self) -> Verdict:
         """Check whether the agent may take the calls of others."""
         if self.try_calls is None:
             return Verdict()  # the conductors take them
-        problem: str | None = None
-        try:
-            self.store.list_services(self.host.settings.host)
-        except StoreError:
-            return Verdict()  # the check of the schema names it
+        self.store.list_services(self.host.settings.host)
         try:
             self.try_calls()
         except StoreError as error:
-            problem = str(error)
-        return readiness.evaluate_privileges(problem)
+            return readiness.evaluate_privileges(str(error))
+        return readiness.evaluate_privileges(None)
 
-    @_check
+    @_check_rows
     def check_old_claims(self) -> Verdict:
         """Check whether the database keeps old claims that nothing deletes."""
         if self.purges_claims:
             return Verdict()
-        try:
-            page = self.store.list_claim_page(ClaimQuery(states=(ClaimState.RELEASED,), limit=1))
-        except StoreError:
-            return Verdict()  # the check of the schema names it
+        page = self.store.list_claim_page(ClaimQuery(states=(ClaimState.RELEASED,), limit=1))
         return readiness.evaluate_old_claims(
             min((claim.updated_at for claim in page.items), default=None), page.now
         )
@@ -240,14 +233,10 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         """List what the agent withholds because a guest may use it."""
         return readiness.evaluate_unresolved(self.host.snapshots, self.host.settings.policy)
 
-    @_check
+    @_check_rows
     def check_free_amounts(self) -> Verdict:
         """List the nodes that offer less as soon as this version audits them."""
-        try:
-            records = self.store.load_nodes(self.host.settings.host)
-            now = self.store.now()
-        except StoreError:
-            return Verdict()  # the check of the schema names it
+        records, now = self.store.load_nodes(self.host.settings.host), self.store.now()
         known = {record.nodename: record for record in records if record.has_stale_limits}
         policy = self.host.settings.policy
         return readiness.evaluate_free_amounts(
@@ -413,96 +402,6 @@ class ConductorReader:
             if problem:
                 problems.append(f"[conductor] {option}: {path}: {problem}")
         return problems
-
-
-def find_closed_file(path: str, state_path: Path) -> str | None:
-    """Return that the agent's user cannot read a file that root can, None if it can.
-
-    Also None where it cannot be known: without a state directory, or for others than root.
-    """
-    if os.geteuid() != 0:
-        return None
-    try:
-        account = pwd.getpwuid(find_agent_owner(state_path).st_uid)
-    except (OSError, KeyError):
-        return None
-    groups = os.getgrouplist(account.pw_name, account.pw_gid)
-    if _run_as(account, groups, ("/usr/bin/test", "-r", path)) is None:
-        return None
-    return f"user {account.pw_name} cannot read it"
-
-
-def find_barrier(
-    name: str = SERVICE_USER,
-    command: Sequence[str] = (sys.executable, "-c", "import nodetracker"),
-    files: Collection[str] = (sys.executable, os.__file__, nodetracker.__file__),
-) -> Barrier | None:
-    """Return what keeps a user from running this installation, None without an obstacle.
-
-    Also None where it cannot be known: without that user, or for others than root.
-
-    Args:
-        command: is run as that user.
-        files: what the command needs; the barrier is a directory above one of them.
-    """
-    try:
-        account = pwd.getpwnam(name)
-    except KeyError:
-        return None
-    if os.geteuid() != 0:
-        return None
-    groups = os.getgrouplist(name, account.pw_gid)
-    problem = _run_as(account, groups, command)
-    if problem is None:
-        return None
-    closed = _find_closed(files, account.pw_uid, groups)
-    return Barrier(name, command[0], closed, problem)
-
-
-def _run_as(
-    account: pwd.struct_passwd, groups: Sequence[int], command: Sequence[str]
-) -> str | None:
-    """Run a command as a user; return why it failed, None if it did not or is not known."""
-    try:
-        done = subprocess.run(  # noqa: S603 - this Python
-            command,
-            cwd="/",
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_RUN_SECONDS,
-            user=account.pw_uid,
-            group=account.pw_gid,
-            extra_groups=groups,
-        )
-    except subprocess.TimeoutExpired:
-        return f"does not end within {_RUN_SECONDS:g} s"
-    except OSError as error:
-        # Without a filename it was the change of the user that failed, as in some containers.
-        return None if error.filename is None else error.strerror
-    if done.returncode == 0:
-        return None
-    lines = done.stderr.split("\n")
-    return next((line for line in reversed(lines) if line.strip()), f"exits with {done.returncode}")
-
-
-def _find_closed(files: Iterable[str], uid: int, groups: Collection[int]) -> str | None:
-    """Return the first directory above the files that a user may not enter by its mode."""
-    for file in files:
-        for path in (Path(file), Path(file).resolve()):
-            for directory in reversed(path.parents):
-                if not _may_enter(directory.stat(), uid, groups):
-                    return str(directory)
-    return None
-
-
-def _may_enter(status: os.stat_result, uid: int, groups: Collection[int]) -> bool:
-    if status.st_uid == uid:
-        return bool(status.st_mode & 0o100)
-    return bool(status.st_mode & (0o010 if status.st_gid in groups else 0o001))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.cmd.status import find_barrier, find_closed_file
+from nodetracker.cmd.service_user import find_barrier, find_closed_file
 
 USER = "nobody"
 
