@@ -26,8 +26,7 @@ from nodetracker.cmd.screen.lines import make_line, plain_text
 from nodetracker.cmd.screen.output import Panel, PanelStream, Screen
 from nodetracker.cmd.screen.overview import draw_overview
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
-from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text
 from nodetracker.db.schema import revisions
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import ConfigError

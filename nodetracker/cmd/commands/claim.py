@@ -38,8 +38,7 @@ from nodetracker.cmd.screen.candidates import (
 from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
 from nodetracker.model.errors import (
     ClaimConflictError,

@@ -48,9 +48,7 @@ class SyncSchema(StoreCommand):
             help="Revision to migrate to, up or down; 'base' drops all tables. Default: newest.",
         ),
         flag("--yes", "Downgrade without asking."),
-        argument(
-            "--dry-run", action="store_true", help="Print what would be done; change nothing."
-        ),
+        flag("--dry-run", "Print what would be done; change nothing."),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -221,9 +219,7 @@ class ReconcileClaims(ListCommand):
     )
     arguments = (
         argument("--host", help="Only this host."),
-        argument(
-            "--adopt", action="store_true", help="Make confirmed claims of guests without one."
-        ),
+        flag("--adopt", "Make confirmed claims of guests without one."),
         flag("--release", "Release the claims whose guest is gone."),
     )
 

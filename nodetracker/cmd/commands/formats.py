@@ -22,8 +22,7 @@ from stevedore import ExtensionManager
 from nodetracker.cmd.screen.fields import TextLines, draw_fields, has_moment
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Kind, column_of, draw_table
-from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text
 
 LIST_NAMESPACE = "nodetracker.formatter.list"
 SHOW_NAMESPACE = "nodetracker.formatter.show"

@@ -21,8 +21,7 @@ from nodetracker.cmd.screen.node_details import (
 )
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
-from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.cmd.screen.text import safe_text, wrap_text
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text, wrap_text
 from nodetracker.model.change import EventKind
 from nodetracker.model.errors import PlacementError
 from nodetracker.model.listing import HistoryQuery, WarningQuery

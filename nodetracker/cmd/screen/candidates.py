@@ -15,8 +15,7 @@ from nodetracker.cmd.screen.lines import (
     plain_text,
 )
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, safe_text
 from nodetracker.model.units import render_amount
 from nodetracker.views.values import render_gib, render_mib, render_plain, render_resource
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from nodetracker.cmd.screen.lines import Line, Piece, Style, style_of
 from nodetracker.cmd.screen.table import is_number
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import pad_text, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.terminal import Terminal, pad_text, safe_text, width_of, wrap_text
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.text import count_noun

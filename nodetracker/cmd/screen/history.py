@@ -4,8 +4,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nodetracker.cmd.screen.lines import Line, Piece, Style
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.terminal import (
+    Terminal,
+    cut_text,
+    pad_text,
+    safe_text,
+    width_of,
+    wrap_text,
+)
 from nodetracker.model.change import HistoryEntry
 from nodetracker.views.history import Names, describe_entry
 

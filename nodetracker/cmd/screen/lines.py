@@ -4,8 +4,7 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_text, width_of
+from nodetracker.cmd.screen.terminal import Terminal, cut_text, width_of
 from nodetracker.views.values import render_age
 
 

@@ -24,8 +24,7 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.overview import TITLES
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_text, pad_text, safe_text, wrap_text
+from nodetracker.cmd.screen.terminal import Terminal, cut_text, pad_text, safe_text, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, name_some

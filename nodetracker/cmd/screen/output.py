@@ -8,8 +8,7 @@ from typing import IO
 
 from nodetracker.cmd.screen.lines import Line, Style
 from nodetracker.cmd.screen.streams import unwrap
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, safe_text
 
 LOOKS = {
     Style.TITLE: "bold",

@@ -20,8 +20,7 @@ from nodetracker.cmd.screen.lines import (
     style_of_share,
     word_of,
 )
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_middle, safe_text, wrap_text
+from nodetracker.cmd.screen.terminal import Terminal, cut_middle, safe_text, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun, natural_key

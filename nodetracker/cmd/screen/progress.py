@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from nodetracker.cmd.screen.output import Screen
-from nodetracker.cmd.screen.terminal import Terminal, detect_terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text
 from nodetracker.views.values import render_age
 
 if TYPE_CHECKING:  # imported late: most commands end before there is anything to draw

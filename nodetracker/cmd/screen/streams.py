@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import IO, NoReturn, TextIO
 
-from nodetracker.cmd.screen.terminal import detect_terminal
-from nodetracker.cmd.screen.text import safe_text, wrap_text
+from nodetracker.cmd.screen.terminal import detect_terminal, safe_text, wrap_text
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.text import escape_lines, escape_text
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED, EXIT_USAGE

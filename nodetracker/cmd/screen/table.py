@@ -19,8 +19,14 @@ from nodetracker.cmd.screen.lines import (
     draw_state,
     style_of_share,
 )
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import cut_middle, pad_text, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.terminal import (
+    Terminal,
+    cut_middle,
+    pad_text,
+    safe_text,
+    width_of,
+    wrap_text,
+)
 from nodetracker.model.text import count_noun
 from nodetracker.views.values import (
     NONE,

@@ -12,8 +12,7 @@ from nodetracker.cmd.screen.overview import (
     draw_sentence,
     draw_totals,
 )
-from nodetracker.cmd.screen.terminal import Terminal
-from nodetracker.cmd.screen.text import safe_text
+from nodetracker.cmd.screen.terminal import Terminal, safe_text
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
 from nodetracker.model.text import natural_key
 from nodetracker.views.overview import NodeLine

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from nodetracker.cmd.screen.streams import SafeFormatter, SafeStream, make_safe
-from nodetracker.cmd.screen.text import cut_text, safe_text, width_of, wrap_text
+from nodetracker.cmd.screen.terminal import cut_text, safe_text, width_of, wrap_text
 from nodetracker.model.text import escape_lines
 
 
