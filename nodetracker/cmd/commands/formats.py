@@ -51,8 +51,8 @@ _FORMATTERS = {
 class FormatterManager(ExtensionManager):  # type: ignore[type-arg]
     """stevedore's manager of these formatters.
 
-    They are not in the package's metadata: to search that of all installed packages takes
-    longer than most commands, and a formatter of another package might escape nothing.
+    They are not in the package's metadata: stevedore would search that of all installed
+    packages, which takes 0.1 s, and a formatter of another package might escape nothing.
     """
 
     def list_entry_points(self) -> list[EntryPoint]:
