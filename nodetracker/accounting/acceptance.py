@@ -1,4 +1,4 @@
-"""Compile a JSON schema to a function that says at once whether a document is valid.
+"""Compile a JSON schema to a function that returns whether a document is valid.
 
 jsonschema walks a schema again for each document, which took a quarter of the time of many claims
 in one request, and importing it costs a program 40 ms and 8 MiB. So it is asked only what is wrong
@@ -19,12 +19,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_integer(value: object) -> bool:
-    """Return whether a value is an integer; 1.0 and True are none."""
+    """Return whether a value is an integer; 1.0 and True are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number; NaN and infinity are none."""
+    """Return whether a value is a number; NaN and infinity are not."""
     return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 

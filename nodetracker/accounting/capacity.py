@@ -1,4 +1,4 @@
-"""Decide whether what a node has in all jumped: pure, over what was seen of it before."""
+"""Decide whether the capacity of a node jumped, compared with what was seen of it; pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,12 +7,12 @@ from nodetracker.model.fact import FactEntry
 from nodetracker.model.node import NodeValues
 
 JUMP_FACTOR = 4
-"""An amount that is as many times the largest one seen before has jumped."""
+"""An amount has jumped if it is this many times the largest one seen before."""
 
 LARGEST_PLAUSIBLE: Mapping[str, int] = MappingProxyType(
     {"cpus": 8192, "memory_mb": 64 * 2**20, "local_gb": 100 * 2**20}
 )
-"""Amount -> what no machine has more of, in the units of the row."""
+"""Amount -> the most that a machine can plausibly have, in the units of the row."""
 
 HELD = "held: "
 """Prefix of the error of the facts of a node that gets no claims until its jump is accepted."""
@@ -27,7 +27,7 @@ _TEXTS = {
 
 
 def capacity_of(values: NodeValues) -> dict[str, int]:
-    """Return what a node has in all, by the names of `LARGEST_PLAUSIBLE`."""
+    """Return the total amounts of a node, by the names of `LARGEST_PLAUSIBLE`."""
     return {
         "cpus": values.vcpus + values.pcpus,
         "memory_mb": values.memory_mb,

@@ -151,9 +151,9 @@ def is_cut_off(service: ServiceRecord, liveness: Liveness) -> bool:
 
 
 def limit_interval(service: ServiceRecord, service_down_time: int) -> int:
-    """Return the seconds between a service's heartbeats, as far as others wait by them.
+    """Return the seconds between a service's heartbeats, as others may wait for them.
 
-    Its host says them. One that reports less often is down anyway.
+    A host reports its own interval, so it is limited: one that reports less often is down.
     """
     return min(max(1, service.incarnation.report_interval), service_down_time)
 

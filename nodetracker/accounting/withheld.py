@@ -1,4 +1,4 @@
-"""Withhold what guests may use without anybody knowing which it is, until it is known.
+"""Withhold what a guest may be using while it is unknown which device that is.
 
 A guest names a resource in a way that no reader explains, or the host cannot read one. Then
 the smallest set that certainly contains it is withheld: no claim gets a part of it, by an
@@ -20,7 +20,7 @@ COLUMN_KEY = "withheld"
 """The key of the column ``reserved`` under which `Withholding` is stored, if there is any."""
 
 _MAX_STORED = 64
-"""How many are stored for each set; more of the same withhold nothing more."""
+"""Limit of those stored for each set; further ones would withhold nothing more."""
 
 Gpus = Sequence[Mapping[str, Any]]
 """The column ``gpus``."""

@@ -162,8 +162,9 @@ class Call:
         return self.backend.authorizer.is_allowed(self.context, rule, target)
 
     def hide_hosts(self, shown: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an object of an answer; without names of hosts, pins and addresses of devices,
-        which are null, for callers who may not see them.
+        """Return an object of an answer as far as the caller may see it.
+
+        Otherwise names of hosts, pins and addresses of devices are null.
         """
         return dict(shown) if self.is_allowed(HOST_RULE) else _without_hosts(shown)
 

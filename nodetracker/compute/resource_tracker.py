@@ -84,7 +84,7 @@ class Orphans:
         missed: not listed for the first time.
         kept: no longer listed, but they hold claims, so their rows are kept.
         gone: those of `kept` that enough audits missed: their facts are unknown.
-        due: missed often enough; their rows are deleted.
+        due: missed by enough audits; their rows are deleted.
     """
 
     waiting: tuple[str, ...] = ()

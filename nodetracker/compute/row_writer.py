@@ -107,7 +107,7 @@ class MissingGuestTracker:
     def evidence_of(
         self, reading: NodeReading, started_at: datetime, time_at: Callable[[float], datetime]
     ) -> ListingEvidence:
-        """Return the times and counts by which a listing that started then is evaluated.
+        """Return the times and counts by which a listing started at that time is evaluated.
 
         A guest that was defined or deleted again since the reading started is
         left to the next one.

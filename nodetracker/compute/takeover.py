@@ -51,8 +51,8 @@ def get_watch_seconds(report_interval: int) -> int:
 class HeartbeatWatch:
     """Finds out whether an agent is alive by its services row.
 
-    Only the count of heartbeats and the holder in the row are compared, so no
-    two clocks are. Waits are counted, not the time that passes: while the
+    Only the count of heartbeats and the holder in the row are compared,
+    never two clocks. Waits are counted, not the time that passes: while the
     database does not answer or the machine is paused, the other agent cannot
     send heartbeats either.
 

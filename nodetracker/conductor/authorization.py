@@ -84,7 +84,7 @@ def _own_host(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> A
 
 
 def _own_service(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """The services of the host, and those under other names with the caller's own id.
+    """Allow the services of the host, and those under other names with the caller's own id.
 
     An agent finds by these that its machine was renamed or copied.
     """
@@ -94,7 +94,7 @@ def _own_service(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
 
 
 def _narrowed(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """A list of all hosts is that of the caller's own."""
+    """Replace a list of all hosts by that of the caller's own."""
     if arguments.get("host") is not None:
         _check_host(caller, arguments["host"])
     return arguments | {"host": caller.host}
@@ -108,7 +108,7 @@ def _own_query(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> 
 
 
 def _known_claims(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """The claims of the host, and one of a workload whose uuid the caller knows.
+    """Allow the claims of the host, and one of a workload whose uuid the caller knows.
 
     An agent asks by it whether a consumer in placement is of nobody's.
     """
@@ -119,7 +119,7 @@ def _known_claims(authorizer: Authorizer, caller: Caller, arguments: Arguments) 
 
 
 def _known_migrations(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """The migrations of the host, and one whose uuid the caller knows, as `_known_claims`."""
+    """Allow the migrations of the host, and one whose uuid the caller knows."""
     if arguments.get("host") is None and arguments.get("uuid") is not None:
         return arguments
     return _narrowed(authorizer, caller, arguments)
@@ -174,7 +174,7 @@ def _check_kinds(warnings: Iterable[HostWarning]) -> None:
 
 
 def _own_changes(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """Changes of own nodes; the store writes rows and claims of the agent's own nodes alone."""
+    """Allow changes of own nodes; the store writes only rows and claims of these."""
     _own_agent(authorizer, caller, arguments)
     changes: Sequence[NodeChange] = arguments["changes"]
     for change in changes:
@@ -263,7 +263,7 @@ def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Argume
 
 
 def _own_claim(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """A claim on the host; one that does not exist is the store's to report."""
+    """Allow a claim on the host; the store reports one that does not exist."""
     for claim in authorizer.store.list_claims(uuid=arguments["uuid"]):
         _check_host(caller, claim.host)
     return arguments
@@ -275,7 +275,7 @@ def _own_renewal(authorizer: Authorizer, caller: Caller, arguments: Arguments) -
 
 
 def _own_call(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
-    """A call of the host's own agent, made by a command there.
+    """Allow a call of the host's own agent, made by a command there.
 
     The agent's log says so, and it expires as soon as one by such a command may.
     """

@@ -306,11 +306,11 @@ def parse_column(stored: Any) -> Any:
     """Parse the JSON of a column.
 
     Raises:
-        ShapeError: it is too long to be parsed, or no JSON.
+        ShapeError: it is too long to be parsed, or not JSON.
     """
     if type(stored) is not str or len(stored) > MAX_JSON:
-        raise ShapeError("no text, or too long")
+        raise ShapeError("not a text, or too long")
     try:
         return _decoder.decode(stored)
     except (ValueError, RecursionError) as error:
-        raise ShapeError(f"no JSON: {error}") from None
+        raise ShapeError(f"not JSON: {error}") from None

@@ -27,7 +27,7 @@ _nodes = tables.compute_nodes.c
 _services = tables.services.c
 
 MAX_CALLS, MAX_ARGUMENTS = 100, 4096
-"""Calls that a host has until they expire, and characters of one's arguments, at most."""
+"""Limits: calls of a host that have not expired, and characters of a call's arguments."""
 
 _DELETED_AT_ONCE = 500
 

@@ -194,13 +194,13 @@ def _check_columns(name: str, columns: Mapping[str, Any]) -> None:
 
 
 def check_new_name(connection: sa.Connection, host: str, *others: "sa.Select[Any]") -> None:
-    """Check that a host that is not known yet has a name of its own; known ones keep theirs.
+    """Check the name of a host that is not known yet; known hosts keep theirs.
 
     Args:
         others: select further names of hosts than those of agents.
 
     Raises:
-        HostNameError: it has not.
+        HostNameError: it is not a valid name, or looks like that of another host.
     """
     agents = sa.select(_services.host).where(_services.binary == COMPUTE_BINARY)
     known = connection.execute(sa.union(agents, *others)).scalars().all()

@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 PURGED_AT_ONCE = 1000
 PURGED_NODES_AT_ONCE = 10
-"""Each may have as many guests and claims as its host has written."""
+"""Nodes deleted in one transaction; each may have any number of guests and claims."""
 
 _Purge = Callable[[sa.Connection, datetime, int], int]
 _PURGES: dict[str, tuple[_Purge, Callable[[sa.Connection, datetime], int]]] = {

@@ -49,7 +49,7 @@ class ItemDiff(Generic[T]):
     removed: tuple[T, ...] = ()
 
     def __bool__(self) -> bool:
-        """True when anything changed."""
+        """Return whether anything changed."""
         return bool(self.added or self.changed or self.removed)
 
 

@@ -17,7 +17,7 @@ RENEWAL_AGE = timedelta(days=30)
 """Age at which an agent that is in contact replaces its credential."""
 
 USE_INTERVAL = timedelta(minutes=5)
-"""How often the time and address of a credential's last use are stored."""
+"""Interval at which the time and address of a credential's last use are stored."""
 
 
 def make_secret() -> str:

@@ -65,7 +65,7 @@ class ConfigError(NodetrackerError):
 
 
 class IdentityError(NodetrackerError):
-    """This process may not run as the agent of this host."""
+    """The process may not run as the agent of this host."""
 
 
 class DuplicateAgentError(IdentityError):
@@ -77,11 +77,11 @@ class FencedError(IdentityError):
 
 
 class HostNameError(IdentityError):
-    """A new host's name is none, or can be taken for that of another host."""
+    """A new host's name is invalid, or can be taken for that of another host."""
 
 
 class NotJoinedError(NodetrackerError):
-    """This host has no credential for conductors, and the process is not its agent."""
+    """The host has no credential for conductors, and the process is not its agent."""
 
     def __init__(self) -> None:
         super().__init__("not joined yet; the agent joins at its first start")

@@ -193,7 +193,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class PartialGuest:
-    """One workload on a node of which some data could not be read; None = unknown.
+    """One workload on a node that was read in part; None = unknown.
 
     Attributes:
         vcpu_milli, memory_mb, disk_mb, project_id, pins, details: see `Guest`.
@@ -238,8 +238,8 @@ class GuestListing:
             A listing with such lines is incomplete, so no guest counts as missing.
         unread_kinds: kinds of guests that may be missing; None = all kinds if
             anything is unreadable, else none.
-        partial: the guests of which some data is unknown. They exist, and
-            accounting uses the stored data of each.
+        partial: the guests that were read in part. They exist, and
+            accounting completes each with its stored data.
         unseen_kinds: those of `unread_kinds` whose source failed, so that it
             lists no guest.
         has_source: False of a driver whose nodes have no guests that it could list.

@@ -1,4 +1,4 @@
-"""Bring placement in line with nodes: read, plan, send the steps, after a conflict again."""
+"""Bring placement in line with nodes: read, plan, send the steps; start again after a conflict."""
 
 import logging
 import threading

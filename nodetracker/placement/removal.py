@@ -31,7 +31,7 @@ from nodetracker.process.workers import run_within
 
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 300.0
-"""How long a removal waits that others' consumers prevent."""
+"""Delay before a removal that others' consumers prevent is tried again."""
 
 MAX_CONFLICTS = 4
 _MAX_WRITES = 100

@@ -48,7 +48,7 @@ from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
 MAX_SINGLE = 8
-"""Number of nodes up to which each has a request of its own; a list has a whole cloud's."""
+"""Number of nodes up to which each has a request of its own; a list has the whole cloud's."""
 
 LOSS_LIFETIME_SECONDS = 3600.0
 """How long a warning remains about allocations that were put back."""

@@ -183,7 +183,7 @@ class Slots:
             self._changed.notify_all()
 
     def wait_idle(self, seconds: float) -> bool:
-        """Wait until no thread works on a node; return whether so."""
+        """Wait until no thread works on a node; return False if the time ran out."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._busy, seconds)
 
@@ -192,7 +192,6 @@ class Slots:
 
         Gives up when no further node was reported for some seconds.
         """
-
         with self._changed:
             left = self._count_waiting()
             while left and self._changed.wait_for(partial(self._is_below, left), seconds):

@@ -1,4 +1,4 @@
-"""Keep what is known of a node in placement, and what one attempt to report it found out."""
+"""Keep what is known of a node in placement, and the findings of one attempt to report it."""
 
 import random
 from collections import Counter

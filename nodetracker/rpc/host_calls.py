@@ -1,7 +1,7 @@
 """Call agents, and carry out such calls: each is a row that the agent takes and answers.
 
-What makes it quick is a wake-up, which says nothing but that there may be news. Without
-one, the agent's next heartbeat finds the call.
+A wake-up makes it quick; it only says that there may be news.
+Without one, the agent's next heartbeat finds the call.
 """
 
 import logging

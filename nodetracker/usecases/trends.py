@@ -1,4 +1,4 @@
-"""Read how full the fleet was in its last week and nodes in their last day, and when it is full."""
+"""Read how full the fleet was last week and nodes in the last day, and when it will be full."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -100,7 +100,7 @@ class TrendWatch(PeriodicTasks):
 
     @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
     def sample_trends(self, context: object = None) -> None:
-        """Do so as a periodic task, where no other process does."""
+        """Run `check` as a periodic task, unless another process does."""
         self.check(self._store.now())
 
 

@@ -28,7 +28,7 @@ _MAX_LEAVES = 3
 _LONGEST_VALUE = 60
 
 Names = Mapping[str, str]
-"""Uuid of a guest or claim, or address of a device -> what people call it."""
+"""Uuid of a guest or claim, or address of a device -> its name for people."""
 
 
 class ChangeLevel(enum.StrEnum):

@@ -101,7 +101,7 @@ def render_speed(mbps: int | None) -> str:
 
 
 def render_percent(part: float, whole: float) -> str:
-    """Return a share in whole percent, not 100 before it is full; of nothing it is "-".
+    """Return a share in whole percent, 100 only when it is full; "-" of a total of 0.
 
     >>> render_percent(7, 8), render_percent(12, 8), render_percent(0, 0)
     ('87 %', '150 %', '-')

@@ -27,8 +27,8 @@ def is_listed(record: WarningRecord, now: datetime, *, is_silenced: bool, with_a
     """Return whether a list shows a warning as it is now.
 
     Args:
-        is_silenced: it has the silenced ones only.
-        with_all: else, it has resolved and silenced ones, too.
+        is_silenced: the list has silenced warnings only.
+        with_all: otherwise, it has resolved and silenced ones as well.
     """
     if is_silenced:
         return record.is_silenced(now)

@@ -1,4 +1,4 @@
-"""Define the plugin that a driver's entry point names: its options and how it is built.
+"""Define the plugin that a driver's entry point names: its options and its builder.
 
 Importing a plugin must be cheap and must not need the driver's libraries;
 `build` imports them, and its error names the missing package.

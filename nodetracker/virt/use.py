@@ -1,7 +1,7 @@
 """Resolve what a guest uses of its host, by whatever name, to PCI functions.
 
-The one place for it, for all drivers. A resolver returns `Resolved`, `Absent` (it is known
-that no PCI function is meant) or an `UnresolvedUse`, never an empty set for a name that it
+The one place for it, for all drivers. A resolver returns `Resolved`, `Absent` (the name means
+no PCI function) or an `UnresolvedUse`, never an empty set for a name that it
 does not know; `bind` makes pins of such answers.
 """
 
@@ -274,7 +274,7 @@ def parse_cdi(text: str, source: str) -> dict[str, tuple[str, ...]]:
     """Return the qualified names of a CDI specification, each with its device nodes.
 
     Raises:
-        HostDataError: it is no specification.
+        HostDataError: it is not a specification.
     """
     try:
         if source.endswith(".json"):

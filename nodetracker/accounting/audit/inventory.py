@@ -89,7 +89,7 @@ _SYSTEM = ("os_type", "os", "kernel_version", "boot_id", "booted_at")
 
 
 MAX_CLOCK_DRIFT = timedelta(minutes=1)
-"""A boot time that changes by more is that of a clock which has been set."""
+"""A boot time that changes by more means that the clock was set."""
 
 
 def system_columns(system: SystemInfo, before: NodeValues) -> dict[str, Any]:

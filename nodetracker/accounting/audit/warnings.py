@@ -1,4 +1,4 @@
-"""Warn about what a reading lacks, and keep warnings whose cause it could not evaluate."""
+"""Warn about what a reading lacks; keep warnings whose cause could not be read."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -33,7 +33,7 @@ def list_cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWa
 
 
 def list_moved_warnings(nodename: str, moved: Mapping[str, CpuSet]) -> list[HostWarning]:
-    """Warn about workloads that are pinned to CPUs which `cpu_dedicated_set` lacks since.
+    """Warn about workloads pinned to CPUs that `cpu_dedicated_set` no longer has.
 
     Args:
         moved: from `numa.cells.list_moved_pins`.

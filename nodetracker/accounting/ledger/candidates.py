@@ -9,10 +9,10 @@ from nodetracker.model.candidate import Scale
 from nodetracker.model.settings import Multipliers
 
 PLACES = 2**31
-"""Places are below it."""
+"""Exclusive upper bound of places."""
 
 PRIME = 2**31 - 1
-"""Hashes are below it."""
+"""Exclusive upper bound of hashes; different ids below it have different hashes."""
 
 LEAST_STEP = 2.0**-40
 """Height of the steps for a claim that changes no weight: nearly the order of the weights."""

@@ -63,7 +63,7 @@ def complete_move(request: ClaimRequest, source: Claim) -> ClaimRequest:
 
 
 def list_contradictions(request: ClaimRequest, source: Claim) -> list[str]:
-    """Return what a completed request says of the workload that cannot be true of the source's.
+    """Return where a completed request contradicts the workload of its source.
 
     A workload may have been renamed since it was claimed.
     """

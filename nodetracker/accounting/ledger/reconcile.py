@@ -203,7 +203,7 @@ def _group_claims(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
 def _find_holders(
     guests: Iterable[Guest], groups: Mapping[str, Sequence[Claim]]
 ) -> dict[str, Claim]:
-    """Return uuid of a guest -> the newest of those claims of `groups` whose guest it may be."""
+    """Return uuid of a guest -> the newest claim of `groups` that it may belong to."""
     return {
         guest.uuid: claim
         for guest in guests

@@ -155,7 +155,7 @@ class LockedNode:
         return [self.claim_assignments[uuid] for uuid in self.own_claims]
 
     def for_workload(self, workload: Workload) -> "LockedNode":
-        """Return the node as a claim of a workload sees it: without a guest that is another."""
+        """Return the node as a claim of a workload sees it: without a guest of another workload."""
         if self.guest is None or workload.may_be(self.guest):
             return self
         return replace(self, guest=None)

@@ -1,4 +1,4 @@
-"""Explain to operators what placement lacks, what it does not have, or has too much of."""
+"""Explain to operators how placement differs from the ledger."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -139,7 +139,7 @@ def explain_leaks(nodename: str, leaked: Iterable[str]) -> Iterator[HostWarning]
 def explain_losses(
     nodename: str, placed: PlacedTree, found: Mapping[str, Mapping[str, Resources]]
 ) -> Iterator[HostWarning]:
-    """Yield a warning for each of nodetracker's consumers that somebody else took something from.
+    """Yield a warning for each of nodetracker's consumers that others took allocations from.
 
     Args:
         placed: as it was left.

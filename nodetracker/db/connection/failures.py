@@ -200,7 +200,7 @@ def _find_obstacle(path: Path) -> int | None:
 
 
 def _explain_full(directory: Path) -> str:
-    """Return that a directory's file system is full, "" if it is not, or that is unknown."""
+    """Explain that a directory's file system is full; "" if it is not, or if that is unknown."""
     try:
         free = shutil.disk_usage(directory).free
     except OSError:
@@ -272,11 +272,11 @@ class FileLock:
 
 
 def parse_locks(text: str) -> list[FileLock]:
-    """Return the granted POSIX locks for writing in the text of ``/proc/locks``.
+    r"""Return the granted POSIX locks for writing in the text of ``/proc/locks``.
 
     Source: proc(5).
 
-    >>> parse_locks("1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 120 120\\n")
+    >>> parse_locks("1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 120 120\n")
     [FileLock(pid=3568, file='fd:00:2531452', start=120, end=120)]
     """
     locks = []

@@ -75,7 +75,7 @@ class EventDecoder:
         """Yield the events that a piece completes; irrelevant events are skipped.
 
         Raises:
-            HostDataError: what arrives is no JSON object, or too long for an event.
+            HostDataError: the input is not a JSON object, or too long for an event.
         """
         start = place = 0
         while (end := self._find_end(piece, place)) is not None:
@@ -106,7 +106,7 @@ class EventDecoder:
     def _keep(self, part: bytes) -> None:
         self._event += part if self._event else part.lstrip()
         if self._event and not self._event.startswith(b"{"):
-            raise HostDataError(self._source, "an event is no JSON object")
+            raise HostDataError(self._source, "an event is not a JSON object")
         if len(self._event) > MAX_EVENT_BYTES:
             raise HostDataError(self._source, f"an event of more than {MAX_EVENT_BYTES} bytes")
 
@@ -116,7 +116,7 @@ class EventDecoder:
         try:
             return parse_event(json.loads(text))
         except (ValueError, RecursionError):
-            raise HostDataError(self._source, "an event is no JSON object") from None
+            raise HostDataError(self._source, "an event is not a JSON object") from None
 
 
 def parse_event(raw: Any) -> EngineEvent | None:

@@ -1,4 +1,4 @@
-"""Build the guest of a container: whose it is, what it uses, and to what it is bound."""
+"""Build the guest of a container: its workload, what it uses, and what it is bound to."""
 
 import re
 import uuid as uuid_module

@@ -48,7 +48,7 @@ class _CachedContainer:
 
 @dataclass(frozen=True, slots=True)
 class _Silence:
-    """Why and when, by the monotonic clock, the engine did not answer for a container."""
+    """When, by the monotonic clock, and why the engine did not answer for a container."""
 
     reason: str
     at: float

@@ -178,7 +178,7 @@ def _read_nvml_device(
 
 
 def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return the uuids of a GPU's MIG devices; none where it has, or the driver knows, none."""
+    """Return the uuids of a GPU's MIG devices; none if the driver does not know them."""
     try:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
     except (AttributeError, nvml.NVMLError):

@@ -109,7 +109,8 @@ class DeviceReader:
 def _mark_unknown(devices: Sequence[PciDevice]) -> list[PciDevice]:
     """Return the functions, GPUs with an unknown driver where none has one.
 
-    Some machine's functions always have: libvirt's test driver reports none (seen with 9.0).
+    On real machines some function always has one; libvirt's test driver reports none (seen
+    with 9.0).
     """
     if any(device.driver for device in devices):
         return list(devices)
@@ -162,7 +163,6 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
 
 def parse_mdev_types(text: str, source: str = "node device") -> tuple[MdevType, ...]:
     """Parse the mediated device types of a PCI function.
-
 
     Source: libvirt's formatnode, capability ``mdev_types``.
     """

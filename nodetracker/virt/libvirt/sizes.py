@@ -1,4 +1,4 @@
-"""Know the sizes of guests' disks: from bulk statistics, else asked guest by guest.
+"""Read the sizes of guests' disks: from bulk statistics, else guest by guest.
 
 Bulk statistics lack the sizes of a guest whose emulator is busy: it starts, or
 another client queries it, or it hangs. A size that is not known from earlier

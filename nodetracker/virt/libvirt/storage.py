@@ -289,9 +289,9 @@ def list_disks(
 
 
 def find_shared(disks: Sequence[GuestDisk]) -> list[GuestDisk]:
-    """Return the disks, of which those with one image know each other and one is counted.
+    """Return the disks; of those that share an image, one is counted.
 
-    That is the disk of the guest with the lowest uuid whose size is known.
+    It is the disk of the guest with the lowest uuid whose size is known.
     """
     by_image: dict[tuple[str, ...], list[GuestDisk]] = {}
     for disk in disks:

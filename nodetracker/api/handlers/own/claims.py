@@ -130,7 +130,7 @@ def _check_marker(call: Call, project: str | None) -> None:
     """Check that the marker is a claim of the only project that the caller sees, if any.
 
     Raises:
-        RequestError: it is not, as of one that does not exist.
+        RequestError: it is another claim, or does not exist; both give the same error.
     """
     if project is None or call.marker is None:
         return

@@ -107,7 +107,7 @@ def test_what_is_in_texts_ends_no_event(labels, size):
     ids=["html", "end", "list", "invalid", "deep"],
 )
 def test_a_stream_that_has_no_events_is_an_error(stream):
-    with pytest.raises(HostDataError, match="engine: an event is no JSON object"):
+    with pytest.raises(HostDataError, match="engine: an event is not a JSON object"):
         list(EventDecoder("engine").feed(stream))
 
 
