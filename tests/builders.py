@@ -47,6 +47,7 @@ SOURCE = "test"
 SINCE = datetime(2026, 3, 29, 1, 59, 59, 999999, tzinfo=UTC)
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 0}
+WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 NODE_NAMESPACE = UUID("5f6f3b8e-6f0a-4a8a-9c58-3d6d4a1f5f10")
 
 

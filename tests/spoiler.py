@@ -18,7 +18,7 @@ from nodetracker.virt.host.roots import MAX_TEXT_BYTES, Roots, observe_reads
 from nodetracker.virt.local.plugin import LocalDriver
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
-from tests.hosts.test_captures import unpack
+from tests.hosts.captures import unpack
 
 _BUS = re.compile(r"\bpci[0-9a-f]{4,8}:[0-9a-f]{2}\b")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]")

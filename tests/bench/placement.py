@@ -18,7 +18,7 @@ from tests.functional.servers.placement import Placement
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
 from tests.stores import SqliteStore
-from tests.unit.compute.test_resource_tracker import Clock
+from tests.unit.compute.tracked_host import Clock
 
 DATABASES = ()
 OPTIONS = {"nodes": 1000, "claims": 1000}

@@ -7,10 +7,10 @@ import urllib.request
 
 import pytest
 
+from tests.clients.clouds import NAMES, UUID, VERSIONS
 from tests.clients.commands import Done, Environment
 from tests.clients.fleet import BASIC_PASSWORD, NODES, Cloud, keystone_options
 from tests.clients.keystone import PASSWORD, Keystone
-from tests.clients.test_openstack import NAMES, UUID, VERSIONS
 
 DENIED = "403"
 

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.clients.clouds import NAMES, UUID, VERSIONS
 from tests.clients.commands import Done
 from tests.clients.fleet import NODES, Cloud, Fleet
 
-VERSIONS = ("2.1", "2.42", "2.53", "2.69", "2.75", "2.87", "2.88", "2.96")
 SOME = ("2.1", "2.53", "2.96")
 CASES = [
     *(("noauth", version) for version in VERSIONS),
     *((way, version) for way in ("http_basic", "with_tokens") for version in SOME),
 ]
-NAMES = [node["nodename"] for nodes in NODES.values() for node in nodes]
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}"
-UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True)

@@ -24,28 +24,14 @@ from tests.builders import (
     make_guest,
     make_incarnation,
     make_node,
-    make_values,
     register,
     take_service,
 )
+from tests.contract.hosts import add_host, add_host_without_agent
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 TOO_LARGE = 2**70
 UP, DOWN = LivenessFilter(True, 60), LivenessFilter(False, 60)
-
-
-def add_host(store: Store, host: str, *nodenames: str, **changes: Any) -> None:
-    """Add a live host with nodes."""
-    agent = register(store, host, f"agent-of-{host}")
-    store.report_state(agent, 1, AuditState(1.0))
-    nodes = [create(agent, name, make_values(**changes)) for name in nodenames]
-    store.apply_changes(agent, nodes, 60)
-
-
-def add_host_without_agent(store: Store, host: str, *nodenames: str) -> None:
-    """Add nodes whose host has no services row of an agent."""
-    agent = key_of(take_service(store, host, make_incarnation(f"none-{host}"), CONDUCTOR_BINARY))
-    store.apply_changes(agent, [create(agent, name) for name in nodenames], 60)
 
 
 def names(page: Page[FleetNode]) -> list[str]:

@@ -37,7 +37,7 @@ from nodetracker.process.clock import utc_clock
 from tests.bench.age.rows import add_past, copy_hosts
 from tests.contract.scene import DOWN_TIME, Scene, ask, build, uuid_of
 from tests.contract.stores import StoreMaker
-from tests.contract.test_isolation import WRITES
+from tests.contract.writes import WRITES
 from tests.rows_examined import analyze, record_examined
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Ledger transactions that waited for another decide by what the other committed."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -26,10 +26,10 @@ from tests.builders import (
     read_history,
 )
 from tests.contract.stores import SQL_BACKENDS
+from tests.contract.waiting import assert_waits
 from tests.oracle import check_usage
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
-WAIT_SECONDS = 0.4
 GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
 CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
 
@@ -37,11 +37,6 @@ CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
 def claim_by(rival: sa.Connection, request: Any) -> Claim:
     granted, _ = claims.create_claim(rival, request, "alpha", "node-1", ADMISSION_POLICY)
     return granted
-
-
-def assert_waits(future: "Future[Any]") -> None:
-    with pytest.raises(TimeoutError):
-        future.result(timeout=WAIT_SECONDS)
 
 
 def test_two_claims_of_one_guest_do_not_both_take_it_over(

@@ -28,7 +28,7 @@ from tests.builders import (
     update,
 )
 from tests.contract.scene import POLICY, Scene, ask, build, uuid_of
-from tests.hosts.test_captures import CAPTURES, HERE, unpack
+from tests.hosts.captures import CAPTURES, HERE, unpack
 from tests.stores import SqliteStore
 
 

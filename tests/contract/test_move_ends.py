@@ -17,8 +17,8 @@ from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, Rele
 from nodetracker.model.node import NodeRecord
 from nodetracker.ports import AgentKey, Store
 from tests.builders import ADMISSION_POLICY, create, make_node, measure, update
+from tests.contract.moves import ask, ask_move, claim, find, move, node
 from tests.contract.stores import SQL_BACKENDS
-from tests.contract.test_moves import ask, ask_move, claim, find, move, node
 from tests.statements import count_statements
 
 

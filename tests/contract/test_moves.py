@@ -32,46 +32,15 @@ from nodetracker.model.errors import (
     RequestError,
 )
 from nodetracker.model.guest import Guest, PowerState
-from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import AdmissionPolicy, Store
 from tests.builders import ADMISSION_POLICY, make_device, make_guest, make_node, update
+from tests.contract.moves import GUEST, WORKLOAD, ask, ask_move, claim, find, move, node
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.statements import count_statements
 
-GUEST = make_guest("web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
 CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
-WORKLOAD = GUEST.uuid
-
-
-def ask(workload: str | dict[str, Any] = WORKLOAD, **more: Any) -> Any:
-    resources = {"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 10} | more.pop("resources", {})
-    known = {"uuid": workload} if isinstance(workload, str) else {"uuid": WORKLOAD, **workload}
-    return parse_claim_request({"workload": known, "resources": resources} | more)
-
-
-def ask_move(source: Claim, kind: str = "migration", **more: Any) -> Any:
-    migration = {"type": kind, "source_claim": source.uuid}
-    return ask(more.pop("workload", source.workload.uuid), migration=migration, **more)
-
-
-def claim(store: Store, request: Any, host: str = "alpha") -> Claim:
-    return store.create_claim(request, host, "node-1", ADMISSION_POLICY)
-
-
-def move(store: Store, request: Any, host: str = "beta") -> Migration:
-    return store.create_migration(request, host, "node-1", ADMISSION_POLICY)
-
-
-def node(store: Store, host: str = "alpha") -> NodeRecord:
-    (record,) = store.load_nodes(host)
-    return record
-
-
-def find(store: Store, claim_uuid: str) -> Claim:
-    (found,) = store.list_claims(uuid=claim_uuid)
-    return found
 
 
 def used(store: Store) -> tuple[int, int]:

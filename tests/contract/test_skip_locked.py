@@ -15,7 +15,7 @@ from nodetracker.ports import Store
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, make_node
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
-from tests.contract.test_ledger_interleaving import assert_waits
+from tests.contract.waiting import assert_waits
 from tests.oracle import check_usage
 from tests.statements import count_statements
 

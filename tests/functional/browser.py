@@ -8,6 +8,8 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
+from tests.page_fleet import AllowAll
+
 CHROMIUM = "/usr/bin/chromium"
 TIMEOUT_MS = 60_000
 WIDTHS = (1280, 360)
@@ -88,3 +90,13 @@ def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
     tab.page.goto(url)
     yield tab
     context.close()
+
+
+class DenyChanges(AllowAll):
+    """A `PolicyAuthorizer` that allows no changes."""
+
+    def is_allowed(self, context, rule, target=None) -> bool:
+        return rule not in super().list_allowed(context)
+
+    def list_allowed(self, context) -> list[str]:
+        return []

@@ -14,7 +14,7 @@ from nodetracker.placement.reconciler import is_in_ledger
 from nodetracker.placement.reporter import PlacementReporter
 from tests.programs import wait_until
 from tests.settings import make_placement_settings
-from tests.unit.compute.test_resource_tracker import TrackedHost
+from tests.unit.compute.tracked_host import TrackedHost
 
 
 def make_client(directory: Path, text: str) -> PlacementClient:

@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from tests.functional.servers.process import find_free_port
+from tests.functional.servers.process import find_free_port, is_listening
 from tests.functional.servers.tls import Authority
 from tests.programs import Programs, wait_until
 
@@ -143,12 +143,6 @@ def test_it_is_a_service_until_it_ends_and_its_requests_end_before(api):
         assert running.process.wait(20) == 0
     [service] = api.programs.ask("service", "list")
     assert service["state"] == "down"
-
-
-def is_listening(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
 
 
 @pytest.mark.parametrize("program", ["nodetracker-api", "nodetracker-standalone"])

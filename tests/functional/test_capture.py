@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.test_captures import CAPTURES, HERE, unpack
+from tests.hosts.captures import CAPTURES, HERE, unpack
 from tests.programs import Programs
 
 COLUMNS = (

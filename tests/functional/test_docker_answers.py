@@ -28,7 +28,7 @@ from nodetracker.virt.probes import ProbeRunner
 from tests.builders import NOW
 from tests.engine_stub import EngineStub, describe_container
 from tests.functional.servers.process import require_root
-from tests.hosts.test_captures import HERE, unpack
+from tests.hosts.captures import HERE, unpack
 from tests.programs import wait_until
 
 HOST = "host-1"

@@ -12,8 +12,8 @@ from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
 from tests.contract.drivers.docker import default_values
 from tests.contract.test_driver import *  # noqa: F403 the suite itself
+from tests.functional.docker_agent import create
 from tests.functional.servers.engines import Dockerd, Engine, Podman
-from tests.functional.test_docker import create
 
 
 @pytest.fixture(scope="module", params=[Dockerd, Podman], ids=["dockerd", "podman"])

@@ -15,13 +15,7 @@ import pytest
 from nodetracker.virt.host.cpu import read_cpu_info
 from nodetracker.virt.host.roots import Roots
 from tests.functional.servers.process import require
-from tests.functional.test_lstopo import (
-    OWN_ARCHIVES,
-    SHARED_ARCHIVES,
-    find_root,
-    name_archive,
-)
-from tests.hosts.test_captures import unpack
+from tests.hosts.captures import OWN_ARCHIVES, SHARED_ARCHIVES, find_root, name_archive, unpack
 
 UNREADABLE = {
     "16em64t-4s2c2t-offlines": "lscpu needs cpu/possible, which kernels before 2.6.28 lack",

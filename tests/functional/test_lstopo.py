@@ -22,12 +22,15 @@ from nodetracker.virt.host.memory import read_memory_info
 from nodetracker.virt.host.numa import read_numa_topology
 from nodetracker.virt.host.roots import Roots
 from tests.functional.servers.process import require, skip_or_fail
-from tests.hosts.test_captures import unpack
+from tests.hosts.captures import (
+    OWN_ARCHIVES,
+    SHARED_ARCHIVES,
+    SHARED_HOSTS,
+    find_root,
+    name_archive,
+    unpack,
+)
 
-REPOSITORY = Path(__file__).parents[2]
-SHARED_HOSTS = REPOSITORY.parent / "shared" / "hosts"
-SHARED_ARCHIVES = sorted(SHARED_HOSTS.glob("*.tar.bz2"))
-OWN_ARCHIVES = sorted((REPOSITORY / "tests" / "hosts").glob("*.tar.xz"))
 LSTOPO = "lstopo-no-graphics"
 
 MADE_UP_CELL = (
@@ -124,11 +127,6 @@ def parse_lstopo_distances(top: ElementTree.Element) -> Mapping[int, Mapping[int
     return {}
 
 
-def find_root(folder: Path) -> Path:
-    """Return the directory of an unpacked machine that holds ``sys``."""
-    return next(path.parent for path in (folder / "sys", *folder.glob("*/sys")) if path.is_dir())
-
-
 def compare_cpus(ours: CpuInfo, theirs: LstopoMachine) -> None:
     assert ours.online == theirs.online
     assert ours.online | ours.offline == theirs.present
@@ -178,10 +176,6 @@ def compare_capture(archive: Path, folder: Path) -> None:
     for cell in numa.cells:
         in_pages = sum(pool.size_kb * pool.total for pool in cell.pages)
         assert in_pages // 1024 == cell.memory_mb
-
-
-def name_archive(path: Path) -> str:
-    return path.name.partition(".")[0]
 
 
 @pytest.mark.parametrize("archive", OWN_ARCHIVES, ids=name_archive)

@@ -5,8 +5,7 @@ from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY
 from tests.contract.scene import build
-from tests.functional.browser import open_tab
-from tests.functional.test_page_node import DenyChanges
+from tests.functional.browser import DenyChanges, open_tab
 from tests.page_fleet import AllowAll, serve_page
 from tests.page_node import RICH, add_rich_node
 from tests.stores import SqliteStore

@@ -12,9 +12,9 @@ from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.context import Identity
 from nodetracker.model.errors import AuthenticationError
 from tests.builders import make_guest, make_node
-from tests.functional.browser import THEMES, open_tab
+from tests.functional.browser import THEMES, DenyChanges, open_tab
 from tests.functional.servers.process import find_free_port
-from tests.page_fleet import AllowAll, serve_page
+from tests.page_fleet import serve_page
 from tests.page_node import (
     HOSTILE,
     RICH,
@@ -306,16 +306,6 @@ class TestFit:
                 "resources": ["PCPU:2,PGPU:1,VGPU:1"], "numa_cells": ["2"], "page_size": ["2MB"],
                 "pci": ["nic:2"], "required": ["A,B"],
             }  # fmt: skip
-
-
-class DenyChanges(AllowAll):
-    """A `PolicyAuthorizer` that allows no changes."""
-
-    def is_allowed(self, context, rule, target=None) -> bool:
-        return rule not in super().list_allowed(context)
-
-    def list_allowed(self, context) -> list[str]:
-        return []
 
 
 class TestActions:

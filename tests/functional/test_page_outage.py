@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.functional.api_service import AWAY, Service, fill
 from tests.functional.browser import open_tab
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.test_api_outages import AWAY, Service, fill
 from tests.programs import Programs, wait_until
 
 POLL = 6_000

@@ -18,7 +18,7 @@ from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.faulty_proxy import FaultyProxy
 from tests.programs import Programs, wait_until
 from tests.stores import SqliteStore
-from tests.unit.compute.test_resource_tracker import Clock, guest
+from tests.unit.compute.tracked_host import Clock, guest
 
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
 

@@ -9,7 +9,7 @@ import pytest
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from tests.functional.read_back import Card, ReadBack
-from tests.hosts.test_captures import HERE, unpack
+from tests.hosts.captures import HERE, unpack
 from tests.programs import Programs
 
 CAPTURE = "8amd64-1pa2n2c2t-sriov"

@@ -8,7 +8,7 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
-from tests.functional.test_placement_commands import Cloud
+from tests.functional.cloud import Cloud
 from tests.programs import wait_until
 
 

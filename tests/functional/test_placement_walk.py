@@ -19,7 +19,7 @@ from nodetracker.ports import AdmissionPolicy
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.placement import Placement
 from tests.stores import SqliteStore
-from tests.unit.compute.test_resource_tracker import Clock
+from tests.unit.compute.tracked_host import Clock
 
 STEPS = int(os.environ.get("NODETRACKER_PLACEMENT_STEPS", "12"))
 SEEDS = [int(seed) for seed in os.environ.get("NODETRACKER_PLACEMENT_SEEDS", "1").split(",")]

@@ -15,9 +15,9 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.warning import WarningKind
 from nodetracker.virt.host.memory import read_memory_info
 from nodetracker.virt.host.roots import Roots
+from tests.functional.docker_agent import HOST, RunningAgent, create, guest_of
 from tests.functional.servers.engines import Dockerd, Podman
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
-from tests.functional.test_docker import HOST, RunningAgent, create, guest_of
 from tests.programs import wait_until
 
 DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}

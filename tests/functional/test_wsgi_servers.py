@@ -18,9 +18,8 @@ from nodetracker.api.auth.users import hash_password
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import open_store
 from tests.builders import register
-from tests.functional.servers.process import ServerProcess, require
+from tests.functional.servers.process import ServerProcess, is_listening, require
 from tests.functional.servers.tls import Authority
-from tests.functional.test_api import is_listening
 from tests.programs import BIN, Programs, wait_until
 
 APPLICATION = "nodetracker.cmd.wsgi:application"

@@ -7,7 +7,6 @@ the JSON that it prints and save it as ``NAME.json``.
 
 import dataclasses
 import json
-import tarfile
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -24,9 +23,7 @@ from nodetracker.virt.host.numa import read_numa_topology
 from nodetracker.virt.host.pci import read_pci_devices
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.host.system import read_system_info
-
-HERE = Path(__file__).parent
-CAPTURES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
+from tests.hosts.captures import CAPTURES, HERE, unpack
 
 
 def render(value: Any) -> Any:
@@ -43,24 +40,6 @@ def render(value: Any) -> Any:
         fields = dataclasses.fields(value)
         return {field.name: render(getattr(value, field.name)) for field in fields}
     return value
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a captured machine into a folder, on every Python that the project supports.
-
-    Python 3.11.2 (Debian 12) has no filters: ``extractall`` takes none, and ignores this
-    attribute. Links may point anywhere in name, as sysfs has such; nothing is written outside.
-    """
-    with tarfile.open(archive) as members:
-        members.extraction_filter = _keep_inside
-        members.extractall(folder)
-
-
-def _keep_inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    try:
-        return tarfile.data_filter(member, folder)
-    except (tarfile.AbsoluteLinkError, tarfile.LinkOutsideDestinationError):
-        return tarfile.tar_filter(member, folder)
 
 
 def read_machine(roots: Roots) -> dict[str, Any]:

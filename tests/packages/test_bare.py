@@ -11,8 +11,8 @@ import pytest
 
 from tests.dist import name_library
 from tests.functional.servers.process import require, require_root
+from tests.imports import imported_modules
 from tests.packages.root import BUILT_WITH, Root, list_members
-from tests.unit.test_dependencies import imported_modules
 
 EXPOSURE = 20
 """The largest exposure of a unit, in tenths, by systemd-analyze security."""

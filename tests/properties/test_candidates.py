@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.contract.candidate_examples import check_examples
 from tests.contract.stores import BACKENDS, make_stores
-from tests.contract.test_candidate_properties import check_examples
 
 MANY = 300
 

@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.stores import SQL_BACKENDS, make_stores
-from tests.unit.ledger.test_move_properties import MoveMachine
-from tests.unit.ledger.test_properties import LedgerMachine
+from tests.unit.ledger.machine import LedgerMachine
+from tests.unit.ledger.move_machine import MoveMachine
 
 SETTINGS = settings(max_examples=200, stateful_step_count=50, deadline=None)
 

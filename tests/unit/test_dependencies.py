@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 from nodetracker.cmd.command_table import COMMANDS
 from tests.genlock import LOCK, read_versions
+from tests.imports import imported_modules
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -20,20 +21,6 @@ OTHER_NAMES = {"yaml": "pyyaml", "libvirt": "libvirt-python", "pynvml": "nvidia-
 
 def normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def imported_modules(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Import(names=names):
-                yield from (alias.name for alias in names)
-            case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield module
-                yield from (f"{module}.{alias.name}" for alias in names)
-            case ast.Call(
-                func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(module))]
-            ):
-                yield module
 
 
 def find_imported() -> set[str]:
@@ -77,7 +64,7 @@ def test_no_archive_is_unpacked_with_what_python_3_11_2_lacks() -> None:
         if node.func.attr in {"extract", "extractall", "unpack_archive"}
         if any(keyword.arg == "filter" for keyword in node.keywords)
     ]
-    assert calls == [], "use tests.hosts.test_captures.unpack"
+    assert calls == [], "use tests.hosts.captures.unpack"
 
 
 def list_modules() -> dict[str, Path]:

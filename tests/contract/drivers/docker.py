@@ -8,7 +8,7 @@ from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
 from tests.engine_stub import EngineStub, describe_container
-from tests.hosts.test_captures import CAPTURES, HERE, unpack
+from tests.hosts.captures import CAPTURES, HERE, unpack
 
 
 def default_values(**changes):

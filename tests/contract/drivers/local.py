@@ -7,7 +7,7 @@ from nodetracker.virt.local.plugin import PLUGIN
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
 from tests.contract.drivers import DriverCase
-from tests.hosts.test_captures import CAPTURES, HERE, unpack
+from tests.hosts.captures import CAPTURES, HERE, unpack
 
 
 def make_case(tmp_path):

@@ -228,3 +228,9 @@ class ServerProcess:
                 "--init-groups",
             ]
         return [*prefix, *map(str, command)]
+
+
+def is_listening(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False

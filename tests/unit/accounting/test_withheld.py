@@ -28,7 +28,7 @@ from nodetracker.model.settings import AdmissionPolicy, PciPolicy, Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.views.hardware import list_pools, render_hardware
 from tests.builders import NOW, make_guest, make_record, make_service, make_snapshot
-from tests.unit.accounting.pci.test_gpus import make_claim
+from tests.unit.accounting.pci.cases import make_claim
 
 NVIDIA = tuple(
     PciDevice(f"0000:{bus}:00.0", "10de", "20b2", "030200", driver="nvidia") for bus in ("c0", "c1")

@@ -170,3 +170,12 @@ def add_service(store: SqliteStore, host: str, binary: str, number: int = 1) -> 
     """Let a service report a heartbeat."""
     agent_id = f"22222222-2222-4222-8222-{number:012d}"
     take_service(store, host, replace(make_incarnation(), agent_id=agent_id), binary)
+
+
+def follow(api, path, noun):
+    seen = []
+    while path:
+        page = api.get(path)
+        seen += page[noun]
+        path = page["links"] and page["links"][0]["href"].partition("falconframework.org")[2]
+    return seen

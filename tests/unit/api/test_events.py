@@ -7,6 +7,7 @@ import pytest
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.builders import create, delete, key_of, register
 from tests.stores import SqliteStore
+from tests.unit.api.conftest import follow
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 HELD, SKEW = WarningKind.FACT_HELD, WarningKind.CLOCK_SKEW
@@ -38,15 +39,6 @@ def changes(body):
 
 def kinds(body):
     return [(item["nodename"], item["kind"]) for item in body["warnings"]]
-
-
-def follow(api, path, noun):
-    seen = []
-    while path:
-        page = api.get(path)
-        seen += page[noun]
-        path = page["links"] and page["links"][0]["href"].partition("falconframework.org")[2]
-    return seen
 
 
 class TestEvents:

@@ -13,7 +13,7 @@ import pytest
 
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from tests.builders import ADMISSION_POLICY, ask, create, make_node, make_values, register
-from tests.contract.test_fleet_reader import add_host, add_host_without_agent
+from tests.contract.hosts import add_host, add_host_without_agent
 from tests.unit.api.conftest import add_service
 
 GOLDEN = Path(__file__).parents[2] / "golden/nova"

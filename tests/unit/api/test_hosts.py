@@ -9,8 +9,8 @@ from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.text import render_time
 from tests.builders import ask, claim, key_of, make_guest, make_node
+from tests.unit.api.agents import Agents
 from tests.unit.api.conftest import Api, add_service
-from tests.unit.api.test_nova_hosts import Agents
 
 
 @pytest.fixture(autouse=True)

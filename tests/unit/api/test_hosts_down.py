@@ -10,8 +10,7 @@ from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.builders import register
 from tests.statements import count_statements
 from tests.stores import SqliteStore
-from tests.unit.api.conftest import Api
-from tests.unit.api.test_events import follow
+from tests.unit.api.conftest import Api, follow
 
 DOWN = WarningKind.HOST_DOWN
 HOSTS = ("h1", "h2", "h3", "h4")

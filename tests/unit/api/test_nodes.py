@@ -20,7 +20,7 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.warning import WarningKind
 from tests.builders import key_of, make_incarnation, take_service, update
-from tests.contract.test_fleet_reader import add_host, add_host_without_agent
+from tests.contract.hosts import add_host, add_host_without_agent
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
 

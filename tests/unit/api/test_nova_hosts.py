@@ -8,6 +8,7 @@ from nodetracker.api.agents import AgentCalls
 from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from tests.builders import ask, claim, make_guest, make_node
+from tests.unit.api.agents import Agents
 from tests.unit.api.conftest import Api, add_service
 
 
@@ -23,23 +24,6 @@ def services(store):
 
 def put(api, host="host-1", **options):
     return api.request("PUT", f"/v2.1/os-hosts/{host}", **options)
-
-
-class Agents:
-    """Agents that carry out power actions, or fail."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.done: list[tuple[str, str]] = []
-        self._error = error
-
-    def agent_of(self, host):
-        self._host = host
-        return self
-
-    def host_power_action(self, action):
-        if self._error is not None:
-            raise self._error
-        self.done.append((self._host, action))
 
 
 class TestList:

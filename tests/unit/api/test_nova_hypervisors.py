@@ -11,7 +11,7 @@ import pytest
 
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from tests.builders import ADMISSION_POLICY, ask, create, make_node, make_values, register
-from tests.contract.test_fleet_reader import add_host, add_host_without_agent
+from tests.contract.hosts import add_host, add_host_without_agent
 from tests.database_clock import set_clock
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.test_fleet_reader import add_host
+from tests.contract.hosts import add_host
 
 KEYS = {
     "uuid", "hostname", "mem_total", "mem_used", "mem_free", "mem_available", "cpus", "cpu_used",

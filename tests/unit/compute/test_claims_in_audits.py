@@ -7,61 +7,20 @@ from pathlib import Path
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.compute.audit_queue import AuditQueue
-from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
-from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
-from nodetracker.ports import AdmissionPolicy
-from tests.stores import SqliteStore
-from tests.unit.compute.test_resource_tracker import (
+from tests.unit.compute.tracked_host import (
+    ADMISSION_POLICY,
     HOST,
+    AgentWithClaimants,
     Clock,
-    ClockTimer,
     TrackedHost,
     guest,
     node,
 )
-
-ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
-
-
-class AgentWithClaimants(TrackedHost):
-    """An agent, and clients that claim on its node."""
-
-    def __init__(self, clock, tmp_path, policy=None):
-        self.queue = AuditQueue(ClockTimer(clock))
-        path = tmp_path / "inventory.yaml"
-        super().__init__(SqliteStore(clock.now), path, clock, policy, queue=self.queue)
-        self.store.report_state(self.key, 1, AuditState())
-        self.audit(node(1))
-
-    def claim(self, number=1, **resources):
-        request = parse_claim_request(
-            {"workload": {"uuid": guest(number)["uuid"]}, "resources": resources or {"VCPU": 2}}
-        )
-        return self.store.create_claim(request, HOST, "node-1", ADMISSION_POLICY)
-
-    def delete(self, number=1):
-        self.clock.seconds += 1
-        self.queue.put_event(NodeEvent("node-1", EventKind.GONE, guest(number)["uuid"]))
-
-    def find(self, claim):
-        (found,) = self.store.list_claims(uuid=claim.uuid)
-        return found
-
-    @property
-    def used(self):
-        return self.records()["node-1"].values.vcpus_used
-
-    def warnings(self, kind):
-        return [
-            record.warning
-            for record in self.store.list_warnings(HOST)
-            if record.warning.kind is kind and record.resolved_at is None
-        ]
 
 
 @pytest.fixture

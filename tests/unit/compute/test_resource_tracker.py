@@ -6,14 +6,12 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 import yaml
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.host_rows import FULL_LOAD_SECONDS
-from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.errors import (
@@ -30,110 +28,13 @@ from nodetracker.model.provider import ClassInventory, ProviderConfig
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import HostWarning, WarningKind
-from nodetracker.ports import AgentKey, CandidatePolicy
-from nodetracker.process.clock import Timer
+from nodetracker.ports import CandidatePolicy
 from nodetracker.process.loops import Progress
-from nodetracker.virt.fake.plugin import FakeDriver
-from tests.builders import NOW, make_incarnation, read_history, take_service
-from tests.probes import SelectiveProbeRunner
+from tests.builders import make_incarnation, read_history, take_service
 from tests.stores import SqliteStore
 from tests.threads import count_threads
 from tests.unit.compute.manual_timer import wait_for
-
-HOST = "host-1"
-
-
-def node(number, *guests, **more):
-    return {
-        "nodename": f"node-{number}",
-        "vcpus": 16,
-        "memory_mb": 65536,
-        "disk_gb": 500,
-        "guests": list(guests),
-    } | more
-
-
-def guest(number, **more):
-    return {
-        "uuid": f"00000000-0000-4000-8000-{number:012d}",
-        "vcpus": 2,
-        "memory_mb": 2048,
-        "disk_gb": 20,
-    } | more
-
-
-class TrackedHost:
-    """One agent on a store, and the file that its driver reads."""
-
-    def __init__(
-        self,
-        store,
-        path,
-        clock,
-        policy=None,
-        host=HOST,
-        agent_id=None,
-        probe_timeout=60,
-        wrap_driver=lambda driver: driver,
-        **tracker,
-    ):
-        self.store = store
-        self.path = path
-        self.clock = clock
-        incarnation = make_incarnation(**({"agent_id": agent_id} if agent_id else {}))
-        service = take_service(store, host, incarnation)
-        self.key = AgentKey(host, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
-        self.probes = SelectiveProbeRunner(0.5)
-        settings = AgentSettings(
-            host=host, state_path="", policy=policy or Policy(), probe_timeout=probe_timeout
-        )
-        self.driver = wrap_driver(FakeDriver(str(path), self.probes))
-        self.tracker = ResourceTracker(
-            settings,
-            self.driver,
-            store,
-            clock.monotonic,
-            lambda: clock.now() + timedelta(seconds=clock.skew),
-            **tracker,
-        )
-
-    def audit(self, *nodes, startup=False, hanging=(), **more):
-        if nodes or more:
-            failures = dict.fromkeys(hanging, "hang") | more.pop("fail", {})
-            content = {"nodes": list(nodes), "fail": failures} | more
-            self.path.write_text(yaml.safe_dump(content))
-            self.probes.hanging = set(hanging)
-        return self.tracker.audit(self.key, startup)
-
-    def audit_until_good(self):
-        """Audit until hung threads have noticed that the file was replaced."""
-        deadline = time.monotonic() + 60
-        while not self.audit().is_good:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def records(self):
-        return {record.nodename: record for record in self.store.load_nodes(self.key.host)}
-
-
-class Clock:
-    def __init__(self):
-        self.seconds = 0.0
-        self.skew = 0.0
-
-    def now(self):
-        self.seconds += 0.001
-        return NOW + timedelta(seconds=self.seconds)
-
-    def monotonic(self):
-        return self.seconds
-
-
-class ClockTimer(Timer):
-    """Lets events happen by a test's clock; nothing may wait for a reading's timeout then."""
-
-    def __init__(self, clock):
-        self.now = clock.monotonic
+from tests.unit.compute.tracked_host import HOST, Clock, TrackedHost, guest, node
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.node import MEASURE_INTERVAL_SECONDS
 from nodetracker.model.settings import AgentSettings, Policy
-from tests.unit.compute.test_claims_in_audits import AgentWithClaimants
-from tests.unit.compute.test_resource_tracker import HOST, Clock, guest, node
+from tests.unit.compute.tracked_host import HOST, AgentWithClaimants, Clock, guest, node
 
 
 @pytest.fixture

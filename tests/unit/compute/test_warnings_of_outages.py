@@ -5,8 +5,14 @@ import logging
 import pytest
 
 from nodetracker.model.warning import WarningKind
-from tests.unit.compute.test_claims_in_audits import AgentWithClaimants
-from tests.unit.compute.test_resource_tracker import HOST, Clock, TrackedHost, guest, node
+from tests.unit.compute.tracked_host import (
+    HOST,
+    AgentWithClaimants,
+    Clock,
+    TrackedHost,
+    guest,
+    node,
+)
 
 UNREADABLE = node(1, guest(1), {"uuid": "broken"})
 

@@ -1,6 +1,10 @@
 """Fake agent metrics over fixed values."""
 
+import shutil
+import subprocess
 from types import SimpleNamespace
+
+import pytest
 
 from nodetracker.metrics.agent import AgentMetrics
 from nodetracker.model.audit import AuditReport
@@ -97,3 +101,13 @@ class FakeAgentMetrics:
     def value(self, name, **labels):
         """Return the value of one series, None if it does not exist."""
         return self.metrics.registry.get_sample_value(name, labels)
+
+
+def check_with_promtool(page):
+    """Let promtool check a page of metrics, if it is installed."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed")
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -13,7 +13,7 @@ from nodetracker.api.layers import count_requests
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ClaimRefusedError, ConflictError, StoreUnavailableError
-from tests.unit.metrics.test_fleet import check_with_promtool
+from tests.unit.metrics.fakes import check_with_promtool
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "api-metrics.txt"
 

@@ -2,15 +2,13 @@
 
 import dataclasses
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodetracker.metrics.fleet import render_page
-from tests.unit.views.test_overview import NODE, build
+from tests.unit.metrics.fakes import check_with_promtool
+from tests.unit.views.overview import NODE, build
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "fleet-metrics.txt"
 
@@ -38,16 +36,6 @@ def test_names_are_escaped_as_the_library_does():
         for sample in family.samples
     }
     assert labels == {tuple(names.values())}
-
-
-def check_with_promtool(page):
-    """Let promtool check a page of metrics, if it is installed."""
-    if shutil.which("promtool") is None:
-        pytest.skip("promtool is not installed")
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False
-    )
-    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 def test_promtool_accepts_the_page():

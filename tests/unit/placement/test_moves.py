@@ -9,7 +9,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import PlacementRefusedError, PlacementUnavailableError
 from tests.placement_model import NODE, make_claim, make_move, make_node
 from tests.programs import wait_until
-from tests.unit.placement.test_reporter import Scene
+from tests.unit.placement.scene import Scene
 
 SECOND = "22222222-2222-4222-8222-222222222222"
 SOURCE = make_claim(1)

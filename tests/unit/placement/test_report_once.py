@@ -7,7 +7,7 @@ from nodetracker.model.errors import PlacementUnavailableError
 from nodetracker.placement.reporter import PlacementReporter
 from tests.placement_model import NODE, PlacementModel, make_claim, make_node
 from tests.settings import make_placement_settings
-from tests.unit.placement.test_reporter import Ledger
+from tests.unit.placement.scene import Ledger
 
 
 class Removals:

@@ -5,30 +5,26 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.claim import MigrationStatus
-from nodetracker.model.errors import (
-    AuthenticationError,
-    ClaimRefusedError,
-    NotFoundError,
-)
+from nodetracker.model.errors import AuthenticationError, ClaimRefusedError, NotFoundError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.warning import REPORT_LIFETIME, HostWarning, WarningKind
-from nodetracker.ports import AdmissionPolicy
 from nodetracker.rpc.notify import StoreNotifier
 from tests.builders import (
+    ADMISSION_POLICY,
     NOW,
+    WORKLOAD,
+    ask,
     create,
     delete,
     key_of,
     make_incarnation,
-    make_values,
     take_service,
     update,
 )
 from tests.stores import SqliteStore
+from tests.unit.rpc.alpha import add_alpha
 
-ADMISSION_POLICY = AdmissionPolicy(60, 600)
 WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "off")
 REFUSED = HostWarning(WarningKind.DUPLICATE_REFUSED, "", "agent-b", "refused")
 
@@ -60,28 +56,8 @@ def store(recorder):
     return store
 
 
-def add_alpha(store):
-    """Add a host with two nodes."""
-    record = take_service(store, "alpha", make_incarnation())
-    values = make_values(
-        vcpus=16, vcpus_used=0, pcpus=0, pcpus_used=0, cpu_used=0.0, memory_mb=65536, local_gb=500,
-        cpu_allocation_ratio=1.0, ram_allocation_ratio=1.0, disk_allocation_ratio=1.0, reserved={},
-        facts={}, numa_topology={},
-    )  # fmt: skip
-    agent = key_of(record)
-    changes = [create(agent, name, values, node_uuid=None) for name in ("n1", "n2")]
-    store.apply_changes(agent, changes, 60)
-
-
-def ask(**body):
-    return parse_claim_request(
-        {"workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}, "resources": {"VCPU": 2}}
-        | body
-    )
-
-
 def test_each_change_of_a_claim_is_notified(store, recorder):
-    claim = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    claim = store.create_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
     store.confirm_claim(claim.uuid)
     store.abort_claim(claim.uuid)
     assert recorder.take() == ["claim.create", "claim.confirm", "claim.release"]
@@ -89,7 +65,7 @@ def test_each_change_of_a_claim_is_notified(store, recorder):
 
 def test_a_refused_claim_is_notified_and_a_missing_node_is_not(store, recorder):
     with pytest.raises(ClaimRefusedError):
-        store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", ADMISSION_POLICY)
+        store.create_claim(ask(WORKLOAD, VCPU=99), "alpha", "n1", ADMISSION_POLICY)
     assert recorder.take() == ["claim.refuse"]
     with pytest.raises(NotFoundError):
         store.confirm_claim("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b99")
@@ -97,8 +73,8 @@ def test_a_refused_claim_is_notified_and_a_missing_node_is_not(store, recorder):
 
 
 def test_a_move_is_notified_with_its_claims(store, recorder):
-    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
-    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    source = store.create_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
+    move = ask(WORKLOAD, VCPU=2, migration={"type": "migration", "source_claim": source.uuid})
     recorder.take()
     first = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
     assert recorder.take() == ["claim.create", "migration.update"]
@@ -109,8 +85,8 @@ def test_a_move_is_notified_with_its_claims(store, recorder):
 
 
 def test_aborting_a_destination_notifies_of_its_migration(store, recorder):
-    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
-    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    source = store.create_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
+    move = ask(WORKLOAD, VCPU=2, migration={"type": "migration", "source_claim": source.uuid})
     migration = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
     recorder.take()
     store.abort_claim(migration.dest_claim)
@@ -139,8 +115,8 @@ def test_a_deleted_node_is_notified(store, recorder):
 
 
 def test_purging_a_host_notifies_of_all_that_its_nodes_held(store, recorder):
-    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
-    move = ask(migration={"type": "migration", "source_claim": source.uuid})
+    source = store.create_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
+    move = ask(WORKLOAD, VCPU=2, migration={"type": "migration", "source_claim": source.uuid})
     store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)
     recorder.take()
     store.purge_host("alpha", -1)
@@ -179,14 +155,16 @@ def test_an_observer_learns_after_the_commit_and_its_errors_affect_nobody(record
 
 
 def test_a_repeated_call_is_notified_again(store, recorder):
-    request = ask(uuid="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b")
+    request = ask(WORKLOAD, VCPU=2, claim="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b")
     source = store.create_claim(request, "alpha", "n1", ADMISSION_POLICY)
     store.create_claim(request, "alpha", "n1", ADMISSION_POLICY)
     assert recorder.take() == ["claim.create", "claim.create"]
     store.renew_claim(source.uuid, ADMISSION_POLICY)
     assert recorder.take() == []
     move = ask(
-        uuid="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2c",
+        WORKLOAD,
+        VCPU=2,
+        claim="0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2c",
         migration={"type": "migration", "source_claim": source.uuid},
     )
     migration = store.create_migration(move, "alpha", "n2", ADMISSION_POLICY)

@@ -11,11 +11,11 @@ from nodetracker.model.errors import ClaimRefusedError, ConfigError, RpcUnavaila
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from nodetracker.rpc import waker as waker_module
 from nodetracker.rpc.waker import MAX_WAITING, Waker, delete_queue
-from tests.builders import make_incarnation, take_service
+from tests.builders import ADMISSION_POLICY, WORKLOAD, ask, make_incarnation, take_service
 from tests.programs import wait_until
 from tests.stores import SqliteStore
 from tests.threads import no_threads
-from tests.unit.rpc.test_store_notifier import ADMISSION_POLICY, add_alpha, ask
+from tests.unit.rpc.alpha import add_alpha
 
 
 class RecordingListener:
@@ -45,7 +45,7 @@ def store(listener):
 
 
 def test_each_change_of_a_claim_is_announced(store, listener):
-    claim = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    claim = store.create_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
     store.renew_claim(claim.uuid, ADMISSION_POLICY)
     store.confirm_claim(claim.uuid)
     store.abort_claim(claim.uuid)
@@ -53,16 +53,21 @@ def test_each_change_of_a_claim_is_announced(store, listener):
 
 
 def test_a_move_is_announced_to_both_of_its_nodes(store, listener):
-    source = store.create_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+    source = store.create_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
     listener.take()
     both = [("alpha", "n1"), ("alpha", "n2")]
-    request = ask(migration={"type": "migration", "source_claim": source.uuid})
+    request = ask(WORKLOAD, VCPU=2, migration={"type": "migration", "source_claim": source.uuid})
     moved = store.create_migration(request, "alpha", "n2", ADMISSION_POLICY)
     store.set_migration_status(moved.uuid, MigrationStatus.MIGRATING)
     store.revert_migration(moved.uuid)
     assert listener.take() == both * 3
     aborted = store.create_migration(
-        ask(migration={"type": "migration", "source_claim": source.uuid}, uuid=str(uuid.uuid4())),
+        ask(
+            WORKLOAD,
+            VCPU=2,
+            migration={"type": "migration", "source_claim": source.uuid},
+            claim=str(uuid.uuid4()),
+        ),
         "alpha",
         "n2",
         ADMISSION_POLICY,
@@ -70,7 +75,7 @@ def test_a_move_is_announced_to_both_of_its_nodes(store, listener):
     listener.take()
     store.abort_claim(aborted.dest_claim)
     assert set(listener.take()) == set(both)
-    resize = ask(migration={"type": "resize", "source_claim": source.uuid})
+    resize = ask(WORKLOAD, VCPU=2, migration={"type": "resize", "source_claim": source.uuid})
     again = store.create_migration(resize, "alpha", "n1", ADMISSION_POLICY)
     assert listener.take() == [("alpha", "n1")]
     store.confirm_migration(again.uuid)
@@ -85,8 +90,8 @@ def test_a_change_of_an_agents_service_is_announced_for_all_nodes(store, listene
 
 def test_what_is_refused_or_only_read_is_not_announced(store, listener):
     with pytest.raises(ClaimRefusedError):
-        store.create_claim(ask(resources={"VCPU": 99}), "alpha", "n1", ADMISSION_POLICY)
-    store.try_claim(ask(), "alpha", "n1", ADMISSION_POLICY)
+        store.create_claim(ask(WORKLOAD, VCPU=99), "alpha", "n1", ADMISSION_POLICY)
+    store.try_claim(ask(WORKLOAD, VCPU=2), "alpha", "n1", ADMISSION_POLICY)
     assert [node.nodename for node in store.list_nodes("alpha")] == ["n1", "n2"]
     assert listener.take() == []
 

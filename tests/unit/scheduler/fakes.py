@@ -1,18 +1,14 @@
 """Fleets for the scheduler's tests: nodes of a few words in a store of any kind."""
 
 import dataclasses
-import uuid
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.usage import charge_of_guest, usage_columns
 from nodetracker.model.amounts import Amounts
+from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.node import NodeValues
 from nodetracker.model.service import AuditState
-from nodetracker.ports import AdmissionPolicy
 from tests.builders import NOW, create, later, register
 from tests.stores import SqliteStore
-
-ADMISSION_POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
 
 
 class FakeFleet:
@@ -54,11 +50,4 @@ class FakeFleet:
         self.store.apply_changes(agent, [create(agent, nodename, node, tuple(guests))], 60)
 
 
-def ask(workload=None, claim=None, kind="instance", **body):
-    """Build a request; resources are given by name in capitals."""
-    resources = {key: body.pop(key) for key in list(body) if key.isupper()}
-    whole = {
-        "workload": {"uuid": workload or str(uuid.uuid4()), "kind": kind},
-        "resources": resources,
-    }
-    return parse_claim_request(whole | ({} if claim is None else {"uuid": claim}) | body)
+LOST = {"memory": FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")}

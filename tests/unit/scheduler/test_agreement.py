@@ -10,8 +10,7 @@ from nodetracker.model.errors import RequestError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, make_guest
-from tests.unit.scheduler.fakes import FakeFleet
-from tests.unit.scheduler.test_selection import LOST
+from tests.unit.scheduler.fakes import LOST, FakeFleet
 
 SMALL = st.integers(0, 6)
 RATIO = st.sampled_from([0.5, 1.0, 1.1, 4.0])

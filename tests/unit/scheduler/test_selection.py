@@ -4,14 +4,13 @@ import pytest
 
 from nodetracker.accounting.ledger.exclusions import render_exclusions
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Multipliers, SchedulerSettings
 from nodetracker.usecases.scheduler import Scheduler
-from tests.builders import ADMISSION_POLICY, NOW, ask, make_guest
+from tests.builders import ADMISSION_POLICY, ask, make_guest
+from tests.unit.scheduler.fakes import LOST
 
 EVEN = Multipliers()
-LOST = {"memory": FactEntry(FactState.UNKNOWN, "proc", NOW, "gone")}
 
 
 def select(fleet, request, multipliers=EVEN, limit=None):

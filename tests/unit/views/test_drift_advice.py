@@ -10,7 +10,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.views.drift import compare_usage, explain_usage
 from tests.builders import NOW
-from tests.unit.views.test_drift import WEB, make_claim, make_node
+from tests.unit.views.drift import WEB, make_claim, make_node
 
 HELD = make_claim(vcpu_milli=2000, memory_mb=1024)
 CONFIRMED = replace(HELD, state=ClaimState.CONFIRMED)

@@ -7,7 +7,7 @@ from nodetracker.model.fleet import WarningCount
 from nodetracker.model.warning import WarningKind
 from nodetracker.views.overview import HealthLevel, summarize_health
 from tests.builders import NOW
-from tests.unit.views.test_overview import NODE, SERVICE, build
+from tests.unit.views.overview import NODE, SERVICE, build
 
 
 def health_of(*nodes, is_truncated=False, **rows):

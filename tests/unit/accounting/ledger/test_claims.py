@@ -16,6 +16,7 @@ from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.pci import PciStatus
 from tests.builders import NOW, later
+from tests.unit.accounting.ledger.cases import USAGE
 from tests.unit.accounting.ledger.fakes import (
     ADDRESS,
     CELL_GUEST,
@@ -27,7 +28,6 @@ from tests.unit.accounting.ledger.fakes import (
     make_migration,
     make_node,
 )
-from tests.unit.accounting.ledger.test_grants import USAGE
 
 CONFIRMED = {"state": ClaimState.CONFIRMED, "expires_at": None}
 RELEASED = {"state": ClaimState.RELEASED, "expires_at": None, "reason": "aborted"}

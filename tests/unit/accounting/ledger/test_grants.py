@@ -11,6 +11,7 @@ from nodetracker.model.claim import ClaimKind, ClaimState, MigrationType, MoveRe
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.pci import Alias, AliasSpec, PciStatus
 from tests.builders import NOW, later
+from tests.unit.accounting.ledger.cases import USAGE
 from tests.unit.accounting.ledger.fakes import (
     ADDRESS,
     CELL_GUEST,
@@ -23,16 +24,6 @@ from tests.unit.accounting.ledger.fakes import (
     make_node,
 )
 
-USAGE = {
-    "pcpus_used",
-    "vcpus_used",
-    "memory_mb_used",
-    "local_gb_used",
-    "free_ram_mb",
-    "free_disk_gb",
-    "cpu_used",
-    "disk_used",
-}
 ALIASES = dataclasses.replace(POLICY, aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),))})
 PINNED = {"cpu_policy": "dedicated"}
 

@@ -22,6 +22,7 @@ from nodetracker.model.claim import ClaimState, MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.pci import PciStatus
 from tests.builders import later
+from tests.unit.accounting.ledger.cases import USAGE
 from tests.unit.accounting.ledger.fakes import (
     ADDRESS,
     GUEST,
@@ -33,7 +34,6 @@ from tests.unit.accounting.ledger.fakes import (
     make_migration,
     make_node,
 )
-from tests.unit.accounting.ledger.test_grants import USAGE
 
 SOURCE = "0b9c2f6c-5a34-4a64-9d3a-0f4f5c9a7b12"
 CONFIRMED = {"state": ClaimState.CONFIRMED, "expires_at": None}

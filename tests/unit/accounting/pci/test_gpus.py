@@ -7,14 +7,13 @@ import pytest
 
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.pci.columns import count_bound
-from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import DeviceSpec, PciDevice, PciDeviceType
 from nodetracker.model.settings import PciPolicy, Policy
 from tests.builders import NOW, make_guest, make_record, make_snapshot
+from tests.unit.accounting.pci.cases import make_claim
 
 CARDS = tuple(
     PciDevice(f"0000:{bus}:00.0", "10de", "2335", "030200", PciDeviceType.PF, driver="nvidia")
@@ -38,23 +37,6 @@ def snapshot(*guests, **more):
 
 def bound(number, *addresses, **more):
     return make_guest(number, pins=GuestPins((), addresses), **more)
-
-
-def make_claim(number, gpus=0, devices=()):
-    return Claim(
-        uuid=f"c-{number}",
-        node_id=1,
-        host="host-1",
-        nodename="node-1",
-        workload=Workload(make_guest(number).uuid),
-        kind=ClaimKind.CREATE,
-        state=ClaimState.CONFIRMED,
-        amounts=Amounts(resources={"PGPU": gpus} if gpus else {}),
-        request_hash="",
-        created_at=NOW,
-        updated_at=NOW,
-        devices=devices,
-    )
 
 
 def view(*guests, claims=(), specs=(), stored=None, **facts):

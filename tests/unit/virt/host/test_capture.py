@@ -25,7 +25,7 @@ from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.host.system import CacheReader
 from nodetracker.virt.machine import MachineProbes
 from nodetracker.virt.probes import ProbeRunner
-from tests.hosts.test_captures import CAPTURES, HERE, unpack
+from tests.hosts.captures import CAPTURES, HERE, unpack
 
 CPU = {"proc/cpuinfo": "processor\t: 0\n", "proc/meminfo": "MemTotal: 2048 kB\nMemFree: 1024 kB\n"}
 
