@@ -10,7 +10,16 @@ from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import usage_columns
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange
-from nodetracker.model.claim import Claim, ClaimRequest, Migration
+from nodetracker.model.claim import (
+    Claim,
+    ClaimKind,
+    ClaimRequest,
+    ClaimState,
+    Migration,
+    MigrationStatus,
+    MigrationType,
+    Workload,
+)
 from nodetracker.model.fact import FactEntry, FactState, fresh
 from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.host import (
@@ -54,6 +63,19 @@ NODE_NAMESPACE = UUID("5f6f3b8e-6f0a-4a8a-9c58-3d6d4a1f5f10")
 def later(seconds: float) -> datetime:
     """Return NOW and some seconds."""
     return NOW + timedelta(seconds=seconds)
+
+
+class Clock:
+    """Time that a test sets, in seconds since `NOW`; called, it is a monotonic one."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return later(self.seconds)
 
 
 def make_guest(which: int | str = 1, /, **changes: Any) -> Guest:
@@ -248,6 +270,43 @@ def make_service(**changes: Any) -> ServiceRecord:
 def availability_of(service: ServiceRecord) -> ServiceAvailability:
     names = [item.name for item in dataclasses.fields(ServiceAvailability)]
     return ServiceAvailability(**{name: getattr(service, name) for name in names})
+
+
+def make_claim(uuid: str = "claim-1", workload: str = WORKLOAD, **changes: Any) -> Claim:
+    """Build a confirmed claim of nothing on node-1 of host-1."""
+    claim = Claim(
+        uuid=uuid,
+        node_id=1,
+        host="host-1",
+        nodename="node-1",
+        workload=Workload(workload),
+        kind=ClaimKind.CREATE,
+        state=ClaimState.CONFIRMED,
+        amounts=Amounts(),
+        request_hash="",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return dataclasses.replace(claim, **changes)
+
+
+def make_migration(uuid: str = "move-1", **changes: Any) -> Migration:
+    """Build a migration from claim-1 on host-1 to claim-2 on host-2."""
+    migration = Migration(
+        uuid=uuid,
+        workload_uuid=WORKLOAD,
+        migration_type=MigrationType.MIGRATION,
+        status=MigrationStatus.MIGRATING,
+        source_host="host-1",
+        source_node="node-1",
+        dest_host="host-2",
+        dest_node="node-2",
+        source_claim="claim-1",
+        dest_claim="claim-2",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return dataclasses.replace(migration, **changes)
 
 
 def take_service(store, host, incarnation, binary=COMPUTE_BINARY, version="0"):

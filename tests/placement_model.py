@@ -32,6 +32,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.node import NodeValues
+from tests import builders
 from tests.builders import NOW, later, make_record
 
 NODE = "11111111-1111-4111-8111-111111111111"
@@ -231,11 +232,8 @@ def make_claim(number, workload=None, state=ClaimState.HELD, kind=None, **amount
         make_uuid(number if workload is None else workload),
         kind or WorkloadKind.INSTANCE, project_id="p1", user_id="u1",
     )  # fmt: skip
-    return Claim(
-        uuid=make_uuid(number, 1), node_id=1, host="host-1", nodename="node-1", workload=workload,
-        kind=ClaimKind.CREATE, state=state, amounts=Amounts(**amounts), request_hash="",
-        created_at=later(number), updated_at=NOW,
-    )  # fmt: skip
+    changes = {"workload": workload, "state": state, "amounts": Amounts(**amounts)}
+    return builders.make_claim(make_uuid(number, 1), created_at=later(number), **changes)
 
 
 def make_move(number: int, source: Claim, dest: Claim, status=MigrationStatus.MIGRATING) -> Move:

@@ -15,13 +15,14 @@ from nodetracker.accounting.validator import MAX_VALUES
 from nodetracker.conductor.bodies import MAX_BODY_BYTES, BodyParser
 from nodetracker.model.errors import RequestError
 from tests.bench.databases import Row
+from tests.builders import WORKLOAD
 
 DATABASES = ()
 OPTIONS = {"share": 100}
 """Per cent of the values that are accepted."""
 
 _GUEST = {
-    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "name": "guest", "kind": "instance",
+    "uuid": WORKLOAD, "name": "guest", "kind": "instance",
     "vcpu_milli": 1500, "memory_mb": 2048, "disk_mb": 20480, "power_state": "running",
     "project_id": "project", "pins": {"cells": [], "devices": [], "unresolved": []},
 }  # fmt: skip

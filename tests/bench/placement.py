@@ -18,7 +18,7 @@ from tests.functional.servers.placement import Placement
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
 from tests.stores import SqliteStore
-from tests.unit.compute.tracked_host import Clock
+from tests.unit.compute.tracked_host import TickingClock
 
 DATABASES = ()
 OPTIONS = {"nodes": 1000, "claims": 1000}
@@ -66,7 +66,7 @@ def _report(
 def make_host(directory: Path, placement: Placement) -> ReportedHost:
     """Return a host with a store of its own."""
     directory.mkdir()
-    clock = Clock()
+    clock = TickingClock()
     store = SqliteStore(clock.now)
     return ReportedHost(directory, placement.configuration(), store, clock, "host-1")
 

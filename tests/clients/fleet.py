@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.builders import WORKLOAD
 from tests.clients.commands import Done, Environment
 from tests.clients.keystone import PASSWORD, REGION, Keystone
 from tests.functional.servers.process import find_free_port
@@ -22,7 +23,7 @@ compute = cloud.compute
 """
 BASIC_PASSWORD = "s3cret-of-basic"
 INSTANCE = {
-    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "name": "vm-1", "vcpus": 2,
+    "uuid": WORKLOAD, "name": "vm-1", "vcpus": 2,
     "memory_mb": 2048, "disk_gb": 20, "project_id": "p1",
 }  # fmt: skip
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.claim import Claim, Migration
-from nodetracker.model.node import NodeRecord
 from nodetracker.ports import Store
 from tests.builders import ADMISSION_POLICY, make_guest
 
@@ -23,17 +22,8 @@ def ask_move(source: Claim, kind: str = "migration", **more: Any) -> Any:
     return ask(more.pop("workload", source.workload.uuid), migration=migration, **more)
 
 
-def claim(store: Store, request: Any, host: str = "alpha") -> Claim:
-    return store.create_claim(request, host, "node-1", ADMISSION_POLICY)
-
-
 def move(store: Store, request: Any, host: str = "beta") -> Migration:
     return store.create_migration(request, host, "node-1", ADMISSION_POLICY)
-
-
-def node(store: Store, host: str = "alpha") -> NodeRecord:
-    (record,) = store.load_nodes(host)
-    return record
 
 
 def find(store: Store, claim_uuid: str) -> Claim:

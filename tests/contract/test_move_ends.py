@@ -16,8 +16,8 @@ from nodetracker.model.change import NodeChange
 from nodetracker.model.claim import ClaimState, Migration, MigrationStatus, ReleaseReason
 from nodetracker.model.node import NodeRecord
 from nodetracker.ports import AgentKey, Store
-from tests.builders import ADMISSION_POLICY, create, make_node, measure, update
-from tests.contract.moves import ask, ask_move, claim, find, move, node
+from tests.builders import ADMISSION_POLICY, claim, create, make_node, measure, node, update
+from tests.contract.moves import ask, ask_move, find, move
 from tests.contract.stores import SQL_BACKENDS
 from tests.statements import count_statements
 

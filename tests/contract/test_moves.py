@@ -35,8 +35,8 @@ from nodetracker.model.guest import Guest, PowerState
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.ports import AdmissionPolicy, Store
-from tests.builders import ADMISSION_POLICY, make_device, make_guest, make_node, update
-from tests.contract.moves import GUEST, WORKLOAD, ask, ask_move, claim, find, move, node
+from tests.builders import ADMISSION_POLICY, claim, make_device, make_guest, make_node, node, update
+from tests.contract.moves import GUEST, WORKLOAD, ask, ask_move, find, move
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
 from tests.statements import count_statements
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.ledger import claims, migrations
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
@@ -79,12 +78,8 @@ def test_migrations_are_purged_in_parts(store: Store) -> None:
         make_node(store, host=host)
     held = claim(store, ask(VCPU=1))
     for _ in range(3):
-        request = parse_claim_request(
-            {
-                "workload": {"uuid": held.workload.uuid},
-                "resources": {"VCPU": 1},
-                "migration": {"type": "migration", "source_claim": held.uuid},
-            }
+        request = ask(
+            held.workload.uuid, VCPU=1, migration={"type": "migration", "source_claim": held.uuid}
         )
         move = store.create_migration(request, "beta", "node-1", ADMISSION_POLICY)
         store.revert_migration(move.uuid)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.ledger import claims
 from nodetracker.db.store import SqlStore
 from nodetracker.model.claim import Claim, ClaimRequest
@@ -28,12 +27,8 @@ def claim(store: Store, host: str, request: ClaimRequest | None = None) -> Claim
 
 
 def ask_move(source: Claim) -> ClaimRequest:
-    return parse_claim_request(
-        {
-            "workload": {"uuid": source.workload.uuid},
-            "resources": {"VCPU": 1},
-            "migration": {"type": "resize", "source_claim": source.uuid},
-        }
+    return ask(
+        source.workload.uuid, VCPU=1, migration={"type": "resize", "source_claim": source.uuid}
     )
 
 

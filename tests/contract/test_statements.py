@@ -25,6 +25,8 @@ from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
+    WORKLOAD,
+    ask,
     create,
     delete,
     make_device,
@@ -151,12 +153,7 @@ def test_a_claim_and_its_abort_are_ten_however_many_guests_there_are(
     store.report_state(agent, 1, AuditState())
     below = tuple(make_guest(f"guest-{number}") for number in range(guests))
     store.apply_changes(agent, [create(agent, "node-1", guests=below)], 60)
-    request = parse_claim_request(
-        {
-            "workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"},
-            "resources": {"MEMORY_MB": 1},
-        }
-    )
+    request = ask(WORKLOAD, MEMORY_MB=1)
     policy = AdmissionPolicy(60, 600)
     with count_statements(store) as claimed:
         claim = store.create_claim(request, "alpha", "node-1", policy)

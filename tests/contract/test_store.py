@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, is_removed
@@ -30,6 +29,8 @@ from nodetracker.model.service import (
 from nodetracker.model.warning import COUNT_INTERVAL, HostWarning, WarningKind
 from nodetracker.ports import AdmissionPolicy, AgentKey, Store
 from tests.builders import (
+    WORKLOAD,
+    ask,
     create,
     delete,
     key_of,
@@ -48,12 +49,7 @@ from tests.database_clock import age_warnings
 
 DOWN_TIME = 60
 ALWAYS_DOWN = -1
-REQUEST = parse_claim_request(
-    {
-        "workload": {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"},
-        "resources": {"MEMORY_MB": 1},
-    }
-)
+REQUEST = ask(WORKLOAD, MEMORY_MB=1)
 
 
 def load_one(store: Store, host: str = "alpha", nodename: str | None = None) -> NodeRecord:

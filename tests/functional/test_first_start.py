@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.credential import RENEWAL_AGE
+from tests.builders import WORKLOAD
 from tests.documents import DOCS, read_blocks
 from tests.functional.conductors import Conductor, Remote
 from tests.functional.servers.process import find_free_port, require, require_root
@@ -130,7 +131,7 @@ def list_commands(remote: Remote) -> list[list[str]]:
     names = [" ".join(name.split()) for name in re.findall("`(.*?)`", found[1], re.DOTALL)]
     assert len(names) >= 7
     body = remote.directory / "claim.json"
-    uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    uuid = WORKLOAD
     body.write_text(json.dumps({"workload": {"uuid": uuid}, "resources": {"VCPU": 1}}))
     needed = {
         "claim create --host": ["claim", "create", str(body), "--host", "host-1"],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.builders import WORKLOAD
 from tests.programs import Programs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -33,7 +34,7 @@ INVENTORY = {
             ],
             "guests": [
                 {
-                    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+                    "uuid": WORKLOAD,
                     "name": "vm-1",
                     "vcpus": 2,
                     "memory_mb": 2048,

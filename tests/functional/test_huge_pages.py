@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.builders import WORKLOAD
 from tests.goldens import GOLDEN, check_golden
 from tests.programs import Programs
 
 GIB = 1024
 CELL_GB, PAGES = 377, 340
 """GiB of each of two cells, and its pages of 1 GiB."""
-WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 NODE = {
     "nodename": "node-1",
     "vcpus": 64,

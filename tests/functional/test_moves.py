@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.builders import WORKLOAD
 from tests.programs import Programs, Running, wait_until
 
 GUEST = {
-    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+    "uuid": WORKLOAD,
     "name": "vm-1",
     "vcpus": 2,
     "memory_mb": 2048,

@@ -10,6 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from nodetracker.rpc.transport import import_library
+from tests.builders import WORKLOAD
 from tests.contract.stores import make_url
 from tests.functional.conductors import Conductor, Remote
 from tests.functional.servers.mariadb import MariaDB
@@ -17,7 +18,6 @@ from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import Programs, wait_until
 
 NODE = {"nodename": "node-1", "vcpus": 8, "memory_mb": 16384, "disk_gb": 100}
-WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
 
 class Listener:

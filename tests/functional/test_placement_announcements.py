@@ -4,10 +4,9 @@ import json
 import urllib.request
 import uuid
 
+from tests.builders import WORKLOAD
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, wait_until
-
-WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 
 
 def send(port, method, path, body=None):

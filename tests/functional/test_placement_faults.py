@@ -18,7 +18,7 @@ from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.faulty_proxy import FaultyProxy
 from tests.programs import Programs, wait_until
 from tests.stores import SqliteStore
-from tests.unit.compute.tracked_host import Clock, guest
+from tests.unit.compute.tracked_host import TickingClock, guest
 
 POLICY = AdmissionPolicy(service_down_time=10**6, claim_timeout=600)
 
@@ -29,7 +29,7 @@ class World:
     def __init__(self, tmp_path, placement, **options):
         self.placement = placement
         self.proxy = FaultyProxy(placement.process.port)
-        self.clock = Clock()
+        self.clock = TickingClock()
         self.store = SqliteStore(self.clock.now)
         self.name = f"n-{uuid.uuid4().hex[:8]}"
         self.options = {"timeout": 30} | options

@@ -19,7 +19,7 @@ from nodetracker.ports import AdmissionPolicy
 from tests.functional.placement_host import ReportedHost
 from tests.functional.servers.placement import Placement
 from tests.stores import SqliteStore
-from tests.unit.compute.tracked_host import Clock
+from tests.unit.compute.tracked_host import TickingClock
 
 STEPS = int(os.environ.get("NODETRACKER_PLACEMENT_STEPS", "12"))
 SEEDS = [int(seed) for seed in os.environ.get("NODETRACKER_PLACEMENT_SEEDS", "1").split(",")]
@@ -45,7 +45,7 @@ class Walk:
     def __init__(self, tmp_path, placement, seed):
         self.rng = random.Random(seed)
         self.placement = placement
-        self.clock = Clock()
+        self.clock = TickingClock()
         self.store = SqliteStore(self.clock.now)
         self.prefix = uuid.uuid4().hex[:8]
         self.names = itertools.count()

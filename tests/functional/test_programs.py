@@ -15,12 +15,13 @@ import pytest
 import yaml
 
 from nodetracker.views.values import render_mib
+from tests.builders import WORKLOAD
 from tests.functional.servers.process import require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN, Programs, Running, wait_until
 
 GUEST = {
-    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+    "uuid": WORKLOAD,
     "name": "vm-1",
     "vcpus": 2,
     "memory_mb": 2048,

@@ -19,6 +19,7 @@ from oslo_db.exception import DBError
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import tables
 from nodetracker.db.store import open_store
+from tests.builders import WORKLOAD
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import require, require_root
 from tests.programs import Programs, wait_until
@@ -166,7 +167,7 @@ def test_agents_go_on_after_a_dump_is_loaded_under_them(mariadb: MariaDB, tmp_pa
         host: fleet.machine(host, host) for host in ("host-2", "host-3", "host-4")
     }
     steady, restarted, deleted, added = machines.values()
-    guest = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "vcpus": 2, "memory_mb": 2048}
+    guest = {"uuid": WORKLOAD, "vcpus": 2, "memory_mb": 2048}
 
     def used() -> dict[str, int]:
         return {node["host"]: node["memory_mb_used"] for node in steady.ask("node", "list")}

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodetracker.api.auth.users import hash_password
+from tests.builders import WORKLOAD
 from tests.functional.servers.keystone import TOKEN, serve_keystone
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
@@ -24,7 +25,7 @@ from tests.programs import Programs
 
 SERVERS = {"mariadb": MariaDB, "postgresql": PostgreSQL}
 GUEST = {
-    "uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11",
+    "uuid": WORKLOAD,
     "vcpus": 2,
     "memory_mb": 2048,
     "disk_gb": 20,

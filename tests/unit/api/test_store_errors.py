@@ -16,6 +16,7 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.process.outage import OutageLog
+from tests.builders import Clock
 from tests.unit.api.conftest import Api
 
 LOGGER = logging.getLogger("nodetracker")
@@ -62,8 +63,8 @@ def recorder():
 
 
 def test_an_outage_is_two_lines_for_operators_and_none_for_clients(backend, recorder):
-    now = [100.0]
-    outages = OutageLog("The database", StoreUnavailableError, LOGGER, lambda: now[0], 5.0)
+    clock = Clock(100.0)
+    outages = OutageLog("The database", StoreUnavailableError, LOGGER, clock, 5.0)
     store = Faulty(backend.store, outages)
     api = Api(replace(backend, store=store))
     for error in (
@@ -78,7 +79,7 @@ def test_an_outage_is_two_lines_for_operators_and_none_for_clients(backend, reco
     store.error = None
     for _ in range(3):
         assert api.request("GET", "/v1/services").status_code == 200
-        now[0] += 10.0
+        clock.seconds += 10.0
     assert recorder.lines == [  # without the error, which the formatter would append
         ("The database: db.example.org refuses connections", None),
         ("The database is back after 0 s", None),

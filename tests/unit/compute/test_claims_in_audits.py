@@ -12,20 +12,15 @@ from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
+from tests.builders import WORKLOAD, ask
 from tests.unit.compute.tracked_host import (
     ADMISSION_POLICY,
     HOST,
     AgentWithClaimants,
-    Clock,
     TrackedHost,
     guest,
     node,
 )
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture
@@ -216,9 +211,7 @@ def test_a_node_that_does_not_track_accepts_every_claim(claimed_host):
 
 
 class TestInstanceClaim:
-    REQUEST = parse_claim_request(
-        {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 2}}
-    )
+    REQUEST = ask(guest(1)["uuid"], VCPU=2)
 
     def test_the_example_of_the_documentation_holds_while_the_guest_is_created(self, claimed_host):
         text = (Path(__file__).parents[3] / "docs/claims.md").read_text()
@@ -229,7 +222,7 @@ class TestInstanceClaim:
             "create_guest": lambda claim: used.append((claim.workload.uuid, claimed_host.used)),
         }
         exec(example, names)
-        assert used == [("6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", 2)]
+        assert used == [(WORKLOAD, 2)]
 
     def test_an_exception_aborts_the_claim(self, claimed_host):
         def make_guest():
@@ -288,9 +281,7 @@ def test_a_late_guest_whose_workload_has_a_claim_elsewhere_is_a_warning(claimed_
     claim = claimed_host.claim(1)
     clock.seconds += 3600
     claimed_host.audit()
-    request = parse_claim_request(
-        {"workload": {"uuid": guest(1)["uuid"]}, "resources": {"VCPU": 2}}
-    )
+    request = ask(guest(1)["uuid"], VCPU=2)
     other = claimed_host.store.create_claim(request, HOST, "node-2", ADMISSION_POLICY)
     claimed_host.audit(node(1, guest(1)), node(2))
     claimed_host.audit()

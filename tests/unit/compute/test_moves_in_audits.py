@@ -13,7 +13,7 @@ from nodetracker.model.service import AuditState
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import AdmissionPolicy
 from tests.stores import SqliteStore
-from tests.unit.compute.tracked_host import Clock, ClockTimer, TrackedHost, guest, node
+from tests.unit.compute.tracked_host import ClockTimer, TrackedHost, guest, node
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 UUID = guest(1)["uuid"]
@@ -85,11 +85,6 @@ class TwoHosts:
             for record in self.store.list_warnings(host)
             if record.warning.kind is kind and record.resolved_at is None
         ]
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture

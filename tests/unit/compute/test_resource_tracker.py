@@ -30,16 +30,11 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import CandidatePolicy
 from nodetracker.process.loops import Progress
-from tests.builders import make_incarnation, read_history, take_service
+from tests.builders import WORKLOAD, make_incarnation, read_history, take_service
 from tests.stores import SqliteStore
 from tests.threads import count_threads
 from tests.unit.compute.manual_timer import wait_for
-from tests.unit.compute.tracked_host import HOST, Clock, TrackedHost, guest, node
-
-
-@pytest.fixture
-def clock():
-    return Clock()
+from tests.unit.compute.tracked_host import HOST, TrackedHost, guest, node
 
 
 @pytest.fixture
@@ -141,7 +136,7 @@ def test_a_lost_row_is_created_again_with_its_uuid(agent):
 
 
 def test_a_uuid_from_the_driver_is_used(agent):
-    uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+    uuid = WORKLOAD
     agent.audit(node(1, uuid=uuid))
     assert agent.records()["node-1"].uuid == uuid
 
@@ -309,7 +304,7 @@ class TestOtherWriters:
             agent.audit(node(1, guest(1)))
 
     def test_a_row_of_a_live_host_is_not_taken(self, store, clock, tmp_path):
-        uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+        uuid = WORKLOAD
         first = TrackedHost(store, tmp_path / "a.yaml", clock, host="a")
         first.audit(node(1, uuid=uuid))
         second = TrackedHost(
@@ -325,7 +320,7 @@ class TestOtherWriters:
         assert set(first.records()) == {"node-1"}
 
     def test_a_row_of_a_dead_host_moves_by_command_and_not_back(self, store, clock, tmp_path):
-        uuid = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
+        uuid = WORKLOAD
         first = TrackedHost(store, tmp_path / "a.yaml", clock, host="a")
         first.audit(node(1, uuid=uuid))
         clock.seconds += 3600

@@ -10,12 +10,7 @@ from nodetracker.model.claim import ClaimState
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.node import MEASURE_INTERVAL_SECONDS
 from nodetracker.model.settings import AgentSettings, Policy
-from tests.unit.compute.tracked_host import HOST, AgentWithClaimants, Clock, guest, node
-
-
-@pytest.fixture
-def clock():
-    return Clock()
+from tests.unit.compute.tracked_host import HOST, AgentWithClaimants, guest, node
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.manager import ComputeManager
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.node import NodeListing
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, DriverCapability
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot
+from tests.builders import NOW, ask, make_guest, make_incarnation, make_snapshot
 from tests.stores import SqliteStore
 from tests.unit.compute.manual_timer import Gate, ManualTimer, wait_for
 
@@ -85,9 +84,7 @@ class TwoNodeAgent:
         self.manager.init_host()
         self.driver.guests["n1"] = [GUEST]
         self.manager.pre_start_hook()
-        request = parse_claim_request(
-            {"workload": {"uuid": GUEST.uuid}, "resources": {"MEMORY_MB": GUEST.memory_mb}}
-        )
+        request = ask(GUEST.uuid, MEMORY_MB=GUEST.memory_mb)
         self.store.create_claim(request, HOST, "n1", AdmissionPolicy(10**6, 600))
         self.manager.inventory_host()
         self.driver.readings.clear()

@@ -8,7 +8,7 @@ from nodetracker.model.warning import WarningKind
 from tests.unit.compute.tracked_host import (
     HOST,
     AgentWithClaimants,
-    Clock,
+    TickingClock,
     TrackedHost,
     guest,
     node,
@@ -29,7 +29,7 @@ class WarnedHost(AgentWithClaimants):
 
 @pytest.fixture
 def host(tmp_path):
-    return WarnedHost(Clock(), tmp_path)
+    return WarnedHost(TickingClock(), tmp_path)
 
 
 def test_an_unreadable_node_keeps_the_warnings_of_its_guests(host, caplog):

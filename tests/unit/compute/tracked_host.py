@@ -14,7 +14,7 @@ from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.ports import AdmissionPolicy, AgentKey
 from nodetracker.process.clock import Timer
 from nodetracker.virt.fake.plugin import FakeDriver
-from tests.builders import NOW, make_incarnation, take_service
+from tests.builders import Clock, make_incarnation, take_service
 from tests.probes import SelectiveProbeRunner
 from tests.stores import SqliteStore
 
@@ -70,7 +70,7 @@ class TrackedHost:
             settings,
             self.driver,
             store,
-            clock.monotonic,
+            clock,
             lambda: clock.now() + timedelta(seconds=clock.skew),
             **tracker,
         )
@@ -94,24 +94,21 @@ class TrackedHost:
         return {record.nodename: record for record in self.store.load_nodes(self.key.host)}
 
 
-class Clock:
-    def __init__(self):
-        self.seconds = 0.0
-        self.skew = 0.0
+class TickingClock(Clock):
+    """A clock whose times differ, beside the host's own, which is `skew` ahead."""
+
+    skew = 0.0
 
     def now(self):
         self.seconds += 0.001
-        return NOW + timedelta(seconds=self.seconds)
-
-    def monotonic(self):
-        return self.seconds
+        return super().now()
 
 
 class ClockTimer(Timer):
     """Lets events happen by a test's clock; nothing may wait for a reading's timeout then."""
 
     def __init__(self, clock):
-        self.now = clock.monotonic
+        self.now = clock
 
 
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)

@@ -11,6 +11,7 @@ from nodetracker.conductor import bodies
 from nodetracker.conductor.bodies import MAX_BODY_BYTES, BodyParser, split
 from nodetracker.conductor.interface import PLAIN_BYTES
 from nodetracker.model.errors import RequestError, RpcUnavailableError
+from tests.builders import WORKLOAD
 
 
 def parse(data, is_gzip=False, max_bytes=MAX_BODY_BYTES, serves_older=True):
@@ -123,7 +124,7 @@ class TestParsing:
 
 
 def make_body(count, guests=1):
-    guest = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "memory_mb": 5, "pins": {"cells": []}}
+    guest = {"uuid": WORKLOAD, "memory_mb": 5, "pins": {"cells": []}}
     changes = [{"nodename": f"n{number}", "guests": [guest] * guests} for number in range(count)]
     return {"version": "4.6", "arguments": {"agent": {"a": 1}, "changes": changes, "none": []}}
 

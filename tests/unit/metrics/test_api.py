@@ -13,6 +13,7 @@ from nodetracker.api.layers import count_requests
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import ClaimRefusedError, ConflictError, StoreUnavailableError
+from tests.builders import Clock
 from tests.unit.metrics.fakes import check_with_promtool
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "api-metrics.txt"
@@ -107,14 +108,14 @@ def test_an_application_that_fails_is_an_answer_of_class_5(counted):
 
 
 def test_the_last_error_of_the_database_ends_by_a_success_or_by_its_age():
-    now = [0.0]
-    errors = StoreErrorCounter(60.0, lambda: now[0])
+    clock = Clock()
+    errors = StoreErrorCounter(60.0, clock)
     errors.add(ConflictError("another writer was first"))
     assert errors.error is None
     errors.add(StoreUnavailableError("away"))
-    now[0] = 60.0
+    clock.seconds = 60.0
     assert errors.error == "away"
-    now[0] = 60.1
+    clock.seconds = 60.1
     assert errors.error is None
     errors.add(StoreUnavailableError("away again"))
     errors.clear()

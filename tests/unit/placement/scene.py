@@ -3,19 +3,10 @@
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.service import AdminState
 from nodetracker.placement.reporter import PlacementReporter
+from tests.builders import Clock
 from tests.placement_model import NODE, PlacementModel, make_node
 from tests.programs import wait_until
 from tests.settings import make_placement_settings
-
-
-class Clock:
-    """Time that a test sets."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 class Ledger:
@@ -33,7 +24,7 @@ class Scene:
     """A reporter with its model; `report` waits until all is reported."""
 
     def __init__(self, **settings):
-        self.model, self.ledger, self.clock = PlacementModel(), Ledger(), Clock()
+        self.model, self.ledger, self.clock = PlacementModel(), Ledger(), Clock(1000.0)
         self.settings = make_placement_settings(**({"workers": 2, "leak_grace": 60} | settings))
         self.generation = 0
         self.reporter, self.earlier = None, []
@@ -74,7 +65,7 @@ class Scene:
 
     def wake(self, seconds):
         """Let time pass for threads that wait."""
-        self.clock.now += seconds
+        self.clock.seconds += seconds
         with self.reporter._slots._changed:
             self.reporter._slots._changed.notify_all()
 

@@ -510,7 +510,7 @@ def test_during_an_outage_one_node_is_tried_at_a_time_later_and_later(scene) -> 
     tries = []
 
     def fail(method, subject):
-        tries.append(scene.clock.now)
+        tries.append(scene.clock.seconds)
         raise PlacementUnavailableError(method, "no answer in time")
 
     scene.model.fail = fail

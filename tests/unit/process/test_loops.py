@@ -8,6 +8,7 @@ from oslo_service import periodic_task
 from nodetracker.model.errors import FencedError, StoppingError
 from nodetracker.process.loops import WHEN_DUE, PeriodicLoop, PeriodicTasks, Progress, Wakeup
 from nodetracker.process.service import service
+from tests.builders import Clock
 
 GROUP = service.Service().tg
 
@@ -148,27 +149,25 @@ def test_another_interval_is_used_immediately():
 
 class TestMoving:
     def test_a_tick_without_progress_is_reported(self):
-        now, inside, leave = [0.0], threading.Event(), threading.Event()
+        clock, inside, leave = Clock(), threading.Event(), threading.Event()
 
         def tick():
             inside.set()
             leave.wait(30)
 
-        progress = Progress(lambda: now[0])
-        loop = PeriodicLoop(
-            "loop", tick, None, fail_test, monotonic=lambda: now[0], progress=progress
-        )
+        progress = Progress(clock)
+        loop = PeriodicLoop("loop", tick, None, fail_test, monotonic=clock, progress=progress)
         loop.start(GROUP)
         assert loop.is_making_progress(10)
         loop.wake()
         assert inside.wait(30)
-        now[0] = 10
+        clock.seconds = 10
         assert loop.is_making_progress(10)
-        now[0] = 10.1
+        clock.seconds = 10.1
         assert not loop.is_making_progress(10)
         progress.note()
         assert loop.is_making_progress(10)
-        now[0] = 1000
+        clock.seconds = 1000
         leave.set()
         loop.stop()
         assert loop.join(5)
@@ -197,34 +196,34 @@ def test_an_interval_above_the_limit_of_a_thread_s_wait_works():
     assert loop.join(5)
 
 
-class Clock:
+class WaitingClock(Clock):
     """Time that passes while a loop waits; `requested_at` is when a tick is requested."""
 
     def __init__(self, requested_at=()):
-        self.now = 0.0
+        super().__init__()
         self._requested_at = list(requested_at)
         self.wakeup = Wakeup()
         self.wakeup.wait = self._wait
 
     def _wait(self, seconds):
-        if self._requested_at and self._requested_at[0] <= self.now + seconds:
-            self.now = self._requested_at.pop(0)
+        if self._requested_at and self._requested_at[0] <= self.seconds + seconds:
+            self.seconds = self._requested_at.pop(0)
             self.wakeup.request()
         else:
-            self.now += seconds
+            self.seconds += seconds
 
 
 def list_ticks(splay, requested_at=()):
     """Return when the first four ticks of a loop start, with an interval of 60."""
-    clock, ticks = Clock(requested_at), []
+    clock, ticks = WaitingClock(requested_at), []
 
     def tick():
-        ticks.append(clock.now)
+        ticks.append(clock.seconds)
         if len(ticks) == 4:
             raise StoppingError("enough")
 
     loop = PeriodicLoop(
-        "loop", tick, 60, fail_test, splay=lambda: splay, monotonic=lambda: clock.now,
+        "loop", tick, 60, fail_test, splay=lambda: splay, monotonic=clock,
         wakeup=clock.wakeup,
     )  # fmt: skip
     loop.start(GROUP)

@@ -4,6 +4,7 @@ import pytest
 
 from nodetracker.model.errors import FencedError, StoreUnavailableError
 from nodetracker.process.outage import OutageLog
+from tests.builders import Clock
 
 
 def succeed():
@@ -68,17 +69,17 @@ def test_an_outage_lasts_until_no_activity_fails(caplog):
 
 def test_failures_between_successes_are_one_outage(caplog):
     caplog.set_level(logging.INFO)
-    now = [100.0]
+    clock = Clock(100.0)
     log = logging.getLogger("nodetracker.test")
-    outage = OutageLog("The database", StoreUnavailableError, log, lambda: now[0], 5.0)
+    outage = OutageLog("The database", StoreUnavailableError, log, clock, 5.0)
     for _ in range(3):
         outage.run("request", failing(StoreUnavailableError("refused")))
         assert (outage.is_out, outage.error) == (True, "refused")
-        now[0] += 4.0
+        clock.seconds += 4.0
         outage.run("request", succeed)
         assert (outage.is_out, outage.error) == (False, None)
     assert caplog.messages == ["The database: refused"]
-    now[0] += 60.0
+    clock.seconds += 60.0
     outage.run("request", succeed)
     outage.run("request", failing(StoreUnavailableError("gone")))
     assert caplog.messages == [

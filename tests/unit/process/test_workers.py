@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from nodetracker.process.workers import Executor, HungError, run_within
+from tests.builders import Clock
 from tests.threads import count_threads, no_threads
 
 
@@ -26,16 +27,6 @@ class Hanging:
 
     def wait_for_start(self):
         assert self._has_started.wait(30)
-
-
-class Clock:
-    """Seconds that only the test advances; waiting by them does not end, so a call is expired."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from nodetracker.accounting.usage import charge_of_ledger, usage_columns
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
-from tests.builders import NOW, make_guest, make_record
+from tests import builders
+from tests.builders import make_guest, make_record
 
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
 FPGA = {"CUSTOM_FPGA": {"total": 4, "reserved": 1, "allocation_ratio": 1.0}}
@@ -13,19 +14,9 @@ WEB = make_guest(1, name="web", vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
 
 
 def make_claim(number=1, state=ClaimState.HELD, kind=WorkloadKind.INSTANCE, **amounts):
-    return Claim(
-        uuid=f"claim-{number}-{state}",
-        node_id=1,
-        host="host-1",
-        nodename="node-1",
-        workload=Workload(make_guest(number).uuid, kind),
-        kind=ClaimKind.CREATE,
-        state=state,
-        amounts=Amounts(**amounts),
-        request_hash="",
-        created_at=NOW,
-        updated_at=NOW,
-    )
+    workload = Workload(make_guest(number).uuid, kind)
+    changes = {"workload": workload, "state": state, "amounts": Amounts(**amounts)}
+    return builders.make_claim(f"claim-{number}-{state}", **changes)
 
 
 def make_node(claims=(), guests=(), **shown):

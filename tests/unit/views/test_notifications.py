@@ -10,55 +10,42 @@ from pathlib import Path
 
 from nodetracker.accounting.audit.planner import plan, plan_delete
 from nodetracker.accounting.audit.view import account
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ClaimRefusal, NodeChange, Notification
-from nodetracker.model.claim import (
-    Claim,
-    ClaimKind,
-    ClaimState,
-    Migration,
-    MigrationStatus,
-    MigrationType,
-    Workload,
-)
+from nodetracker.model.claim import ClaimState, MigrationStatus, MigrationType, Workload
 from nodetracker.model.fact import fresh
 from nodetracker.model.host import MemoryInfo
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.views import notifications
-from tests.builders import NOW, later, make_guest, make_record, make_service, make_snapshot
+from tests.builders import (
+    NOW,
+    WORKLOAD,
+    ask,
+    later,
+    make_claim,
+    make_guest,
+    make_migration,
+    make_record,
+    make_service,
+    make_snapshot,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "notifications.json"
-WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
-CLAIM = Claim(
-    uuid="c1c1c1c1-0000-4000-8000-000000000001",
-    node_id=1,
-    host="host-1",
-    nodename="node-1",
+CLAIM = make_claim(
+    "c1c1c1c1-0000-4000-8000-000000000001",
     workload=Workload(WORKLOAD, project_id="p1"),
-    kind=ClaimKind.CREATE,
     state=ClaimState.HELD,
     amounts=Amounts(2000, 0, 4096, 20480, {"CUSTOM_FPGA": 1}),
-    request_hash="",
-    created_at=NOW,
-    updated_at=NOW,
     expires_at=later(600),
     devices=("0000:81:10.0",),
 )
-MIGRATION = Migration(
-    uuid="d1d1d1d1-0000-4000-8000-000000000001",
-    workload_uuid=WORKLOAD,
+MIGRATION = make_migration(
+    "d1d1d1d1-0000-4000-8000-000000000001",
     migration_type=MigrationType.LIVE_MIGRATION,
     status=MigrationStatus.ACCEPTED,
-    source_host="host-1",
-    source_node="node-1",
-    dest_host="host-2",
-    dest_node="node-2",
     source_claim=CLAIM.uuid,
     dest_claim="c1c1c1c1-0000-4000-8000-000000000002",
-    created_at=NOW,
-    updated_at=NOW,
 )
 WARNING = HostWarning(WarningKind.CLOCK_SKEW, "", "", "this host's clock is about 9 s ahead")
 
@@ -80,9 +67,7 @@ def list_examples() -> list[Notification]:
     """Return one notification of each type."""
     confirmed = dataclasses.replace(CLAIM, state=ClaimState.CONFIRMED, expires_at=None)
     released = dataclasses.replace(CLAIM, state=ClaimState.RELEASED, reason="aborted")
-    request = parse_claim_request(
-        {"uuid": CLAIM.uuid, "workload": {"uuid": WORKLOAD}, "resources": {"VCPU": 99}}
-    )
+    request = ask(WORKLOAD, CLAIM.uuid, VCPU=99)
     service = make_service()
     disabled = dataclasses.replace(
         service, disabled=True, disabled_reason="disk", disabled_at=NOW, disabled_by="alice"

@@ -10,14 +10,14 @@ from nodetracker.accounting.ledger.reconcile import (
     reconcile_claims,
 )
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind, derive_container_uuid
 from nodetracker.model.host import ContainerEngine, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import HostWarning, WarningKind
-from tests.builders import NOW, later, make_guest, make_record, make_snapshot
+from tests.builders import NOW, later, make_claim, make_guest, make_record, make_snapshot
 
 INSTANCES = frozenset({WorkloadKind.INSTANCE})
 CONTAINERS = frozenset({WorkloadKind.CONTAINER})
@@ -241,18 +241,11 @@ def test_a_node_has_a_source_of_guests_if_one_driver_lists_any():
 
 def test_claims_of_a_kind_that_was_not_read_do_not_expire():
     claims = {
-        kind.value: Claim(
-            uuid=kind.value,
-            node_id=1,
-            host="host-1",
-            nodename="node-1",
+        kind.value: make_claim(
+            kind.value,
             workload=Workload(f"workload-{kind}", kind),
-            kind=ClaimKind.CREATE,
             state=ClaimState.HELD,
             amounts=Amounts(memory_mb=1),
-            request_hash="",
-            created_at=NOW,
-            updated_at=NOW,
             expires_at=later(-1),
         )
         for kind in WorkloadKind

@@ -8,22 +8,24 @@ from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.ledger.node_limits import limits_of, refusing_flags
 from nodetracker.accounting.ledger.reconcile import count_absences
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import FactState, failed, fresh
-from nodetracker.model.guest import (
-    GuestListing,
-    GuestPins,
-    PartialGuest,
-    PowerState,
-    WorkloadKind,
-)
+from nodetracker.model.guest import GuestListing, GuestPins, PartialGuest, PowerState, WorkloadKind
 from nodetracker.model.node import failed_snapshot
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
-from tests.builders import NOW, SOURCE, later, make_guest, make_record, make_snapshot
+from tests.builders import (
+    NOW,
+    SOURCE,
+    ask,
+    later,
+    make_claim,
+    make_guest,
+    make_record,
+    make_snapshot,
+)
 
 HUNG = "domain vm-1: its emulator does not answer"
 KNOWN = {"vcpu_milli": 2000, "memory_mb": 2048, "disk_mb": 20480}
@@ -52,20 +54,10 @@ def stored(*guests, **changes):
 
 
 def claim_of(guest, **changes):
-    claim = Claim(
-        uuid="00000000-0000-4000-9000-000000000001",
-        node_id=1,
-        host="host-1",
-        nodename="node-1",
-        workload=Workload(guest.uuid, guest.kind, guest.name),
-        kind=ClaimKind.CREATE,
-        state=ClaimState.HELD,
-        amounts=Amounts(memory_mb=1024),
-        request_hash="",
-        created_at=NOW,
-        updated_at=NOW,
-    )
-    return dataclasses.replace(claim, **changes)
+    workload = Workload(guest.uuid, guest.kind, guest.name)
+    amounts = Amounts(memory_mb=1024)
+    held = {"workload": workload, "state": ClaimState.HELD, "amounts": amounts}
+    return make_claim("00000000-0000-4000-9000-000000000001", **(held | changes))
 
 
 @pytest.mark.parametrize("unknown", ["vcpu_milli", "memory_mb", "disk_mb"])
@@ -124,9 +116,7 @@ def read_beside(unread, record):
 
 
 def refusals(view, kind):
-    request = parse_claim_request(
-        {"workload": {"uuid": make_guest(9).uuid, "kind": kind}, "resources": {"MEMORY_MB": 1}}
-    )
+    request = ask(make_guest(9).uuid, kind=kind, MEMORY_MB=1)
     flags = limits_of(view.values).admission_flags & refusing_flags(request)
     placed = describe_tree(make_record(view.values, guests=view.guests), is_disabled=False)
     grantable = {entry.grantable for entry in placed.providers[0].classes.values()}

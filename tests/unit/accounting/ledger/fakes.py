@@ -8,21 +8,14 @@ from nodetracker.accounting.numa.cells import list_guest_assignments
 from nodetracker.accounting.pci.state import assign_to_claims, assign_to_guests
 from nodetracker.accounting.usage import charge_of_claims
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import (
-    Claim,
-    ClaimKind,
-    ClaimState,
-    Migration,
-    MigrationStatus,
-    MigrationType,
-    Workload,
-)
+from nodetracker.model.claim import ClaimState, MigrationStatus, MigrationType, Workload
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import CellAssignment, NumaAssignment
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.service import ServiceAvailability
 from nodetracker.model.settings import AdmissionPolicy
+from tests import builders
 from tests.builders import NOW, admission_values, later, make_guest
 
 POLICY = AdmissionPolicy(service_down_time=60, claim_timeout=600)
@@ -88,39 +81,17 @@ def make_node(claims=(), guest=None, node_id=1, **changes):
 
 def make_claim(uuid="claim-1", node_id=1, **changes):
     """Build a held claim of 2 CPUs, 1 GiB and 10 GiB for `GUEST`'s workload."""
-    claim = Claim(
-        uuid=uuid,
-        node_id=node_id,
-        host=f"host-{node_id}",
-        nodename=f"node-{node_id}",
-        workload=Workload(WORKLOAD),
-        kind=ClaimKind.CREATE,
-        state=ClaimState.HELD,
-        amounts=Amounts(vcpu_milli=2000, memory_mb=1024, disk_mb=10240),
-        request_hash="hash",
-        created_at=NOW,
-        updated_at=NOW,
-        expires_at=later(600),
+    place = {"node_id": node_id, "host": f"host-{node_id}", "nodename": f"node-{node_id}"}
+    held = {"state": ClaimState.HELD, "expires_at": later(600), "request_hash": "hash"}
+    amounts = Amounts(vcpu_milli=2000, memory_mb=1024, disk_mb=10240)
+    return builders.make_claim(
+        uuid, **(place | held | {"workload": Workload(WORKLOAD), "amounts": amounts} | changes)
     )
-    return dataclasses.replace(claim, **changes)
 
 
 def make_migration(status=MigrationStatus.MIGRATING, kind=MigrationType.MIGRATION):
     """Build a migration from claim-1 on node 1 to claim-2 on node 2."""
-    return Migration(
-        uuid="move-1",
-        workload_uuid=WORKLOAD,
-        migration_type=kind,
-        status=status,
-        source_host="host-1",
-        source_node="node-1",
-        dest_host="host-2",
-        dest_node="node-2",
-        source_claim="claim-1",
-        dest_claim="claim-2",
-        created_at=NOW,
-        updated_at=NOW,
-    )
+    return builders.make_migration(workload_uuid=WORKLOAD, migration_type=kind, status=status)
 
 
 def check_columns(write, claims=(), guests=()):

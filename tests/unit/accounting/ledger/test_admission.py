@@ -9,10 +9,11 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
+from tests import builders
 from tests.builders import NOW
 
 NOTHING = Amounts()
-WORKLOAD = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}
+WORKLOAD = {"uuid": builders.WORKLOAD}
 RESERVED = {"vcpus": 1, "memory_mb": 512, "disk_mb": 1024}
 NODE = NodeValues(
     vcpus=8,
@@ -200,7 +201,7 @@ def test_an_unknown_total_refuses_every_amount():
 def test_a_kind_of_guests_that_are_not_seen_is_refused_and_no_other(state):
     entry = FactEntry(state, "docker.sock", NOW, "refused", (WorkloadKind.CONTAINER,))
     values = replace(EMPTY, facts={"guests": entry})
-    container = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "kind": "container"}
+    container = {"uuid": builders.WORKLOAD, "kind": "container"}
     (reason,) = reasons(values, workload=container, resources={"VCPU": 1})
     assert reason.endswith(f"since {NOW.isoformat(timespec='seconds')}: refused")
     is_held = state is FactState.HELD

@@ -6,9 +6,9 @@ import pytest
 
 from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.node_claims import topology_column
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.numa import CellAssignment, NumaAssignment
+from tests.builders import ask
 from tests.unit.accounting.ledger.fakes import BASE, GUEST, POLICY, WORKLOAD, make_node
 
 SOURCE = "c1a10000-0000-4000-8000-000000000001"
@@ -55,14 +55,7 @@ def node_with(first=(0, 0), second=(0, 0), own=None, guest=None, **column):
 
 
 def evaluate(node, vcpus=2, memory_mb=4096, nodes=1, **body):
-    request = parse_claim_request(
-        {
-            "workload": {"uuid": WORKLOAD},
-            "resources": {"VCPU": vcpus, "MEMORY_MB": memory_mb},
-            "numa": {"nodes": nodes},
-        }
-        | body
-    )
+    request = ask(WORKLOAD, VCPU=vcpus, MEMORY_MB=memory_mb, numa={"nodes": nodes}, **body)
     return evaluate_claim(request, node, POLICY)
 
 

@@ -1,15 +1,16 @@
 """Granting a claim: what is written, and the reasons for a refusal."""
 
 import dataclasses
+import functools
 
 import pytest
 
 from nodetracker.accounting.ledger.admission import render_reason
 from nodetracker.accounting.ledger.claims import decide_grant, evaluate_claim
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.claim import ClaimKind, ClaimState, MigrationType, MoveRequest
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.pci import Alias, AliasSpec, PciStatus
+from tests import builders
 from tests.builders import NOW, later
 from tests.unit.accounting.ledger.cases import USAGE
 from tests.unit.accounting.ledger.fakes import (
@@ -28,9 +29,7 @@ ALIASES = dataclasses.replace(POLICY, aliases={"nic": Alias("nic", (AliasSpec("8
 PINNED = {"cpu_policy": "dedicated"}
 
 
-def ask(**body):
-    resources = {key: body.pop(key) for key in list(body) if key.isupper()}
-    return parse_claim_request({"workload": {"uuid": WORKLOAD}, "resources": resources} | body)
+ask = functools.partial(builders.ask, WORKLOAD)
 
 
 def grant(request, node, policy=ALIASES):

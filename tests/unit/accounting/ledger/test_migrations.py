@@ -10,7 +10,6 @@ from nodetracker.accounting.ledger.migrations import (
     decide_move_revert,
     decide_move_status,
 )
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.ledger.transaction import (
     LedgerWrite,
     LockedMigration,
@@ -21,6 +20,7 @@ from nodetracker.accounting.ledger.transaction import (
 from nodetracker.model.claim import ClaimState, MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.pci import PciStatus
+from tests import builders
 from tests.builders import later
 from tests.unit.accounting.ledger.cases import USAGE
 from tests.unit.accounting.ledger.fakes import (
@@ -44,8 +44,7 @@ ENDS = [decide_move_confirm, decide_move_revert]
 
 def ask(kind="migration", workload=WORKLOAD):
     move = {"type": kind, "source_claim": SOURCE}
-    body = {"workload": {"uuid": workload}, "resources": {"VCPU": 2}, "migration": move}
-    return parse_claim_request(body)
+    return builders.ask(workload, VCPU=2, migration=move)
 
 
 class TestStarting:
@@ -80,7 +79,7 @@ class TestStarting:
         ("request_", "dest", "source", "status", "reason"),
         [
             pytest.param(
-                ask(workload="6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"), 2, {}, None,
+                ask(workload=builders.WORKLOAD), 2, {}, None,
                 f"claim {SOURCE} belongs to workload {WORKLOAD}", id="another workload",
             ),
             pytest.param(

@@ -5,8 +5,8 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.model.claim import OPEN, RUNNING, MigrationStatus, MigrationType, can_transition
 from nodetracker.model.errors import RequestError
+from tests.builders import WORKLOAD
 
-WORKLOAD = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
 SOURCE = "0b9c2f6c-5a34-4a64-9d3a-0f4f5c9a7b12"
 
 

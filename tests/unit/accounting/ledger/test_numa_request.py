@@ -15,10 +15,11 @@ from nodetracker.model.numa import (
     NumaRequest,
     PageSize,
 )
+from tests import builders
 
 SHARED, DEDICATED, MIXED = CpuPolicy
 PREFER, ISOLATE, REQUIRE = CpuThreadPolicy
-WORKLOAD = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11", "kind": "container"}
+WORKLOAD = {"uuid": builders.WORKLOAD, "kind": "container"}
 TWO_CELLS = [{"vcpus": 3, "memory_mb": 1024}, {"vcpus": 1, "memory_mb": 3072}]
 
 

@@ -7,21 +7,14 @@ import pytest
 from nodetracker.accounting.ledger.admission import ordinary_capacity
 from nodetracker.accounting.ledger.claims import evaluate_claim, list_left
 from nodetracker.accounting.ledger.node_claims import ledger_columns
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.ledger.warnings import find_capacity_warnings
 from nodetracker.accounting.numa.cells import measure_huge_pages
 from nodetracker.model.amounts import ORDINARY
 from nodetracker.model.candidate import ResourceLeft
 from nodetracker.model.guest import GuestPins, LoosePages
 from nodetracker.model.numa import CellAssignment, NumaAssignment
-from tests.unit.accounting.ledger.fakes import (
-    BASE,
-    GUEST,
-    POLICY,
-    WORKLOAD,
-    make_claim,
-    make_node,
-)
+from tests.builders import ask
+from tests.unit.accounting.ledger.fakes import BASE, GUEST, POLICY, WORKLOAD, make_claim, make_node
 
 GIB = 1024
 PAGES = NumaAssignment((CellAssignment(0, 2, 8 * GIB, 2048, 4096),))
@@ -66,9 +59,7 @@ def evaluate(node, memory_mb, **body):
 
 
 def make_request(memory_mb, **body):
-    return parse_claim_request(
-        {"workload": {"uuid": WORKLOAD}, "resources": {"VCPU": 2, "MEMORY_MB": memory_mb}} | body
-    )
+    return ask(WORKLOAD, VCPU=2, MEMORY_MB=memory_mb, **body)
 
 
 def other(**changes):

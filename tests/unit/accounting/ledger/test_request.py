@@ -5,8 +5,9 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Workload
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
+from tests import builders
 
-WORKLOAD = {"uuid": "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"}
+WORKLOAD = {"uuid": builders.WORKLOAD}
 UUID = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
 
 

@@ -7,62 +7,27 @@ import pytest
 
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import (
-    Claim,
-    ClaimKind,
-    ClaimState,
-    Migration,
-    MigrationStatus,
-    MigrationType,
-    Move,
-    Workload,
-)
+from nodetracker.model.claim import Claim, ClaimState, Move, Workload
 from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.warning import WarningKind
-from tests.builders import NOW, later, make_guest
+from tests import builders
+from tests.builders import NOW, later, make_guest, make_migration
 
 GUEST = make_guest(1)  # 2 CPUs, 2048 MB
 ADDRESS = "0000:81:10.0"
 
 
 def make_claim(number: int = 1, amounts: Amounts | None = None, **changes: Any) -> Claim:
-    claim = Claim(
-        uuid=f"c-{number}",
-        node_id=1,
-        host="host-1",
-        nodename="node-1",
-        workload=Workload(GUEST.uuid),
-        kind=ClaimKind.CREATE,
-        state=ClaimState.CONFIRMED,
-        amounts=amounts or Amounts(vcpu_milli=2000, memory_mb=2048),
-        request_hash="",
-        created_at=NOW,
-        updated_at=NOW,
-    )
-    return dataclasses.replace(claim, **changes)
+    amounts = amounts or Amounts(vcpu_milli=2000, memory_mb=2048)
+    return builders.make_claim(f"c-{number}", GUEST.uuid, amounts=amounts, **changes)
 
 
 def make_move(source: str, dest: str) -> Move:
-    return Move(
-        Migration(
-            uuid="m-1",
-            workload_uuid=GUEST.uuid,
-            migration_type=MigrationType.RESIZE,
-            status=MigrationStatus.ACCEPTED,
-            source_host="host-1",
-            source_node="node-1",
-            dest_host="host-1",
-            dest_node="node-1",
-            source_claim=source,
-            dest_claim=dest,
-            created_at=NOW,
-            updated_at=NOW,
-        ),
-        is_source_active=True,
-        is_dest_active=True,
-    )
+    on_node_1 = {"dest_host": "host-1", "dest_node": "node-1"}
+    migration = make_migration(source_claim=source, dest_claim=dest, **on_node_1)
+    return Move(migration, is_source_active=True, is_dest_active=True)
 
 
 def find(claims=(), guests=(), devices=(), now=NOW, moves=(), functions=()):

@@ -13,8 +13,7 @@ from nodetracker.accounting.numa.cells import (
     topology_with_usage,
 )
 from nodetracker.accounting.numa.pages import withhold_pages
-from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import GuestPins, LoosePages
 from nodetracker.model.numa import (
     CellAssignment,
@@ -26,22 +25,10 @@ from nodetracker.model.numa import (
     PagePool,
 )
 from nodetracker.model.settings import Policy, ReservedPages
-from tests.builders import NOW, make_guest
+from tests.builders import NOW, make_claim, make_guest
 
 GIB = 1048576
-PLAIN = Claim(
-    uuid="c-1",
-    node_id=1,
-    host="host-1",
-    nodename="node-1",
-    workload=Workload("w-1"),
-    kind=ClaimKind.CREATE,
-    state=ClaimState.CONFIRMED,
-    amounts=Amounts(),
-    request_hash="",
-    created_at=NOW,
-    updated_at=NOW,
-)
+PLAIN = make_claim("c-1", "w-1")
 
 
 def make_topology(*in_use, total=96):

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from nodetracker.accounting.pci.state import sync_devices
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
 from nodetracker.model.pci import DeviceSpec, PciDevice, PciDeviceType
-from tests.builders import NOW, make_guest
+from tests import builders
+from tests.builders import make_guest
 
 ALL = (DeviceSpec(tags={}),)
 CLAIM = "44444444-4444-4444-8444-444444444444"
@@ -67,17 +67,6 @@ HOSTS = st.tuples(
 
 
 def make_claim(number, gpus=0, devices=()):
-    return Claim(
-        uuid=f"c-{number}",
-        node_id=1,
-        host="host-1",
-        nodename="node-1",
-        workload=Workload(make_guest(number).uuid),
-        kind=ClaimKind.CREATE,
-        state=ClaimState.CONFIRMED,
-        amounts=Amounts(resources={"PGPU": gpus} if gpus else {}),
-        request_hash="",
-        created_at=NOW,
-        updated_at=NOW,
-        devices=devices,
-    )
+    amounts = Amounts(resources={"PGPU": gpus} if gpus else {})
+    changes = {"amounts": amounts, "devices": devices}
+    return builders.make_claim(f"c-{number}", make_guest(number).uuid, **changes)

@@ -15,12 +15,11 @@ from nodetracker.accounting.pci.state import (
     list_assigned,
     sync_devices,
 )
-from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import Claim, ClaimKind, ClaimState, Workload
+from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import RefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.model.pci import AddressSpec, DeviceSpec, PciDevice, PciDeviceType, PciStatus
-from tests.builders import NOW, make_guest
+from tests.builders import make_claim, make_guest
 from tests.unit.accounting.pci.cases import (
     ALL,
     CLAIM,
@@ -34,23 +33,6 @@ from tests.unit.accounting.pci.cases import (
 
 PF, VF0, VF1 = CARD = make_card()
 GPU = make_gpu()
-
-
-def make_claim(uuid, workload, devices, state=ClaimState.CONFIRMED):
-    return Claim(
-        uuid,
-        node_id=1,
-        host="host-1",
-        nodename="node-1",
-        workload=Workload(workload),
-        kind=ClaimKind.CREATE,
-        state=state,
-        amounts=Amounts(),
-        request_hash="",
-        created_at=NOW,
-        updated_at=NOW,
-        devices=devices,
-    )
 
 
 class TestStatuses:
@@ -127,8 +109,13 @@ def test_a_pf_is_not_assigned_together_with_its_vfs():
 
 class TestClaimsThatHaveDevices:
     CLAIMS = (
-        make_claim(CLAIM, make_guest(1).uuid, (VF0.address,)),
-        make_claim(OTHER_CLAIM, make_guest(2).uuid, (GPU.address, VF1.address), ClaimState.HELD),
+        make_claim(CLAIM, make_guest(1).uuid, devices=(VF0.address,)),
+        make_claim(
+            OTHER_CLAIM,
+            make_guest(2).uuid,
+            devices=(GPU.address, VF1.address),
+            state=ClaimState.HELD,
+        ),
     )
     BEFORE = {claim.uuid: claim for claim in CLAIMS}  # noqa: RUF012
 
@@ -215,8 +202,10 @@ class TestIommuGroups:
 
     def test_claims_and_guests_that_share_a_group_keep_their_devices(self):
         first, second, bridge = make_pair()
-        claim = make_claim(CLAIM, self.GUEST.uuid, (first.address,))
-        other = make_claim(OTHER_CLAIM, make_guest(2).uuid, (second.address,), ClaimState.HELD)
+        claim = make_claim(CLAIM, self.GUEST.uuid, devices=(first.address,))
+        other = make_claim(
+            OTHER_CLAIM, make_guest(2).uuid, devices=(second.address,), state=ClaimState.HELD
+        )
         found = make_devices(first, second, bridge)
         held = assign_to_claims(found, [claim, other], {})
         assert list_assigned(held, CLAIM) == (first.address,)
@@ -266,8 +255,8 @@ class TestSync:
             GPU.vendor_id,
             GPU.product_id,
         )
-        claim = make_claim(CLAIM, make_guest(1).uuid, (GPU.address,))
-        held = make_claim(CLAIM, make_guest(1).uuid, (GPU.address,), ClaimState.HELD)
+        claim = make_claim(CLAIM, make_guest(1).uuid, devices=(GPU.address,))
+        held = make_claim(CLAIM, make_guest(1).uuid, devices=(GPU.address,), state=ClaimState.HELD)
         assert assign_to_claims(devices, [claim], {CLAIM: held}) == devices
         back = sync_devices(devices, [GPU], ALL, {})
         assert statuses(back) == {GPU.address: "allocated"}

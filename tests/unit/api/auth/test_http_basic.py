@@ -19,6 +19,7 @@ from nodetracker.api.auth.login_queue import CONCURRENT_CHECKS, FREE_FAILURES
 from nodetracker.api.auth.users import get_rounds, hash_password, is_password
 from nodetracker.api.context import CLIENT_ADDRESS
 from nodetracker.model.errors import AuthenticationError, ThrottledError
+from tests.builders import Clock
 
 HASHES = {name: hash_password(f"{name}-secret", rounds=4) for name in ("admin", "eve", "üser")}
 
@@ -121,12 +122,12 @@ def test_a_wrong_password_takes_as_long_as_the_slowest_user_s_whoever_is_named(p
 
 
 def test_a_right_password_is_not_hashed_again_for_a_minute(path, checks):
-    now = [0.0]
-    authenticator = HttpBasicAuthenticator(path, [], lambda: now[0], checks)
-    for now[0] in (0.0, 1.0, REMEMBER_SECONDS - 1):
+    clock = Clock()
+    authenticator = HttpBasicAuthenticator(path, [], clock, checks)
+    for clock.seconds in (0.0, 1.0, REMEMBER_SECONDS - 1):
         authenticator.identify(request("eve", "eve-secret"))
     assert len(checks.hashes) == 1
-    now[0] = REMEMBER_SECONDS
+    clock.seconds = REMEMBER_SECONDS
     authenticator.identify(request("eve", "eve-secret"))
     assert len(checks.hashes) == 2
 
@@ -222,8 +223,8 @@ def test_a_user_s_further_requests_do_not_hash_what_one_of_them_hashes(authentic
 
 
 def test_guesses_from_an_address_delay_that_user_there_and_nowhere_else(path, checks):
-    now = [0.0]
-    authenticator = HttpBasicAuthenticator(path, [], lambda: now[0], checks)
+    clock = Clock()
+    authenticator = HttpBasicAuthenticator(path, [], clock, checks)
     here, elsewhere = ({CLIENT_ADDRESS: address} for address in ("192.0.2.66", "192.0.2.7"))
     for _ in range(FREE_FAILURES):
         with pytest.raises(AuthenticationError):
@@ -235,10 +236,10 @@ def test_guesses_from_an_address_delay_that_user_there_and_nowhere_else(path, ch
 
 
 def test_guesses_do_not_lock_out_who_was_logged_in_at_the_same_address(path, checks):
-    now = [0.0]
-    authenticator = HttpBasicAuthenticator(path, [], lambda: now[0], checks)
+    clock = Clock()
+    authenticator = HttpBasicAuthenticator(path, [], clock, checks)
     authenticator.identify(request("eve", "eve-secret"))
-    now[0] = 1.5 * REMEMBER_SECONDS
+    clock.seconds = 1.5 * REMEMBER_SECONDS
     for _ in range(FREE_FAILURES):
         with pytest.raises(AuthenticationError):
             authenticator.identify(request("eve", "guess"))

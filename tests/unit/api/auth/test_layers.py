@@ -10,15 +10,11 @@ from oslo_config import cfg
 from nodetracker.api.auth.addresses import NoauthAuthenticator, find_client_address
 from nodetracker.api.auth.browser import is_foreign_page
 from nodetracker.api.auth.keystone import KeystoneAuthenticator, register_options
-from nodetracker.api.auth.layer import (
-    LoginFailures,
-    LoginGate,
-    authenticate,
-    drop_identity_headers,
-)
+from nodetracker.api.auth.layer import LoginFailures, LoginGate, authenticate, drop_identity_headers
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, Identity
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
 from nodetracker.process.change_log import MAX_REFUSALS
+from tests.builders import Clock
 
 IDENTITY_HEADERS = [
     "X-Roles", "X-Role", "X-User", "X-User-Id", "X-User-Name", "X-User-Domain-Id",
@@ -127,13 +123,13 @@ def test_a_failed_login_is_one_line_with_name_and_address(caplog, user, shown):
 
 
 def test_failed_logins_of_a_storm_are_counted_and_twenty_a_minute_are_logged(caplog):
-    now = [100.0]
-    failures = LoginFailures(lambda: now[0])
+    clock = Clock(100.0)
+    failures = LoginFailures(clock)
     for _ in range(155):
         failures.add("eve", "192.0.2.66")
     assert len(caplog.messages) == MAX_REFUSALS + 1
     assert caplog.messages[-1].startswith("Login failed: more than 20 times within 60 s")
-    now[0] += 60.0
+    clock.seconds += 60.0
     failures.add("eve", "192.0.2.66")
     assert caplog.messages[-1] == "Login failed: user 'eve' from 192.0.2.66"
     assert failures.count == 156
