@@ -13,9 +13,6 @@ from tests.functional.servers.process import require
 HERE = Path(__file__).parent
 RULES = HERE.parents[1] / "etc" / "prometheus" / "nodetracker.rules.yml"
 DESCRIPTIONS = HERE.parents[1] / "docs" / "run.md"
-DELAYS = {None: "immediately", "1h": "after an hour"} | {
-    f"{minutes}m": f"after {minutes} minutes" for minutes in (2, 5, 10, 15, 30)
-}
 TESTS = (HERE / "nodetracker.rules.test.yml", HERE / "nodetracker.rules.week.test.yml")
 
 
@@ -74,21 +71,10 @@ def test_every_kind_of_warning_has_an_alert_or_can_wait():
     assert with_alert & CAN_WAIT == set()
 
 
-def test_every_alert_is_described_with_its_severity_and_delay():
-    """And nothing else is; each section has what it means, and what to do."""
-    rules = {
-        rule["alert"]: f"{rule['labels']['severity'].capitalize()}, {DELAYS[rule.get('for')]}: "
-        for group in yaml.safe_load(RULES.read_text())["groups"]
-        for rule in group["rules"]
-    }
-    _, *sections = re.split(r"^### ", DESCRIPTIONS.read_text(), flags=re.MULTILINE)
-    found = {}
-    for section in sections:
-        name, meaning, *actions = section.partition("\n## ")[0].strip().split("\n\n")
-        assert actions, name
-        found[name] = meaning
-    assert found.keys() == rules.keys()
-    assert [name for name in rules if not found[name].startswith(rules[name])] == []
+def test_every_alert_is_described():
+    """And nothing else is."""
+    described = re.findall(r"^### (.*)", DESCRIPTIONS.read_text(), re.MULTILINE)
+    assert {*described} == {*re.findall(r"alert: (\w+)", RULES.read_text())}
 
 
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not():
