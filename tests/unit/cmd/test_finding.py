@@ -6,13 +6,13 @@ import pytest
 
 from tests.builders import make_guest, make_node
 from tests.stores import SqliteStore
-from tests.unit.cmd.test_formats import conf, run  # noqa: F401 - a fixture
+from tests.unit.cmd.commands import run
 
 NAMES = ("web-1", "web-2", "Web-10", "db_1", "twin", "twin")
 
 
 @pytest.fixture
-def manage(conf):  # noqa: F811
+def manage(conf):
     store = SqliteStore()
     for number, name in enumerate(NAMES):
         make_node(store, (make_guest(number + 1, name=name),), host=f"h{number}")

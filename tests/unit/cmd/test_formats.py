@@ -7,17 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from oslo_config import cfg
 
-from nodetracker.bootstrap.options.opts import register_command_options
 from nodetracker.cmd.command_table import COMMANDS
 from nodetracker.cmd.commands.formats import CsvFormat, Lines, ShellFormat, ValueFormat
-from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.manage import PROGRAM, ManageApp
 from nodetracker.cmd.screen.lines import Style, style_of_share
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from tests.builders import NOW, ask, claim, make_guest, make_node
 from tests.stores import SqliteStore
+from tests.unit.cmd.commands import run
 
 NAMES = ("name", "cells", "reason", "places")
 ROW = ('a "b" $(reboot) `id` \\', {"id": 0, "cpus": [1, 2]}, None, Lines([{"host": "h1"}], ["h1"]))
@@ -43,24 +40,6 @@ OTHERS = {"health", "placement show", "placement audit", "user list", "migration
 UNLOGGED = {name for name, entry in COMMANDS.items() if not entry.is_logged}
 
 HOSTILE = "web\x1b[31m\nforged line\u202e"
-
-
-@pytest.fixture(scope="module")
-def conf(tmp_path_factory):
-    conf = cfg.ConfigOpts()
-    load_configuration(conf, [], PROGRAM, [], register_command_options)
-    conf.set_override("state_path", str(tmp_path_factory.mktemp("state")))
-    return conf
-
-
-def run(store, conf, *words):
-    """Return what a command line prints."""
-    app = ManageApp()
-    app.__dict__ |= {"conf": conf, "store": store, "reader": store, "notifier": None}
-    app.open_sql_store = lambda is_read_only=False: store
-    app.stdout = io.StringIO()
-    assert app.run(words) == 0, words
-    return app.stdout.getvalue()
 
 
 @pytest.fixture(scope="module")

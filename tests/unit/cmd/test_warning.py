@@ -9,9 +9,7 @@ from nodetracker.cmd.commands import warning as module
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from tests.builders import make_node
 from tests.stores import SqliteStore
-from tests.unit.cmd.test_formats import conf, run
-
-__all__ = ["conf"]
+from tests.unit.cmd.commands import run
 
 SKEW = HostWarning(WarningKind.CLOCK_SKEW, WHOLE_HOST, "", "off")
 
