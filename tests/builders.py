@@ -196,6 +196,17 @@ def make_values(**changes: Any) -> NodeValues:
     return dataclasses.replace(values, **changes)
 
 
+def make_empty_values(**changes: Any) -> NodeValues:
+    """Return values of 8 CPUs, 8 GiB and 100 GiB, with ratios of 1 and nothing used or reserved."""
+    size = {"vcpus": 8, "pcpus": 0, "memory_mb": 8192, "local_gb": 100, "numa_topology": {}}
+    ratios = dict.fromkeys([f"{kind}_allocation_ratio" for kind in ("cpu", "ram", "disk")], 1.0)
+    nothing = {name: {} for name in ("reserved", "overhead", "inventory", "facts")}
+    lists = {name: [] for name in ("traits", "gpus", "pci_stats")}
+    values: dict[str, Any] = size | ratios | nothing | lists | changes
+    used = usage_columns(Amounts(), values["reserved"], values["memory_mb"], values["local_gb"])
+    return make_values(**used | values)
+
+
 def make_device(address: str = "10000:81:00.1", **changes: Any) -> TrackedDevice:
     """Return a virtual function behind a five-digit domain, with an IOMMU group of its own."""
     bus, place = address.split(":")[1:]

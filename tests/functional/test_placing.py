@@ -34,9 +34,9 @@ from tests.builders import (
     key_of,
     make_cell,
     make_device,
+    make_empty_values,
     make_guest,
     make_incarnation,
-    make_values,
     register,
     take_service,
 )
@@ -84,7 +84,7 @@ class Fleet:
                 .values(last_seen_up=SINCE)
             )
         agent = key_of(take_service(store, "ghost", make_incarnation("agent-ghost"), "other"))
-        store.apply_changes(agent, [create(agent, "ghost-n", make_small())], 60)
+        store.apply_changes(agent, [create(agent, "ghost-n", make_empty_values())], 60)
 
     def add(
         self,
@@ -97,7 +97,7 @@ class Fleet:
         agent = register(self.store, name, f"agent-{name}")
         self.store.report_state(agent, 1, beat)
         charge = sum((charge_of_guest(guest, 0) for guest in guests), Amounts())
-        node = make_small(**pci_columns(devices), **values)
+        node = make_empty_values(**pci_columns(devices), **values)
         used = usage_columns(charge, node.reserved, node.memory_mb, node.local_gb)
         node = dataclasses.replace(node, **used)
         self.store.apply_changes(agent, [create(agent, f"{name}-n", node, guests, devices)], 60)
@@ -139,24 +139,6 @@ class Fleet:
         claim = next(claim for claim in self.store.list_claims(source) if claim.is_active)
         move = {"type": kind, "source_claim": claim.uuid}
         self.run("migration", "create", *show, workload=claim.workload.uuid, migration=move, **body)
-
-
-def make_small(**changes: Any) -> Any:
-    """Return values of 8 CPUs, 8 GiB and 100 GiB, with ratios of 1 and nothing reserved."""
-    values = {
-        "vcpus": 8,
-        "pcpus": 0,
-        "memory_mb": 8192,
-        "local_gb": 100,
-        "cpu_allocation_ratio": 1.0,
-        "ram_allocation_ratio": 1.0,
-        "disk_allocation_ratio": 1.0,
-        "numa_topology": {},
-    }
-    empty: dict[str, Any] = {"reserved": {}, "overhead": {}, "inventory": {}, "facts": {}}
-    lists: dict[str, Any] = {"traits": [], "gpus": [], "pci_stats": []}
-    none = usage_columns(Amounts(), {}, 8192, 100)
-    return make_values(**values | empty | lists | none | changes)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from subprocess import CalledProcessError
 
 import pytest
 
@@ -44,5 +45,5 @@ def test_a_warning_is_silenced_for_a_time(fleet):
 @pytest.mark.parametrize("duration", ["4", "0h", "366d", "-1h", "soon"])
 def test_an_invalid_time_is_a_usage_error(fleet, duration):
     manage, _ = fleet
-    with pytest.raises(SystemExit):
+    with pytest.raises(CalledProcessError):
         manage("warning", "silence", "1", "--reason", "known", f"--for={duration}")
