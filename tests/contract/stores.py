@@ -25,7 +25,7 @@ from nodetracker.rpc.interface import Method
 from tests.database_clock import set_clock
 
 SQL_BACKENDS = ("sqlite", "mariadb", "postgresql")
-BACKENDS = (*SQL_BACKENDS, "conductor")
+BACKENDS = (*SQL_BACKENDS, "codec")
 Clock = Callable[[], datetime]
 
 _databases: dict[tuple[str, int], str] = {}
@@ -37,16 +37,16 @@ _compiled: dict[str, tuple[sa.Dialect, Any]] = {}
 class StoreMaker:
     """Opens stores on one set of rows."""
 
-    def __init__(self, backend: str, url: str, conductor: "Conductor | None" = None) -> None:
+    def __init__(self, backend: str, url: str, codec: "Codec | None" = None) -> None:
         self.backend = backend
         self.url = url
-        self._conductor = conductor
+        self._codec = codec
         self._opened: list[SqlStore] = []
 
     def open(self, clock: Clock = utc_clock) -> Store:
         """Open a store; each call is another client of the same rows."""
-        if self._conductor is not None:
-            return self._conductor.open(self.url, clock)
+        if self._codec is not None:
+            return self._codec.open(self.url, clock)
         store = open_sharing(self.url, clock)
         self._opened.append(store)
         return store
@@ -72,10 +72,11 @@ class StoreMaker:
             self._opened.pop().close()
 
 
-class Conductor:
-    """What a conductor and its client encode and decode, for one database after another.
+class Codec:
+    """A store behind what a conductor and its client encode and decode, without HTTP.
 
-    Without a transport, and without authorization: the contract is of all methods.
+    And without authorization, as the contract is of all methods. HTTP itself is tested by
+    `tests/unit/conductor/test_http.py`.
     """
 
     def __init__(self) -> None:
@@ -107,7 +108,7 @@ class Conductor:
 
 def make_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a migrated database without rows."""
-    if backend in ("sqlite", "conductor"):
+    if backend in ("sqlite", "codec"):
         template = _databases.get(("sqlite", 0))
         if template is None:
             factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
@@ -166,9 +167,9 @@ def make_stores(
     backend: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[StoreMaker]:
     """Yield a maker and close what it opened: the body of a fixture."""
-    conductor = Conductor() if backend == "conductor" else None
-    maker = StoreMaker(backend, make_url(backend, request, tmp_path), conductor)
+    codec = Codec() if backend == "codec" else None
+    maker = StoreMaker(backend, make_url(backend, request, tmp_path), codec)
     yield maker
     maker.close()
-    if conductor is not None:
-        conductor.leave()
+    if codec is not None:
+        codec.leave()

@@ -50,7 +50,7 @@ def pair(backend: str) -> Iterable[tuple[tuple[str, str], str]]:
 
     A conductor compares nothing itself.
     """
-    if backend == "conductor":
+    if backend == "codec":
         return zip(itertools.cycle(NAMES), ODD, strict=False)
     return itertools.product(NAMES, ODD)
 

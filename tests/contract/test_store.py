@@ -1101,7 +1101,7 @@ class TestHeartbeat:
         assert service.last_seen_up is not None
         assert before <= service.last_seen_up <= store.now()
         assert service.updated_at is not None
-        way = {"by_conductor": True} if stores.backend == "conductor" else {}
+        way = {"by_conductor": True} if stores.backend == "codec" else {}
         assert service.last_audit == way | {
             "age_seconds": 1.25,
             "nodes": {"nöde": {"age_seconds": None, "error": "no answer"}},

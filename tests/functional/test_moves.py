@@ -2,7 +2,6 @@
 
 import json
 import signal
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -139,23 +138,3 @@ def test_an_evacuation_outlives_the_death_of_both_agents(two_hosts: TwoHosts) ->
         assert two_hosts.used == (2048, 3072)  # the host came back with the guest still on it
         two_hosts.write("alpha")
         wait_until(lambda: two_hosts.used == (0, 3072))
-
-
-def test_what_cannot_be_meant_is_one_line(two_hosts: TwoHosts) -> None:
-    ghost = str(uuid.uuid4())
-    with two_hosts.start("beta"):
-        for arguments, told in (
-            (("create", two_hosts.request(1)), "migration: is missing"),
-            (("show", "ghost"), "no such migration: ghost"),
-            (("confirm", "ghost"), "no such migration: ghost"),
-            (("revert", "ghost"), "no such migration: ghost"),
-        ):
-            done = two_hosts.manage("migration", *arguments)
-            assert (done.returncode, done.stderr.strip()) == (1, told)
-        move = {"type": "resize", "source_claim": ghost}
-        request = two_hosts.request(1, migration=move, host="beta")
-        done = two_hosts.manage("migration", "create", request)
-        assert done.stderr.strip() == f"no such claim: {ghost}"
-        done = two_hosts.manage("claim", "create", request)
-        assert "is only accepted when a migration is requested" in done.stderr
-        assert two_hosts.ask("migration", "list") == []

@@ -187,3 +187,22 @@ def test_several_claims_are_released_one_by_one(programs):
     done = programs.manage("claim", "abort")
     assert (done.returncode, done.stdout) == (2, "")
     assert "one of the arguments UUID and --file is required" in done.stderr
+
+
+def test_a_move_that_is_invalid_is_one_line(programs):
+    ghost = "0b9c6c2e-0d5f-4c0e-9f5b-0a3d5e7f1a2b"
+    for command, told in (
+        (("create", ask(programs, resources={"VCPU": 2})), "migration: is missing"),
+        (("show", "ghost"), "no such migration: ghost"),
+        (("confirm", "ghost"), "no such migration: ghost"),
+        (("revert", "ghost"), "no such migration: ghost"),
+    ):
+        done = programs.manage("migration", *command)
+        assert (done.returncode, done.stderr.strip()) == (1, told)
+    wanted = {"type": "resize", "source_claim": ghost}
+    request = ask(programs, resources={"VCPU": 2}, migration=wanted, host="host-1")
+    done = programs.manage("migration", "create", request)
+    assert done.stderr.strip() == f"no such claim: {ghost}"
+    done = programs.manage("claim", "create", request)
+    assert "is only accepted when a migration is requested" in done.stderr
+    assert programs.ask("migration", "list") == []
