@@ -283,14 +283,14 @@ def availability_of(service: ServiceRecord) -> ServiceAvailability:
     return ServiceAvailability(**{name: getattr(service, name) for name in names})
 
 
-def make_claim(uuid: str = "claim-1", workload: str = WORKLOAD, **changes: Any) -> Claim:
-    """Build a confirmed claim of nothing on node-1 of host-1."""
+def make_claim(uuid: str = "claim-1", workload: str | Workload = WORKLOAD, **changes: Any) -> Claim:
+    """Build a confirmed claim of nothing on node-1 of host-1, for a workload or its uuid."""
     claim = Claim(
         uuid=uuid,
         node_id=1,
         host="host-1",
         nodename="node-1",
-        workload=Workload(workload),
+        workload=Workload(workload) if isinstance(workload, str) else workload,
         kind=ClaimKind.CREATE,
         state=ClaimState.CONFIRMED,
         amounts=Amounts(),

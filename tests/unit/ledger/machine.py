@@ -2,15 +2,13 @@
 
 import dataclasses
 import json
-from datetime import timedelta
 from fractions import Fraction
 from math import floor
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
@@ -22,15 +20,14 @@ from nodetracker.model.fact import failed, fresh
 from nodetracker.model.guest import GuestListing, WorkloadKind
 from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import NodeListing
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy
-from nodetracker.ports import AdmissionPolicy, AgentKey
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from nodetracker.model.settings import AllocationRatios, Policy
+from nodetracker.ports import AdmissionPolicy
+from tests.builders import make_guest, make_snapshot
 from tests.oracle import COUNTING, check_usage, expected_usage
 from tests.settled import check_settled
 from tests.stores import SqliteStore
+from tests.unit.ledger.agent_machine import HOST, AgentMachine
 
-HOST = "host-1"
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 POLICY = Policy(
     reserved_cpus=1,
@@ -41,8 +38,6 @@ POLICY = Policy(
     cpu_dedicated_set=frozenset({6, 7}),
     held_fact_expiry=10**9,
 )
-
-
 NODE = make_snapshot(
     "node-1",
     cpu=fresh("test", CpuInfo(online=frozenset(range(8)), cores=8, architecture="x86_64")),
@@ -50,15 +45,11 @@ NODE = make_snapshot(
     storage=fresh("test", StorageInfo(Filesystem("/srv", 61440, 0, 61440))),
     overhead_mb=30,
 )
-
-
 OWN_LIMITS = {  # (total - reserved) x ratio + reserved, in thousandths and MiB
     "vcpu": floor((6000 - 1000) * Fraction("1.5")) + 1000,
     "memory": 8192,
     "disk": floor((61440 - 700) * Fraction("1.25")) + 700,
 }
-
-
 TOTALS = {"vcpu": 6000, "memory": 8192, "disk": 61440}  # no claim is larger
 CONTAINER = WorkloadKind.CONTAINER
 GUESTS = {
@@ -68,14 +59,8 @@ GUESTS = {
     4: make_guest(4, kind=CONTAINER, vcpu_milli=1, memory_mb=0, disk_mb=512),
     5: make_guest(5, vcpu_milli=1000, memory_mb=2048, disk_mb=0),
 }
-
-
 numbers = st.sampled_from(sorted(GUESTS))
-
-
 some_numbers = st.sets(numbers)
-
-
 picks = st.integers(0, 10**6)
 
 
@@ -122,24 +107,17 @@ class StubDriver:
         return dataclasses.replace(NODE, guests=self.guests)
 
 
-class LedgerMachine(RuleBasedStateMachine):
+class LedgerMachine(AgentMachine):
     """Claims while guests appear and vanish and the agent restarts."""
 
     def __init__(self, open_store=SqliteStore):
-        super().__init__()
-        self.seconds = 0.0
-        self.store = open_store(self.now)  # without rows, with this clock
+        super().__init__(open_store)
         self.driver = StubDriver()
         self.running = set()  # numbers of guests that the hypervisor has
         self.bodies = {}  # claim uuid -> the request that was granted
         self.aborted = set()
-        self.reports = 0
         self.restart()
         self.audit()
-
-    def now(self):
-        self.seconds += 0.001
-        return NOW + timedelta(seconds=self.seconds)
 
     # Observations.
 
@@ -372,14 +350,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        incarnation = make_incarnation()
-        service = take_service(self.store, HOST, incarnation)
-        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
-        self.reports += 1
-        self.store.report_state(self.key, self.reports, AuditState())
-        self.tracker = ResourceTracker(
-            AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
-        )
+        self.start_agent(self.driver, POLICY)
         check_settled(self.tracker)
 
     def see(self, listing):

@@ -1,29 +1,26 @@
 """A machine of random moves, on any store."""
 
 import dataclasses
-from datetime import timedelta
 from uuid import UUID
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.model.claim import MigrationStatus, MigrationType
 from nodetracker.model.errors import ClaimRefusedError, RefusedError
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.host import CpuInfo, Filesystem, MemoryInfo, StorageInfo
 from nodetracker.model.node import NodeListing
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy
-from nodetracker.ports import AdmissionPolicy, AgentKey
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from nodetracker.model.settings import AllocationRatios, Policy
+from nodetracker.ports import AdmissionPolicy
+from tests.builders import make_guest, make_snapshot
 from tests.oracle import COUNTING, check_usage
 from tests.settled import check_settled
 from tests.stores import SqliteStore
+from tests.unit.ledger.agent_machine import HOST, AgentMachine
 
-HOST = "host-1"
 NODES = ("node-1", "node-2")
 ADMISSION_POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=600)
 POLICY = Policy(
@@ -33,20 +30,12 @@ POLICY = Policy(
     configured_ratios=AllocationRatios(1.0, 1.0, 1.0),
     held_fact_expiry=10**9,
 )
-
-
 CPUS = 8
 GUESTS = {number: make_guest(number, vcpu_milli=2000, memory_mb=512) for number in (1, 2, 3)}
 OPEN = frozenset({"accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"})
 ENDED = frozenset({"confirmed", "done", "reverted", "cancelled"})
-
-
 numbers = st.sampled_from(sorted(GUESTS))
-
-
 nodes = st.sampled_from(NODES)
-
-
 picks = st.integers(0, 10**6)
 
 
@@ -77,22 +66,15 @@ class StubDriver:
         )
 
 
-class MoveMachine(RuleBasedStateMachine):
+class MoveMachine(AgentMachine):
     """Workloads are claimed and moved while guests appear and vanish and agents restart."""
 
     def __init__(self, open_store=SqliteStore):
-        super().__init__()
-        self.seconds = 0.0
-        self.store = open_store(self.now)  # without rows, with this clock
+        super().__init__(open_store)
         self.driver = StubDriver()
-        self.reports = 0
         self.last_uuid = 0
         self.restart()
         self.audit()
-
-    def now(self):
-        self.seconds += 0.001
-        return NOW + timedelta(seconds=self.seconds)
 
     def make_uuid(self):
         self.last_uuid += 1
@@ -232,14 +214,7 @@ class MoveMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        incarnation = make_incarnation()
-        service = take_service(self.store, HOST, incarnation)
-        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
-        self.reports += 1
-        self.store.report_state(self.key, self.reports, AuditState())
-        self.tracker = ResourceTracker(
-            AgentSettings(HOST, "", POLICY), self.driver, self.store, lambda: self.seconds, self.now
-        )
+        self.start_agent(self.driver, POLICY)
         check_settled(self.tracker)
 
     @rule()

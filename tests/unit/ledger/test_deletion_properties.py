@@ -1,32 +1,27 @@
 """In any order of events a deleted guest releases its claims, and no claim that is newer."""
 
 from contextlib import suppress
-from datetime import timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
-from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.compute.audit_queue import AuditQueue
-from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing
 from nodetracker.model.node import NodeListing
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from nodetracker.model.settings import AgentSettings, Policy
-from nodetracker.ports import AdmissionPolicy, AgentKey
+from nodetracker.model.settings import Policy
+from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import Timer
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
+from tests.builders import ask, make_guest, make_snapshot
 from tests.settled import check_settled
 from tests.stores import SqliteStore
+from tests.unit.ledger.agent_machine import HOST, AgentMachine
 
-HOST = "host-1"
 TIMEOUT = 600
 GUEST = make_guest(1)
-BODY = {"workload": {"uuid": GUEST.uuid}, "resources": {"MEMORY_MB": 1}}
 
 steps = st.lists(st.sampled_from(["define", "delete", "claim", "confirm"]), max_size=3)
 claim_steps = st.lists(st.sampled_from(["claim", "confirm"]), max_size=2)
@@ -84,25 +79,19 @@ class MachineTimer(Timer):
         self.now = lambda: machine.seconds
 
 
-class DeletionMachine(RuleBasedStateMachine):
+class DeletionMachine(AgentMachine):
     """A guest that comes and goes, claims for it, and an agent that audits and restarts."""
 
     def __init__(self, open_store=SqliteStore):
-        super().__init__()
-        self.seconds = 0.0
-        self.store = SteppingStore(self, open_store(self.now))
+        super().__init__(open_store)
+        self.store = SteppingStore(self, self.store)
         self.driver = SteppingDriver(self)
         self.is_defined = False
         self.deleted_at = None  # since its last definition
         self.is_known = False  # to the agent that runs
         self.released = set()
-        self.reports = 0
         self.restart()
         self.audit(before=(), after=(), at_write=())
-
-    def now(self):
-        self.seconds += 0.001
-        return NOW + timedelta(seconds=self.seconds)
 
     def run(self, names):
         for name in names:
@@ -121,7 +110,7 @@ class DeletionMachine(RuleBasedStateMachine):
     def claim(self):
         policy = AdmissionPolicy(service_down_time=10**9, claim_timeout=TIMEOUT)
         with suppress(ClaimRefusedError):  # while a guest was never read
-            self.store.create_claim(parse_claim_request(BODY), HOST, "node-1", policy)
+            self.store.create_claim(ask(GUEST.uuid, MEMORY_MB=1), HOST, "node-1", policy)
 
     def confirm(self):
         for claim in self.store.list_claims():
@@ -150,21 +139,9 @@ class DeletionMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        incarnation = make_incarnation()
-        service = take_service(self.store, HOST, incarnation)
-        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
-        self.reports += 1
-        self.store.report_state(self.key, self.reports, AuditState())
         self.queue = SteadyQueue(MachineTimer(self))
         self.is_known = False
-        self.tracker = ResourceTracker(
-            AgentSettings(HOST, "", Policy()),
-            self.driver,
-            self.store,
-            lambda: self.seconds,
-            self.now,
-            queue=self.queue,
-        )
+        self.start_agent(self.driver, Policy(), queue=self.queue)
         check_settled(self.tracker)
 
     @invariant()

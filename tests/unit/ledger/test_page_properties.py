@@ -3,19 +3,17 @@
 What is granted is compared with sums over lists that the test keeps itself.
 """
 
-from datetime import timedelta
 from fractions import Fraction
 from math import floor
 
 import sqlalchemy as sa
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.placement.describe import describe_tree
-from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.schema.tables import compute_nodes
 from nodetracker.model.amounts import MEMORY
 from nodetracker.model.errors import ClaimRefusedError
@@ -24,13 +22,12 @@ from nodetracker.model.guest import GuestListing, GuestPins, LoosePages
 from nodetracker.model.host import CpuInfo, MemoryInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PagePool
-from nodetracker.model.service import COMPUTE_BINARY, AuditState
-from nodetracker.model.settings import AgentSettings, AllocationRatios, Policy
-from nodetracker.ports import AdmissionPolicy, AgentKey, CandidatePolicy
-from tests.builders import NOW, make_guest, make_incarnation, make_snapshot, take_service
-from tests.stores import SqliteStore
+from nodetracker.model.settings import AllocationRatios, Policy
+from nodetracker.ports import AdmissionPolicy, CandidatePolicy
+from tests.builders import make_guest, make_snapshot
+from tests.unit.ledger.agent_machine import HOST, AgentMachine
 
-HOST, NODENAME = "host-1", "node-1"
+NODENAME = "node-1"
 POLICY = AdmissionPolicy(service_down_time=10**9, claim_timeout=10**9)
 TOTAL_MB, RESERVED_MB, PAGE_MB = 16384, 512, 1024
 CELL_PAGES = 5  # of 1 GiB, in each of two cells of 8 GiB
@@ -59,18 +56,13 @@ def cell(number):
     return NumaCell(number, frozenset({2 * number, 2 * number + 1}), 8192, pages=pages)
 
 
-class PageMachine(RuleBasedStateMachine):
+class PageMachine(AgentMachine):
     """Claims with and without page size on a host with pages, while guests come and go."""
 
     @initialize(ratio=st.sampled_from([0.9, 1.0, 1.5]), withholds=st.booleans())
     def start(self, ratio, withholds):
-        self.seconds, self.claims, self.running = 0.0, {}, set()
+        self.claims, self.running = {}, set()
         self.ratio, self.listing = ratio, GuestListing()
-        self.store = SqliteStore(self.now)
-        incarnation = make_incarnation()
-        service = take_service(self.store, HOST, incarnation)
-        self.key = AgentKey(HOST, COMPUTE_BINARY, incarnation.agent_id, service.epoch, service.uuid)
-        self.store.report_state(self.key, 1, AuditState())
         policy = Policy(
             reserved_memory_mb=RESERVED_MB,
             configured_ratios=AllocationRatios(64.0, ratio, 1.0),
@@ -79,9 +71,7 @@ class PageMachine(RuleBasedStateMachine):
             withholds_huge_pages=withholds,
         )
         self.withholds = withholds
-        self.tracker = ResourceTracker(
-            AgentSettings(HOST, "", policy), self, self.store, lambda: self.seconds, self.now
-        )
+        self.start_agent(self, policy)
         self.audit()
 
     # The driver.
@@ -99,10 +89,6 @@ class PageMachine(RuleBasedStateMachine):
             numa=fresh("test", NumaTopology((cell(0), cell(1)))),
             guests=fresh("test", self.listing),
         )
-
-    def now(self):
-        self.seconds += 0.001
-        return NOW + timedelta(seconds=self.seconds)
 
     # The second implementation.
 

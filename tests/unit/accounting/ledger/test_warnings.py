@@ -20,13 +20,13 @@ ADDRESS = "0000:81:10.0"
 
 
 def make_claim(number: int = 1, amounts: Amounts | None = None, **changes: Any) -> Claim:
-    amounts = amounts or Amounts(vcpu_milli=2000, memory_mb=2048)
-    return builders.make_claim(f"c-{number}", GUEST.uuid, amounts=amounts, **changes)
+    usual = {"workload": GUEST.uuid, "amounts": amounts or Amounts(2000, memory_mb=2048)}
+    return builders.make_claim(f"c-{number}", **(usual | changes))
 
 
 def make_move(source: str, dest: str) -> Move:
-    on_node_1 = {"dest_host": "host-1", "dest_node": "node-1"}
-    migration = make_migration(source_claim=source, dest_claim=dest, **on_node_1)
+    own = {"workload_uuid": GUEST.uuid, "dest_host": "host-1", "dest_node": "node-1"}
+    migration = make_migration(source_claim=source, dest_claim=dest, **own)
     return Move(migration, is_source_active=True, is_dest_active=True)
 
 
