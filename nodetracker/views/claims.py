@@ -61,9 +61,16 @@ def render_claim_details(claim: Claim) -> dict[str, Any]:
     return pick(claim, *CLAIM_DETAILS) | render_damage(claim)
 
 
+MIGRATION_COLUMNS = (
+    "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
+    "dest_node", "source_claim", "dest_claim", "created_at",
+)  # fmt: skip
+"""The columns of ``migration list``, which REST shows, too."""
+
+
 def render_migration(migration: Migration) -> dict[str, Any]:
     """Return the columns of ``migration list`` for one migration."""
-    return {name: item for name, item in encode(migration).items() if name != "updated_at"}
+    return pick(migration, *MIGRATION_COLUMNS) | render_damage(migration)
 
 
 _NAMES = {VCPU: "CPU", MEMORY: "memory", ORDINARY: "memory outside huge pages", DISK: "disk"}

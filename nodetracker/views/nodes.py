@@ -3,7 +3,7 @@
 from typing import Any
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.model.claim import Claim
+from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.serializer import encode, pick
@@ -36,7 +36,7 @@ def render_node(
     return shown | render_damage(record)
 
 
-def render_damage(row: NodeRecord | Claim) -> dict[str, Any]:
+def render_damage(row: NodeRecord | Claim | Migration) -> dict[str, Any]:
     """Return the damaged columns of a row, nothing of a row without any."""
     return {"damaged": list(row.damaged)} if row.damaged else {}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from nodetracker.cmd.commands.base import (
     NODE,
+    Argument,
     DrawnCommand,
     ListCommand,
     StoreCommand,
@@ -31,9 +32,6 @@ from nodetracker.usecases.reads import find_node, name_guests, read_items
 from nodetracker.views.history import HISTORY_COLUMNS, Names, render_history_entry
 from nodetracker.views.trends import ROW_COLUMNS, list_rows
 
-_EVENTS, _CHANGES, _SAMPLES = 100, 1000, 24
-"""Lines that events, node history and trends show by default."""
-
 _SECONDS = 2.0
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -45,6 +43,12 @@ PERIOD = tuple(
     )
     for which in ("since", "until")
 )
+
+
+def _newest(default: int, what: str) -> Argument:
+    """Return the option that limits a list to the newest."""
+    text = f"Maximum number of {what}, by default {default}; the newest are shown."
+    return argument("--limit", type=parse_limit, metavar="N", default=default, help=text)
 
 
 def read_period(
@@ -135,13 +139,7 @@ class ListEvents(HistoryCommand):
         argument("--host", help="Only events of this host."),
         argument("--kind", choices=[kind.value for kind in EventKind], help="Only of this kind."),
         *PERIOD,
-        argument(
-            "--limit",
-            type=parse_limit,
-            metavar="N",
-            default=_EVENTS,
-            help=f"Maximum number of events, by default {_EVENTS}; the newest are shown.",
-        ),
+        _newest(100, "events"),
         flag("--follow", f"Show further events, asked for every {_SECONDS:g} s, until Ctrl-C."),
     )
 
@@ -200,13 +198,7 @@ class NodeHistory(HistoryCommand):
     arguments = (
         *NODE,
         *PERIOD,
-        argument(
-            "--limit",
-            type=parse_limit,
-            metavar="N",
-            default=_CHANGES,
-            help=f"Maximum number of entries, by default {_CHANGES}; the newest are shown.",
-        ),
+        _newest(1000, "entries"),
     )
 
     def make_query(self, args: argparse.Namespace) -> HistoryQuery:
@@ -250,13 +242,7 @@ class ListTrends(ListCommand):
             default=Step.HOUR.value,
             help="Length of the time that a line is for. Default: hour.",
         ),
-        argument(
-            "--limit",
-            type=parse_limit,
-            metavar="N",
-            default=_SAMPLES,
-            help=f"Maximum number of lines, by default {_SAMPLES}; the newest are shown.",
-        ),
+        _newest(24, "lines"),
     )
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from nodetracker.model.claim import OPEN, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
 from nodetracker.usecases.reads import read_items
-from nodetracker.views.claims import render_migration
+from nodetracker.views.claims import MIGRATION_COLUMNS, render_migration
 
 
 class CreateMigration(RequestCommand):
@@ -31,10 +31,7 @@ class CreateMigration(RequestCommand):
 class ListMigrations(ListCommand):
     example = "migration list --host compute-1"
 
-    columns = (
-        "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node",
-        "dest_host", "dest_node", "source_claim", "dest_claim", "created_at",
-    )  # fmt: skip
+    columns = MIGRATION_COLUMNS
     layout = (
         Column("uuid", ("uuid",)),
         Column("type", ("migration_type",), Kind.TEXT, 2),

@@ -165,12 +165,12 @@ class AuditNode(ListCommand):
         ]
 
 
+_NAMED = tuple(argument(name, help="As node list shows it.") for name in ("host", "nodename"))
+
+
 class AcceptNode(StoreCommand):
     example = "node accept compute-1 node-3"
-    arguments = (
-        argument("host", help="As node list shows it."),
-        argument("nodename", help="As node list shows it."),
-    )
+    arguments = _NAMED
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         host, nodename = parsed_args.host, parsed_args.nodename
@@ -180,10 +180,7 @@ class AcceptNode(StoreCommand):
 
 class DeleteNode(StoreCommand):
     example = "node delete compute-1 node-3"
-    arguments = (
-        argument("host", help="As node list shows it."),
-        argument("nodename", help="As node list shows it."),
-    )
+    arguments = _NAMED
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         host, nodename = parsed_args.host, parsed_args.nodename

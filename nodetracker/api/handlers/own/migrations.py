@@ -5,14 +5,22 @@ from typing import Any
 from nodetracker.accounting.ledger.migrations import move_of
 from nodetracker.accounting.schemas import UUID, list_of, one_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import HIDEABLE, PAGE, answer_of, answered_page, choice, parameters
+from nodetracker.api.fields import (
+    HIDEABLE,
+    PAGE,
+    answer_with,
+    answered_page,
+    choice,
+    parameters,
+    with_damage,
+)
 from nodetracker.api.handlers.own.claims import read_claim_request
 from nodetracker.api.lookup import answer_page
 from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.claim import OPEN, Migration, MigrationStatus
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.listing import MigrationQuery
-from nodetracker.views.claims import render_migration
+from nodetracker.views.claims import MIGRATION_COLUMNS, render_migration
 
 LIST_QUERY = parameters(
     host=(str, "the host of either side"),
@@ -23,10 +31,12 @@ LIST_QUERY = parameters(
 
 UPDATE = parameters("status", status=choice(OPEN))
 
-MIGRATION = answer_of(
-    Migration,
-    without=("updated_at",),
-    **dict.fromkeys(("source_host", "source_node", "dest_host", "dest_node"), HIDEABLE),
+MIGRATION = with_damage(
+    answer_with(
+        Migration,
+        MIGRATION_COLUMNS,
+        **dict.fromkeys(("source_host", "source_node", "dest_host", "dest_node"), HIDEABLE),
+    )
 )
 
 MIGRATIONS = answered_page("migrations", MIGRATION)
