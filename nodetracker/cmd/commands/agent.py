@@ -58,11 +58,11 @@ class CredentialCommand(StoreCommand):
 
 
 class CreateToken(CredentialCommand, ShowCommand):
-    """It is printed once, and alone unless a format or columns are asked for. Without --host it
+    details = """
+    It is printed once, and alone unless a format or columns are asked for. Without --host it
     joins only names that no other agent has; a machine that was reinstalled or replaces
     another needs --host.
     """
-
     example = "agent token create --host compute-7"
     columns = ("token", "host", "uses", "expires_at")
     arguments = (
@@ -121,8 +121,7 @@ class ListAgents(CredentialCommand, ListCommand):
 
 
 class RevokeAgent(CredentialCommand):
-    """The host is down at once. It joins again by a token for it."""
-
+    details = "The host is down at once. It joins again by a token for it."
     example = "agent revoke compute-7"
     arguments = (argument("host", help="As agent list shows it."),)
 
@@ -133,8 +132,7 @@ class RevokeAgent(CredentialCommand):
 
 
 class RotateAgent(StoreCommand):
-    """An agent does so by itself every 30 days. Both are valid until the new one is used."""
-
+    details = "An agent does so by itself every 30 days. Both are valid until the new one is used."
     example = "agent rotate"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

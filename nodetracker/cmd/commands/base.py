@@ -58,10 +58,8 @@ _RAW = flag("--raw", "Escape no control characters in the formats value, csv and
 class StoreCommand(Command):
     """Base of all commands, with access to the store.
 
-    The help begins with the summary of the table of commands; the docstring of a command
-    has what else there is to say.
-
     Attributes:
+        details: what the help says after the summary, which is in the table of commands.
         example: a command line without the program's name, for the help.
         format_arguments: those that all lists or all objects have.
         arguments: of the command, in the order of its help.
@@ -70,6 +68,7 @@ class StoreCommand(Command):
     """
 
     app: Any  # a ManageApp; cliff declares it as its own base class
+    details: ClassVar[str] = ""
     example: ClassVar[str] = ""
     format_arguments: ClassVar[tuple[Argument, ...]] = ()
     arguments: ClassVar[tuple[Argument, ...]] = ()
@@ -82,9 +81,9 @@ class StoreCommand(Command):
         super().__init__(app, app_args)
 
     def get_description(self) -> str:
-        """Return the summary, and what the docstring adds."""
-        further = inspect.cleandoc(type(self).__doc__ or "")
-        return f"{COMMANDS[name_of(type(self))].summary}.\n\n{further}"
+        """Return the summary and the details."""
+        summary = COMMANDS[name_of(type(self))].summary
+        return f"{summary}.\n\n{inspect.cleandoc(self.details)}"
 
     def get_epilog(self) -> str:
         """Return the example; cliff's own epilog reads the metadata of all installed packages."""

@@ -98,10 +98,10 @@ class RequestCommand(ShowCommand):
 
 
 class CreateClaim(RequestCommand):
-    """A file with a list of requests claims for each of them. --adopt claims what a guest without
+    details = """
+    A file with a list of requests claims for each of them. --adopt claims what a guest without
     a claim uses, and confirms the claim.
     """
-
     example = "claim create request.json --host compute-1 --dry-run"
 
     arguments = (
@@ -224,10 +224,10 @@ class ConfirmClaim(ShowCommand):
 
 
 class AbortClaim(ShowCommand):
-    """Of several, or those of a file, each has its own answer: one that is refused keeps no
+    details = """
+    Of several, or those of a file, each has its own answer: one that is refused keeps no
     other back.
     """
-
     example = "claim abort 6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11"
     arguments = (
         argument("uuids", metavar="UUID", type=uuid_argument, nargs="*"),

@@ -106,12 +106,12 @@ def _collecting_warnings() -> Iterator[list[str]]:
 
 
 class CheckConfig(StoreCommand):
-    """Prints a line for each problem, and for what a program runs with but should not. A program
+    details = """
+    Prints a line for each problem, and for what a program runs with but should not. A program
     is built as at its start, from its files (that is also /etc/nodetracker/PROGRAM.conf.d);
     nothing is connected or written. Without a program, those whose systemd units are enabled
     are checked, or else the agent, and the REST service unless [conductor] use_local is false.
     """
-
     example = "config check nodetracker-api"
     arguments = (
         argument(

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class SyncSchema(StoreCommand):
-    """An interrupted migration is completed. A downgrade deletes the tables and columns that
+    details = """
+    An interrupted migration is completed. A downgrade deletes the tables and columns that
     the older revision lacks; it lists them and asks first, and is refused while services run.
     """
-
     example = "db sync"
     arguments = (
         argument(
@@ -108,8 +108,7 @@ class ShowSchemaVersion(StoreCommand):
 
 
 class ContractSchema(StoreCommand):
-    """It is refused while one of the services may be of such a version."""
-
+    details = "It is refused while one of the services may be of such a version."
     example = "db contract"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -123,8 +122,7 @@ class ContractSchema(StoreCommand):
 
 
 class CheckSchema(StoreCommand):
-    """It also names services of versions that are too old for it."""
-
+    details = "It also names services of versions that are too old for it."
     example = "db check"
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -145,8 +143,7 @@ def _days(text: str) -> int:
 
 
 class PurgeRows(ListCommand):
-    """It shows how many rows of each table go, and asks first."""
-
+    details = "It shows how many rows of each table go, and asks first."
     example = "db purge --before 90 --dry-run"
 
     columns = ("table", "deleted")
@@ -199,10 +196,10 @@ def _render_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 class ReconcileClaims(ListCommand):
-    """It reads what the agents listed last, and leaves out hosts that are down. Only the
+    details = """
+    It reads what the agents listed last, and leaves out hosts that are down. Only the
     options change anything. The exit code is 1 if a change was refused.
     """
-
     example = "db reconcile --host compute-1 --adopt"
 
     columns = (

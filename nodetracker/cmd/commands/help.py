@@ -65,29 +65,25 @@ class _CompletionScript(StoreCommand):
 
 
 class CompleteInBash(_CompletionScript):
-    """It is installed in share/bash-completion/completions."""
-
+    details = "It is installed in share/bash-completion/completions."
     example = "completion bash > /etc/bash_completion.d/nodetracker-manage"
     shell = "bash"
 
 
 class CompleteInZsh(_CompletionScript):
-    """It is installed in share/zsh/site-functions."""
-
+    details = "It is installed in share/zsh/site-functions."
     example = "completion zsh > /usr/local/share/zsh/site-functions/_nodetracker-manage"
     shell = "zsh"
 
 
 class CompleteInFish(_CompletionScript):
-    """It is installed in share/fish/vendor_completions.d."""
-
+    details = "It is installed in share/fish/vendor_completions.d."
     example = "completion fish > ~/.config/fish/completions/nodetracker-manage.fish"
     shell = "fish"
 
 
 class CompleteWords(StoreCommand):
-    """While the database does not answer, no hosts and nodes are known."""
-
+    details = "While the database does not answer, no hosts and nodes are known."
     example = "completion words -- node describe compu"
     arguments = (argument("words", nargs="*", metavar="WORD", help="After the program's name."),)
 

@@ -132,8 +132,9 @@ class HistoryCommand(DrawnCommand, ListCommand):
 
 
 class ListEvents(HistoryCommand):
-    """With --follow further events are shown as they happen, until Ctrl-C. Times are in UTC."""
-
+    details = """
+    With --follow further events are shown as they happen, until Ctrl-C. Times are in UTC.
+    """
     example = "events --follow --kind claim"
     arguments = (
         argument("--host", help="Only events of this host."),
@@ -190,10 +191,10 @@ class ListEvents(HistoryCommand):
 
 
 class NodeHistory(HistoryCommand):
-    """The newest of them, as many as --limit says. Times are in UTC. --long shows
+    details = """
+    The newest of them, as many as --limit says. Times are in UTC. --long shows
     the columns of the history instead.
     """
-
     example = "node history compute-1 --since 12h"
     arguments = (
         *NODE,
@@ -217,10 +218,10 @@ def _place_of(entry: HistoryEntry) -> str:
 
 
 class ListTrends(ListCommand):
-    """Hours are kept for 14 days; days, with the means of their hours, for two years. Of the
+    details = """
+    Hours are kept for 14 days; days, with the means of their hours, for two years. Of the
     fleet, what is measured is the sum over the nodes of which it is known.
     """
-
     example = "trends compute-1 --step day"
 
     columns = ROW_COLUMNS

@@ -45,10 +45,10 @@ def _service(text: str) -> str:
 
 
 class ShowHealth(ListCommand):
-    """Asks the running service itself, at the address of its configuration, and needs no
+    details = """
+    Asks the running service itself, at the address of its configuration, and needs no
     database. Exits with 1 also if nothing answers within 5 seconds.
     """
-
     example = "health api"
 
     columns = ("check", "status", "output")
@@ -142,10 +142,10 @@ def _get(address: _Address) -> bytes:
 
 
 class CaptureHost(StoreCommand):
-    """It contains only files below [host] procfs, sysfs and rootfs. Set these options
+    details = """
+    It contains only files below [host] procfs, sysfs and rootfs. Set these options
     to the unpacked archive's folder to read it like a machine.
     """
-
     example = "host capture compute-1.tar.xz"
     arguments = (
         argument(

@@ -53,8 +53,7 @@ _READ_FOR_LONG = ("stats", *(name for name in _LONG_COLUMNS if name in NODE_COLU
 
 
 class ListNodes(ListCommand):
-    """The table has a line for each host without nodes, too."""
-
+    details = "The table has a line for each host without nodes, too."
     example = "node list --host compute-1"
 
     columns = ("host", "nodename", "state", "status", *_COLUMNS, "audit_age_seconds")
@@ -143,8 +142,7 @@ class NodeStats(ShowCommand):
 
 
 class AuditNode(ListCommand):
-    """On a host without a database, only from its own agent."""
-
+    details = "On a host without a database, only from its own agent."
     example = "node audit compute-1"
 
     columns = ("host", "nodename", "outcome")

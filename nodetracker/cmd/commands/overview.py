@@ -58,12 +58,12 @@ def parse_interval(text: str) -> float:
 
 
 class ShowOverview(DrawnCommand, ShowCommand):
-    """What does not fit is summed up in the last line; a pipe gets all nodes. With --watch
+    details = """
+    What does not fit is summed up in the last line; a pipe gets all nodes. With --watch
     the screen is repainted until Ctrl-C or q: arrows move, Enter describes the node, / filters
     by a part of a name, s changes the order. While the database does not answer, it shows the
     last picture.
     """
-
     example = "overview --watch 5"
     arguments = (
         argument("--host", help="Only the nodes of this host."),

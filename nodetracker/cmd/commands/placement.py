@@ -88,8 +88,9 @@ class AuditPlacement(PlacementCommand, ListCommand):
 
 
 class HealPlacement(PlacementCommand, ListCommand):
-    """An empty provider of another uuid that has a node's name is deleted, unless it is Nova's."""
-
+    details = """
+    An empty provider of another uuid that has a node's name is deleted, unless it is Nova's.
+    """
     example = "placement heal --dry-run"
 
     columns = ("host", "nodename", "provider", "what", "result")
@@ -122,8 +123,7 @@ class AdoptProvider(PlacementCommand, ListCommand):
 
 
 class RemovePlacement(PlacementCommand, ListCommand):
-    """An agent that still reports creates it again."""
-
+    details = "An agent that still reports creates it again."
     example = "placement remove compute-1"
     columns = ("host", "nodename", "provider")
     arguments = NODE

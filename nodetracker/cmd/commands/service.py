@@ -46,10 +46,10 @@ _MAINTENANCE = "maintenance"
 
 
 class ListServices(ListCommand):
-    """--long adds since when and by whom they are disabled, and which are in maintenance or
+    details = """
+    --long adds since when and by whom they are disabled, and which are in maintenance or
     forced down.
     """
-
     example = "service list"
 
     columns = (
@@ -153,8 +153,7 @@ def _add_switch(
 
 
 class DeleteService(StoreCommand):
-    """Of several hosts, those whose service cannot be deleted are printed and left."""
-
+    details = "Of several hosts, those whose service cannot be deleted are printed and left."
     example = "service delete compute-1 nodetracker-compute"
     arguments = (
         argument("hosts", metavar="host", nargs="+", help="As service list shows it."),
@@ -217,10 +216,10 @@ class ShowHost(ListCommand):
 
 
 class SetHost(StoreCommand):
-    """New claims are refused in maintenance. Running workloads are not moved or
+    details = """
+    New claims are refused in maintenance. Running workloads are not moved or
     stopped; that is the operator's task.
     """
-
     example = 'host set compute-1 --disable --disable-reason "new disk"'
     arguments = (_HOST,)
 
@@ -253,8 +252,7 @@ class SetHost(StoreCommand):
 
 
 class ActOnHost(StoreCommand):
-    """Its agent must allow it ([compute] allow_power_actions) and its driver support it."""
-
+    details = "Its agent must allow it ([compute] allow_power_actions) and its driver support it."
     example = "host action compute-1 reboot"
     arguments = (_HOST, argument("action", choices=POWER_ACTIONS))
 
@@ -264,8 +262,7 @@ class ActOnHost(StoreCommand):
 
 
 class RenameHost(StoreCommand):
-    """A node with the host's old name is renamed too; every node keeps its uuid."""
-
+    details = "A node with the host's old name is renamed too; every node keeps its uuid."
     example = "host rename compute-1 compute-11"
     arguments = (
         argument("old", metavar="OLD", help="Name of the host in the rows."),
@@ -309,10 +306,10 @@ class RenameHost(StoreCommand):
 
 
 class TakeOverNode(StoreCommand):
-    """Its row, claims, migrations and uuid go with it. The former host's agent is refused the node
+    details = """
+    Its row, claims, migrations and uuid go with it. The former host's agent is refused the node
     from then on, also while the new host is down.
     """
-
     example = "host takeover node-1 --from compute-1"
     arguments = (
         argument("nodename", metavar="NODE", help="As node list shows it."),
@@ -331,11 +328,11 @@ class TakeOverNode(StoreCommand):
 
 
 class PurgeHost(StoreCommand):
-    """Moves to the host are cancelled, and moves from it are in error. Guests are not stopped: an
+    details = """
+    Moves to the host are cancelled, and moves from it are in error. Guests are not stopped: an
     agent of the host that starts again finds those that run, without claims. Stop the agent of a
     live host first; where it cannot be trusted, revoke its credential.
     """
-
     example = "host purge compute-1 --yes"
     arguments = (_HOST, flag("--yes", "Delete without asking; required without a terminal."))
 

@@ -58,10 +58,10 @@ class UserCommand(StoreCommand):
 
 
 class SetUser(UserCommand):
-    """The password is read from the terminal, or from the first line of the
+    details = """
+    The password is read from the terminal, or from the first line of the
     standard input. Users in [api] http_basic_admins administer, others read.
     """
-
     example = "user set alice"
     arguments = (argument("name", help="Name of the user."),)
 

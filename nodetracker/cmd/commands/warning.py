@@ -19,10 +19,10 @@ _NAMES = list_names(WARNING)
 
 
 class ListWarnings(ListCommand):
-    """Columns "since" and "count" are those of the present one; "earlier" is how often it was
+    details = """
+    Columns "since" and "count" are those of the present one; "earlier" is how often it was
     raised and resolved before.
     """
-
     example = "warning list --all"
 
     columns = (*_NAMES[:10], "id", *_NAMES[10:])
@@ -78,8 +78,7 @@ class ListWarnings(ListCommand):
 
 
 class SilenceWarning(ShowCommand):
-    """It is listed with warning list --silenced. Once the time is over, it counts again."""
-
+    details = "It is listed with warning list --silenced. Once the time is over, it counts again."
     example = 'warning silence 17 --reason "spare disk is ordered" --for 4h'
     arguments = (
         argument("id", type=parse_limit, help="As warning list shows it."),

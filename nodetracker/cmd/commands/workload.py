@@ -81,8 +81,7 @@ class ListWorkloads(ListCommand):
 
 
 class ShowWorkload(ShowCommand):
-    """Where several have one name, they are listed and the exit code is 1."""
-
+    details = "Where several have one name, they are listed and the exit code is 1."
     example = "workload show web-1"
 
     arguments = (argument("workload", metavar="NAME|UUID", type=uuid_argument),)
