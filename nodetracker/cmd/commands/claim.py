@@ -373,7 +373,7 @@ class ListCandidates(DrawnCommand, ListCommand):
             return super().run(parsed_args)
         if not self.is_drawn(parsed_args):
             self.parser.error("--why requires the format table; claim create --dry-run has others")
-        from nodetracker.usecases.scheduler import evaluate_named
+        from nodetracker.usecases.candidates import evaluate_named
 
         request = self._read_request(parsed_args)
         found = evaluate_named(self.reader, self.scheduler, request, parsed_args.why)

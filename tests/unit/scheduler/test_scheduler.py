@@ -17,7 +17,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
 from nodetracker.model.settings import SchedulerSettings
-from nodetracker.usecases import scheduler as scheduler_module
+from nodetracker.usecases import candidates
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import ADMISSION_POLICY, ask, delete
 
@@ -265,7 +265,7 @@ class TestParts:
 
     @pytest.fixture
     def scheduler(self, raced, monkeypatch):
-        monkeypatch.setattr(scheduler_module, "LATER_PART", 3)
+        monkeypatch.setattr(candidates, "LATER_PART", 3)
         return Scheduler(raced, ADMISSION_POLICY, SchedulerSettings(nodes_to_weigh=2))
 
     def test_the_best_node_of_a_part_is_taken(self, fake_fleet, read, scheduler):
@@ -318,7 +318,7 @@ class TestParts:
     def test_only_the_best_of_a_part_are_evaluated_by_the_rule(
         self, fake_fleet, raced, scheduler, monkeypatch
     ):
-        monkeypatch.setattr(scheduler_module, "EVALUATED", 1)
+        monkeypatch.setattr(candidates, "EVALUATED", 1)
         for number in range(2):
             fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": 1}})
         loaded = []
@@ -335,7 +335,7 @@ class TestParts:
     def test_further_nodes_of_a_part_are_evaluated_when_those_before_refuse(
         self, fake_fleet, raced, monkeypatch, of_all
     ):
-        monkeypatch.setattr(scheduler_module, "EVALUATED", 1)
+        monkeypatch.setattr(candidates, "EVALUATED", 1)
         scheduler = Scheduler(raced, ADMISSION_POLICY)
         for number in range(4):
             fake_fleet.add(f"f{number}", "n", inventory={"CUSTOM_FPGA": {"total": 1}})
@@ -383,7 +383,7 @@ class TestParts:
 
     @pytest.mark.parametrize("of_all", [False, True])
     def test_a_list_has_the_candidates_of_all_pages(self, scheduler, monkeypatch, of_all):
-        monkeypatch.setattr(scheduler_module, "PAGE_SIZE", 2)
+        monkeypatch.setattr(candidates, "PAGE_SIZE", 2)
         listed = [node.nodename for node in scheduler.select(ask(VCPU=1), None, of_all)]
         assert sorted(listed) == ["large", "middle", "small"]
         if of_all:

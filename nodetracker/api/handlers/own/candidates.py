@@ -36,7 +36,7 @@ from nodetracker.model.errors import RequestError
 from nodetracker.model.numa import MAX_GUEST_CELLS
 from nodetracker.model.serializer import decode, encode
 from nodetracker.model.text import parse_uuid, render_value
-from nodetracker.usecases.scheduler import evaluate_named
+from nodetracker.usecases.candidates import evaluate_named
 from nodetracker.views.claims import (
     NEAREST,
     render_admission,
