@@ -1,9 +1,9 @@
 """Map the checks of the ledger's rule to conditions on the columns of nodes.
 
-No condition is stricter than `evaluate_claim`: the searches for candidates and for what
-excludes nodes are filtered by them before the rule decides. For a request without NUMA
-cells, PCI devices and further resource classes they are exact on nodes without a guest
-of its workload.
+No condition is stricter than `evaluate_claim`: searches for candidates are filtered by them
+before the rule decides, and refusals are explained by the nodes that fail the fewest. For a
+request without NUMA cells, PCI devices and further resource classes they are exact on nodes
+without a guest of its workload.
 
 A request is separated into its shape and the values of its bind parameters: requests of one
 shape share one statement, as building it takes SQLAlchemy 2.1 longer than all else that a
@@ -41,7 +41,6 @@ Checks = dict[AdmissionCheck, Condition]
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
-_guests = tables.guests.c
 
 STATEMENTS = 32
 """Statements of a kind that a process keeps, one for each shape of a search."""
@@ -146,12 +145,6 @@ def has_stale_limits() -> Condition:
     return sa.or_(_nodes.limits_generation != _nodes.generation, is_unknown)
 
 
-def has_guest() -> Condition:
-    """Return the condition that a node has the workload's guest."""
-    guests = sa.select(_guests.compute_node_id).where(_guests.uuid == text("workload"))
-    return _nodes.id.in_(guests)
-
-
 def is_exempt() -> Condition:
     """Return the condition that a node passes all checks of its row.
 
@@ -225,26 +218,14 @@ def map_amounts(shape: RequestShape) -> dict[str, tuple[Amount, Amount]]:
     return found
 
 
-def map_service_checks(service_down_time: int) -> Checks:
-    """Return the condition of each check of a service.
-
-    All but the first are unknown, neither true nor false, of a node without a service.
-    """
-    return {
-        AdmissionCheck.SERVICE: _services.id.is_not(None),
-        AdmissionCheck.ENABLED: _services.disabled == sa.false(),
-        AdmissionCheck.MAINTENANCE: _services.maintenance == sa.false(),
-        AdmissionCheck.UP: is_up(service_down_time),
-    }
-
-
 def accepts_claims(service_down_time: int) -> Condition:
     """Return the condition that a node's service accepts claims.
 
     A scalar subquery, so that databases read the services of the nodes that pass by all else,
     and not the nodes of the services.
     """
-    accepts = sa.and_(*map_service_checks(service_down_time).values())
+    is_open = _services.disabled == sa.false(), _services.maintenance == sa.false()
+    accepts = sa.and_(*is_open, is_up(service_down_time))
     service = sa.select(sa.case((accepts, 1), else_=0)).where(tables.HAS_SERVICE)
     return service.correlate(tables.compute_nodes).scalar_subquery() == 1
 

@@ -20,7 +20,7 @@ from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI
 
 MAX_EVALUATED = 1000
-"""Most nodes that a database leaves to the ledger's own rule, e.g. for NUMA cells."""
+"""Most nodes that are evaluated to explain a refusal."""
 
 FURTHER = 4
 
