@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.db.connection.failures import find_holder
+from nodetracker.db.connection.file_locks import find_holder
 
 PID = 2**22 + 1  # above those of real processes, of which this is one
 
