@@ -28,7 +28,10 @@ AUTO_PREFIX = "AUTO: "
 SCHEMA_REVISION = "0025"
 """The revision of the database's schema that this version is written for."""
 
-OLDEST_REVISION = "0012"
+FIRST_REVISION = "0025"
+"""The first one; a schema of an older one was made before 1.0, and is not migrated."""
+
+OLDEST_REVISION = "0025"
 """That of the oldest version that may run beside this one."""
 
 CALLS_REVISION = "0024"

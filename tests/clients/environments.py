@@ -12,7 +12,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-RELEASE_BEFORE = "28265fb925a4bdc3a902d5e6ba9eab54ef95c58d"
+RELEASE_BEFORE = "29ad17b4610b4c004bdf62e0bbd75f2ca6d7d539"
 """The commit of the release before this one; set with each release."""
 _RELEASE = f"git+file://localhost{ROOT}@{RELEASE_BEFORE}"
 REQUIREMENTS = {

@@ -16,13 +16,14 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.model.errors import RefusedError, SchemaError, StoreError, StoreUnavailableError
+from nodetracker.model.service import SCHEMA_REVISION
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.process import add_options
+from tests.next_schema import LAST, NEXT, add_revisions
 
 _SCHEMA_CHANGES = ("CREATE", "ALTER", "DROP")
 _CHANGES = (*_SCHEMA_CHANGES, "INSERT", "UPDATE", "DELETE")
-_SCRIPTS = Path(revisions.__file__).parent / "versions"
-_REVISIONS = sorted(path.stem.partition("_")[0] for path in _SCRIPTS.glob("0*.py"))
+_REVISIONS = (SCHEMA_REVISION, NEXT, LAST)
 _numbers = itertools.count(1)
 
 MakeUrl = Callable[[], str]
@@ -40,6 +41,11 @@ def make_url(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
         return str(server.create_database(name))
 
     return make
+
+
+@pytest.fixture
+def next_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_revisions(monkeypatch)
 
 
 @contextlib.contextmanager
@@ -77,8 +83,17 @@ class Scissors:
         finally:
             self._last = 0
 
-    def sync_piecemeal(self, revision: str) -> None:
-        """Migrate by attempts that are each cut after the first statement that is not there yet."""
+    def sync_piecemeal(self, revision: str, is_long: bool = False) -> None:
+        """Migrate by attempts that are each cut after the first statement that is not there yet.
+
+        Args:
+            is_long: there are too many statements: it is cut once.
+        """
+        if is_long:
+            self.sync(revision, 7)
+            assert self.is_cut
+            revisions.sync(self._engine, revision)
+            return
         last = 1
         while True:
             self.sync(revision, last)
@@ -160,7 +175,7 @@ def read_everything(engine: sa.Engine) -> dict[str, Any]:
     return found
 
 
-def test_what_an_interruption_leaves_is_completed(make_url: MakeUrl) -> None:
+def test_what_an_interruption_leaves_is_completed(make_url: MakeUrl, next_schema: None) -> None:
     complete, changes = {"base": {}}, {}
     with opened(make_url()) as engine:
         scissors = Scissors(engine)
@@ -177,36 +192,17 @@ def test_what_an_interruption_leaves_is_completed(make_url: MakeUrl) -> None:
                 scissors.sync(revision, last)
                 revisions.sync(engine, before)
                 assert read_everything(engine) == complete[before], f"undone after {last} changes"
-            scissors.sync_piecemeal(revision)
+            scissors.sync_piecemeal(revision, is_long=before == "base")
             fill_empty_tables(engine)
             assert read_everything(engine) == complete[revision]
-        assert revisions.check(engine) == []
         for before, revision in reversed(pairs):
             for last in (changes[revision] // 2, changes[revision] - 2):
                 scissors.sync(before, last)
                 revisions.sync(engine, revision)
                 fill_empty_tables(engine)
                 assert read_everything(engine) == complete[revision], f"cut after {last} changes"
-            scissors.sync_piecemeal(before)
+            scissors.sync_piecemeal(before, is_long=before == "base")
             assert read_everything(engine) == complete[before]
-
-
-def test_what_an_older_program_left_is_completed(mariadb: MariaDB) -> None:
-    with opened(mariadb.create_database(f"nt_interrupted{next(_numbers)}")) as engine:
-        revisions.sync(engine, "0008")
-        with engine.begin() as connection:
-            connection.execute(
-                sa.text(
-                    "ALTER TABLE compute_nodes ADD COLUMN vcpu_milli_claimable DOUBLE GENERATED"
-                    " ALWAYS AS (CASE WHEN (admission_flags & 1) <> 0 THEN 9007199254740992e0"
-                    " WHEN vcpu_milli_limit - round(cpu_used * 1000e0) < vcpus * 1000e0"
-                    " THEN vcpu_milli_limit - round(cpu_used * 1000e0)"
-                    " ELSE vcpus * 1000e0 END) STORED"
-                )
-            )
-            connection.execute(sa.text("DROP INDEX ix_compute_nodes_candidates ON compute_nodes"))
-        revisions.sync(engine)
-        assert revisions.check(engine) == []
 
 
 def test_a_table_of_another_program_is_not_taken_over(make_url: MakeUrl) -> None:
@@ -252,11 +248,11 @@ def test_a_wait_for_another_migration_ends_with_an_error_that_says_so(
 
 
 def test_a_table_that_is_in_use_delays_a_migration_for_a_limited_time(
-    mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+    mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch, next_schema: None
 ) -> None:
     monkeypatch.setattr(revisions, "LOCK_WAIT_SECONDS", 1)
     with opened(mariadb.create_database(f"nt_interrupted{next(_numbers)}")) as engine:
-        revisions.sync(engine, "0008")
+        revisions.sync(engine, SCHEMA_REVISION)
         with engine.begin() as connection:
             connection.execute(sa.text("SELECT id FROM compute_nodes"))
             with pytest.raises(StoreUnavailableError, match="Lock wait timeout"):

@@ -140,14 +140,18 @@ class TestCodes:
         assert "nodetracker-manage db sync creates it" in found["Database schema"][1]
         assert not (programs.directory / "db.sqlite").exists()
 
-    def test_an_older_or_unknown_schema(self, audited):
+    @pytest.mark.parametrize(
+        ("revision", "text"),
+        [
+            ("0024", "has revision 0024, made before 1.0: create a new database"),
+            ("f00", "has revision f00, which this version of nodetracker does not know"),
+        ],
+    )
+    def test_an_older_or_unknown_schema(self, audited, revision, text):
         with sqlite3.connect(audited.directory / "db.sqlite") as connection:
-            connection.execute("UPDATE alembic_version SET version_num = 'f00'")
+            connection.execute("UPDATE alembic_version SET version_num = ?", [revision])
         found = find_bad(audited, FAILURE)
-        assert (
-            "has revision f00, which this version of nodetracker does not know"
-            in found["Database schema"][1]
-        )
+        assert text in found["Database schema"][1]
 
     def test_a_column_that_is_missing(self, audited):
         with sqlite3.connect(audited.directory / "db.sqlite") as connection:

@@ -10,11 +10,13 @@ import functools
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
+from oslo_db.exception import DBError
 from oslo_db.sqlalchemy import enginefacade
 
 from nodetracker.db.connection import failures
@@ -29,6 +31,7 @@ from nodetracker.db.connection.url import (
     parse_connection,
     read_only,
 )
+from nodetracker.model.errors import SchemaError
 from nodetracker.process.outage import Watch, watch_nothing
 
 P = ParamSpec("P")
@@ -155,7 +158,7 @@ class Database:
         writes: bool,
     ) -> T:
         last_start = time.monotonic() + RETRY_SECONDS
-        with failures.translated(self.url):
+        with self._explained_schema(), failures.translated(self.url):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     return self._run_once(work, writes)
@@ -168,6 +171,18 @@ class Database:
                     )
                 time.sleep(random.uniform(0.01, 0.05) * 2**attempt)  # noqa: S311 - no secret
             raise AssertionError("unreachable")
+
+    @contextmanager
+    def _explained_schema(self) -> Iterator[None]:
+        """Name the revision of a schema that is too old to be migrated."""
+        try:
+            yield
+        except SchemaError:
+            query = sa.text("SELECT version_num FROM alembic_version")
+            with suppress(sa.exc.SQLAlchemyError, DBError), self.engine.connect() as connection:
+                if reason := failures.explain_older(connection.scalar(query)):
+                    raise SchemaError(f"{describe(self.url)}: {reason}") from None
+            raise
 
     def _run_once(self, work: Callable[[sa.Connection], T], writes: bool) -> T:
         # Not by oslo.db's transactions: when a rollback fails because the connection is gone,

@@ -27,6 +27,7 @@ from nodetracker.model.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from nodetracker.model.service import FIRST_REVISION
 
 _MYSQL_DUPLICATE = {1062, 1586}
 _MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, unknown required column
@@ -232,6 +233,13 @@ def translate(error: BaseException, url: URL) -> NodetrackerError:
     code = _mysql_code(cause) or _sqlstate(cause) or getattr(cause, "sqlite_errorname", None)
     kind = type(cause).__name__
     return StoreError(f"{name}: statement rejected: {kind}{f' {code}' if code else ''}")
+
+
+def explain_older(revision: str | None) -> str:
+    """Return why a schema of a revision before the first one is refused, "" for any other."""
+    if revision is None or revision >= FIRST_REVISION:
+        return ""
+    return f"the schema has revision {revision}, made before 1.0: create a new database"
 
 
 @contextmanager

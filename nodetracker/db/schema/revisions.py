@@ -22,7 +22,13 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from nodetracker.accounting.liveness import has_recent_heartbeat
 from nodetracker.db.connection.dialect import MYSQL_NAMES, JsonText, UtcDateTime, utc_now
-from nodetracker.db.connection.failures import is_deadlock, is_lock_wait, is_unsupported, translated
+from nodetracker.db.connection.failures import (
+    explain_older,
+    is_deadlock,
+    is_lock_wait,
+    is_unsupported,
+    translated,
+)
 from nodetracker.db.connection.sessions import LOCK_WAIT_SECONDS, WRITES
 from nodetracker.db.connection.url import describe, sqlite_path
 from nodetracker.db.schema import tables
@@ -109,10 +115,10 @@ def make_plan(engine: sa.Engine, revision: str = HEAD) -> Plan:
     """
     file = sqlite_path(engine.url) if engine.dialect.name == "sqlite" else None
     if file is not None and not file.exists():
-        path = _find_path(_read_scripts(), revision, None, engine)
+        path = _find_path(revision, None, engine)
         return Plan(path.before, path.after, path.is_downgrade, path.steps, ())
     with translated(engine.url), engine.connect() as connection:
-        path = _find_path(_read_scripts(), revision, _read_revision(connection), engine)
+        path = _find_path(revision, _read_revision(connection), engine)
         deletions = tuple(_list_deletions(connection, path))
         return Plan(path.before, path.after, path.is_downgrade, path.steps, deletions)
 
@@ -139,14 +145,14 @@ def sync(
     from nodetracker.db.schema.repeatable import repeatable
 
     def migrate(connection: sa.Connection) -> None:
-        scripts = _read_scripts()
-        path = _find_path(scripts, revision, _read_revision(connection), engine)
+        path = _find_path(revision, _read_revision(connection), engine)
         make_step = (
             MigrationStep.downgrade_from_script
             if path.is_downgrade
             else MigrationStep.upgrade_from_script
         )
-        steps = [make_step(scripts.revision_map, script) for script in path.scripts]
+        revision_map = _read_scripts().revision_map
+        steps = [make_step(revision_map, script) for script in path.scripts]
         options = {
             "fn": lambda heads, context: steps,
             "on_version_apply": [_reporting(path.steps, report)],
@@ -161,8 +167,7 @@ def sync(
                 path.current.module.upgrade()
             context.run_migrations()
             if path.before is None:  # no earlier version has used it
-                for script in path.scripts:
-                    _contract(script)
+                _contract(path.scripts)
 
     _run_locked(engine, migrate)
 
@@ -187,8 +192,7 @@ def contract(engine: sa.Engine) -> list[str]:
             for line in _render(item)
         ]
         with repeatable(MigrationContext.configure(connection)):
-            for script in _list_oldest_first():
-                _contract(script)
+            _contract(_list_oldest_first())
         return removed
 
     return _run_locked(engine, remove)
@@ -204,9 +208,10 @@ def _list_oldest_first() -> "list[Script]":
     return [*_read_scripts().walk_revisions()][::-1]
 
 
-def _contract(script: "Script") -> None:
-    """Remove what only programs of revisions before this one need, if there is anything."""
-    getattr(script.module, "contract", lambda: None)()
+def _contract(scripts: "Iterable[Script]") -> None:
+    """Remove what only programs of revisions before each of these need."""
+    for script in scripts:
+        getattr(script.module, "contract", lambda: None)()
 
 
 def _list_leftovers(connection: sa.Connection) -> list[Any]:
@@ -216,24 +221,20 @@ def _list_leftovers(connection: sa.Connection) -> list[Any]:
     from nodetracker.db.schema.repeatable import recorded
 
     with recorded(MigrationContext.configure(connection)) as operations:
-        for script in _list_oldest_first():
-            _contract(script)
+        _contract(_list_oldest_first())
     return [item.to_diff_tuple() for item in operations]
 
 
 def list_live_services(engine: sa.Engine, service_down_time: int) -> list[str]:
-    """Return the services with a recent heartbeat, whatever revision the schema has.
+    """Return the services with a recent heartbeat, also without a schema.
 
     Args:
         service_down_time: seconds without a heartbeat after which a service is down.
     """
     services = tables.services.c
     with translated(engine.url), engine.connect() as connection:
-        inspector = sa.inspect(connection)
-        if not inspector.has_table("services"):
+        if not sa.inspect(connection).has_table("services"):
             return []
-        columns = {column["name"] for column in inspector.get_columns("services")}
-        ended = services.ended_epoch if "ended_epoch" in columns else sa.null()
         query = sa.select(
             services.binary,
             services.host,
@@ -241,7 +242,7 @@ def list_live_services(engine: sa.Engine, service_down_time: int) -> list[str]:
             services.last_seen_up,
             services.forced_down,
             services.epoch,
-            ended.label("ended_epoch"),
+            services.ended_epoch,
             utc_now().label("now"),
         )
         found: Iterable[Any] = connection.execute(query)
@@ -366,19 +367,15 @@ def _limit_lock_waits(seconds: float) -> "sa.Select[Any]":
     return sa.select(sa.func.set_config("lock_timeout", milliseconds, True))
 
 
-def _find_path(
-    scripts: "ScriptDirectory", revision: str, current: str | None, engine: sa.Engine
-) -> _Path:
-    known = [*scripts.walk_revisions()][::-1]
+def _find_path(revision: str, current: str | None, engine: sa.Engine) -> _Path:
+    known = _list_oldest_first()
     places = {BASE: 0} | {script.revision: place for place, script in enumerate(known, 1)}
     newest = known[-1].revision
     if (current or BASE) not in places:
         raise SchemaError(f"{describe(engine.url)}: {_explain_unknown(current, newest)}")
     if revision not in (HEAD, *places):
-        raise SchemaError(
-            f"no such revision: {revision!r}; "
-            f"expected {known[0].revision} to {newest}, {HEAD} or {BASE}"
-        )
+        expected = ", ".join(dict.fromkeys((known[0].revision, newest)))
+        raise SchemaError(f"no such revision: {revision!r}; expected {expected}, {HEAD} or {BASE}")
     at, to = places[current or BASE], places[newest if revision == HEAD else revision]
     return _Path(
         before=current,
@@ -391,7 +388,7 @@ def _find_path(
 
 
 def _explain_unknown(found: str | None, newest: str | None) -> str:
-    return (
+    return explain_older(found) or (
         f"the schema has revision {found}, which this version of nodetracker does not know; it "
         f"knows revisions up to {newest}. Install the newer version, or downgrade the schema "
         f"with it: nodetracker-manage db sync {newest}"
@@ -467,14 +464,14 @@ def check(engine: sa.Engine) -> list[str]:
 
 def _explain_difference(found: str | None) -> str:
     """Return how a schema's revision differs from the newest, "" if it does not."""
-    scripts = _read_scripts()
-    head = scripts.get_current_head()
+    known = [script.revision for script in _list_oldest_first()]
+    head = known[-1]
     if found == head:
         return ""
     cure = "run nodetracker-manage db sync"
     if found is None:
         return f"no schema exists: {cure}"
-    if found in {script.revision for script in scripts.walk_revisions()}:
+    if found in known:
         return f"the schema has revision {found}, this version needs {head}: {cure}"
     return _explain_unknown(found, head)
 

@@ -20,6 +20,7 @@ from nodetracker.process.daemon import EXIT_FAILED
 from nodetracker.virt.host.capture import capture_machine
 from nodetracker.virt.host.roots import Roots
 from tests.builders import NOW, ask, claim, make_incarnation, make_node, take_service
+from tests.next_schema import LAST, NEXT, add_revisions
 from tests.stores import SqliteStore
 
 
@@ -28,19 +29,25 @@ class Reports(list):
         self.append((done, total, doing))
 
 
-def test_a_migration_reports_each_revision(tmp_path):
+def test_a_migration_reports_each_revision(tmp_path, monkeypatch):
+    add_revisions(monkeypatch)
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'n.sqlite'}")
     up, down, nothing = Reports(), Reports(), Reports()
     revisions.sync(engine, report=up)
     revisions.sync(engine, report=nothing)
-    revisions.sync(engine, "0004", down)
-    count = up[0][1]
-    assert [done for done, _, _ in up] == list(range(count + 1))
-    assert up[0][2].startswith("0001: ")
-    assert up[-1] == (count, count, "")
+    revisions.sync(engine, SCHEMA_REVISION, down)
+    assert [(*counts, doing.partition(": ")[0]) for *counts, doing in up] == [
+        (0, 3, SCHEMA_REVISION),
+        (1, 3, NEXT),
+        (2, 3, LAST),
+        (3, 3, ""),
+    ]
     assert nothing == []
-    assert [done for done, _, _ in down] == list(range(count - 4 + 1))
-    assert down[-2][2].startswith("undo 0005: ")
+    assert [(*counts, doing.partition(": ")[0]) for *counts, doing in down] == [
+        (0, 2, f"undo {LAST}"),
+        (1, 2, f"undo {NEXT}"),
+        (2, 2, ""),
+    ]
 
 
 def purge_rows(*parts):
@@ -174,9 +181,10 @@ def test_an_unknown_revision_is_an_error_of_one_line(tmp_path):
 
 @pytest.mark.parametrize(
     ("answer", "revision"),
-    [("y\n", "0008"), ("YES\n", "0008"), ("n\n", SCHEMA_REVISION), ("", SCHEMA_REVISION)],
+    [("y\n", SCHEMA_REVISION), ("YES\n", SCHEMA_REVISION), ("n\n", LAST), ("", LAST)],
 )
 def test_a_downgrade_asks_on_a_terminal(tmp_path, monkeypatch, answer, revision):
+    add_revisions(monkeypatch)
     store = open_store(DatabaseSettings(f"sqlite:///{tmp_path / 'n.sqlite'}"))
     revisions.sync(store.engine)
     terminal = io.StringIO(answer)
@@ -190,14 +198,12 @@ def test_a_downgrade_asks_on_a_terminal(tmp_path, monkeypatch, answer, revision)
         conf=SimpleNamespace(service_down_time=60),
     )
     command = SyncSchema(app, None)
-    is_yes = revision == "0008"
+    is_yes = revision == SCHEMA_REVISION
     refused = pytest.raises(RefusedError, match="not confirmed; nothing was changed")
     with nullcontext() if is_yes else refused:
-        command.take_action(command.get_parser("db sync").parse_args(["0008"]))
+        command.take_action(command.get_parser("db sync").parse_args([SCHEMA_REVISION]))
     assert revisions.version(store.engine) == revision
-    assert (
-        "of table compute_nodes, 0 rows: capacity_seen, disk_mb_claimable" in app.stderr.getvalue()
-    )
+    assert "of table compute_nodes, 0 rows: mediated, rack" in app.stderr.getvalue()
     store.close()
 
 
