@@ -45,7 +45,7 @@ from nodetracker.virt.plugin import DriverEnvironment, Values
 from nodetracker.virt.probes import ProbeRunner
 
 if TYPE_CHECKING:  # imported late: not every program needs them
-    from nodetracker.metrics.agent import AgentMetrics
+    from nodetracker.metrics.agent import AuditCounter
     from nodetracker.metrics.endpoint import Endpoint
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.notify import NotificationSender
@@ -185,23 +185,19 @@ def build_agent(
     observers = list(observers)
     compute_id = ensure_compute_id(Path(settings.state_path))
     incarnation = read_incarnation(compute_id, settings.report_interval)
-    endpoint, calls, server = None, None, None  # unless it is served
-
-    def read_status() -> AgentStatus:
-        return _add_others(manager.status(), broker, server, notifier, reporter)
-
     reporter = build_placement_reporter(conf, settings.host, store)
     if reporter is not None:
         observers.append(reporter)
-    if is_served and conf.metrics.enabled:
-        metrics, endpoint = _build_endpoint(conf, probes, notifier, read_status)
-        observers.append(metrics)
+    audits = _build_audit_counter() if is_served and conf.metrics.enabled else None
+    if audits is not None:
+        observers.append(audits)
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
         list_warnings=tuple if reporter is None else reporter.list_warnings,
         database=database,
     )  # fmt: skip
+    calls, server = None, None  # unless it is served
     servers: list[CallServer] = []
     if is_served:
         operations = HostOperations(settings.host, manager, driver)
@@ -210,6 +206,10 @@ def build_agent(
             server = broker.serve_wakes(settings.host, calls.wake)
         sockets = WakeSocket(Path(settings.state_path) / SOCKET_FILE, calls.wake)
         servers = [part for part in (reporter, calls, sockets, server) if part is not None]
+    read_status = partial(_read_status, manager, broker, server, notifier, reporter)
+    endpoint = None
+    if audits is not None:
+        endpoint = _build_endpoint(conf, audits, read_status, probes, notifier)
     service = ComputeService(settings, manager, servers)
     if reporter is not None and reporter.removals is not None:
         removals = reporter.removals
@@ -223,16 +223,16 @@ def build_agent(
     )  # fmt: skip
 
 
-def _add_others(
-    status: AgentStatus,
+def _read_status(
+    manager: ComputeManager,
     broker: Broker,
     server: "WakeServer | None",
     notifier: "NotificationSender | None",
     reporter: "PlacementReporter | None",
 ) -> AgentStatus:
-    """Return a status with what the agent uses the broker and placement for."""
+    """Return the agent's status, and what it uses the broker and placement for."""
     return replace(
-        status,
+        manager.status(),
         has_broker=broker.is_configured,
         rpc_error=None if server is None else server.error,
         notifications_error=None if notifier is None else notifier.error,
@@ -309,18 +309,25 @@ def _build_drivers(
     return [(part, plugin.build(environment, its_values)) for part, its_values in parts]
 
 
+def _build_audit_counter() -> "AuditCounter":
+    from nodetracker.metrics.agent import AuditCounter
+
+    return AuditCounter()
+
+
 def _build_endpoint(
     conf: cfg.ConfigOpts,
+    audits: "AuditCounter",
+    status: Callable[[], AgentStatus],
     probes: ProbeRunner,
     notifier: "NotificationSender | None",
-    status: Callable[[], AgentStatus],
-) -> "tuple[AgentMetrics, Endpoint]":
-    """Build the metrics, which observe the audits, and the endpoint of metrics and health."""
+) -> "Endpoint":
+    """Build the endpoint of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
     from nodetracker.metrics.endpoint import Endpoint, make_application
 
     metrics = AgentMetrics(
-        version("nodetracker"), conf.compute.compute_driver, status, probes, notifier
+        version("nodetracker"), conf.compute.compute_driver, audits, status, probes, notifier
     )
     application = make_application(metrics.registry, lambda: evaluate_health(status()))
-    return metrics, Endpoint(application, conf.metrics.listen, conf.metrics.port)
+    return Endpoint(application, conf.metrics.listen, conf.metrics.port)

@@ -104,22 +104,40 @@ class AuditResult(enum.StrEnum):
 
 
 class AuditCounter:
-    """Counts audits since the start. Not thread-safe."""
+    """Observes the audits of an agent: counts them and keeps the last one's nodes."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._outcomes: Counter[AuditResult] = Counter()
         self._errors: Counter[StoreErrorKind] = Counter()
         self._changes: Counter[ChangeKind] = Counter()
         self._durations = Durations(BUCKETS)
+        self._nodes: Mapping[str, NodeRecord] = {}
+        self._warnings: Sequence[HostWarning] = ()
 
-    def add(self, report: AuditReport) -> None:
-        self._outcomes[_outcome_of(report)] += 1
-        self._changes.update(change.kind for change in report.changes)
-        self._durations.add(report.duration_seconds)
-        if report.store_error is not None:
-            self._errors[StoreErrorKind.of(report.store_error)] += 1
+    def audited(self, report: AuditReport) -> None:
+        """Count one audit and keep its nodes, unless it was not stored."""
+        with self._lock:
+            self._outcomes[_outcome_of(report)] += 1
+            self._changes.update(change.kind for change in report.changes)
+            self._durations.add(report.duration_seconds)
+            if report.store_error is not None:
+                self._errors[StoreErrorKind.of(report.store_error)] += 1
+            else:
+                self._nodes = report.nodes
+                self._warnings = report.warnings
 
-    def render(self) -> Iterator[Metric]:
+    @property
+    def nodes(self) -> Mapping[str, NodeRecord]:
+        """Those of the last stored audit by name."""
+        return self._nodes
+
+    def render(self) -> list[Metric]:
+        """Return the families of audits and of the warnings that the last stored one found."""
+        with self._lock:
+            return list(self._render())
+
+    def _render(self) -> Iterator[Metric]:
         outcomes = {outcome: self._outcomes[outcome] for outcome in AuditResult}
         yield family("audits_total{outcome}", "Audits by outcome.", outcomes)
         yield self._durations.render("audit_duration_seconds", "Duration of audits, stored or not.")
@@ -127,6 +145,12 @@ class AuditCounter:
         yield family("node_changes_total{kind}", "Changes of node rows written by audits.", changes)
         yield render_store_errors(
             "database_errors", "Audits that could not be written to the database.", self._errors
+        )
+        counted = Counter(warning.kind for warning in self._warnings)
+        yield family(
+            "warnings{kind}",
+            "Active warnings as of the last stored audit.",
+            {kind: counted[kind] for kind in WarningKind if kind not in REPORTED_BY_OTHERS},
         )
 
 
@@ -160,39 +184,26 @@ class NotificationCounts(Protocol):
 
 
 class AgentMetrics(ProcessMetrics):
-    """Observes the audits of an agent and collects its metrics."""
+    """Collects the metrics of an agent."""
 
     def __init__(
         self,
         version: str,
         drivers: Sequence[str],
+        audits: AuditCounter,
         status: Callable[[], AgentStatus],
         probes: ProbeSource,
         notifications: NotificationCounts | None = None,
     ) -> None:
         super().__init__(version)
         self._drivers = ",".join(drivers)
+        self._audits = audits
         self._status = status
         self._probes = probes
         self._notifications = notifications
-        self._lock = threading.Lock()
-        self._counter = AuditCounter()
-        self._nodes: Mapping[str, NodeRecord] = {}
-        self._warnings: Sequence[HostWarning] = ()
-
-    def audited(self, report: AuditReport) -> None:
-        """Count one audit and keep its nodes, unless it was not stored."""
-        with self._lock:
-            self._counter.add(report)
-            if report.store_error is None:
-                self._nodes = report.nodes
-                self._warnings = report.warnings
 
     def collect(self) -> Iterator[Metric]:
-        status = self._status()
-        with self._lock:
-            nodes, warnings = self._nodes, self._warnings
-            audits = list(self._counter.render())
+        status, nodes = self._status(), self._audits.nodes
         yield from super().collect()
         yield info(
             "agent",
@@ -200,13 +211,7 @@ class AgentMetrics(ProcessMetrics):
             {"host": status.host, "agent_id": status.agent_id, "driver": self._drivers},
         )
         yield from families(_STATUS, status)
-        yield from audits
-        counted = Counter(warning.kind for warning in warnings)
-        yield family(
-            "warnings{kind}",
-            "Active warnings as of the last stored audit.",
-            {kind: counted[kind] for kind in WarningKind if kind not in REPORTED_BY_OTHERS},
-        )
+        yield from self._audits.render()
         if self._notifications is not None:
             yield from families(_NOTIFICATIONS, self._notifications)
         if status.placement is not None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.metrics.agent import AgentMetrics
+from nodetracker.metrics.agent import AgentMetrics, AuditCounter
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import ClaimState
@@ -89,7 +89,8 @@ class FakeAgentMetrics:
 
     def __init__(self) -> None:
         self.status = STATUS
-        self.metrics = AgentMetrics("1.2.3", ["fake"], lambda: self.status, self)
+        self.audits = AuditCounter()
+        self.metrics = AgentMetrics("1.2.3", ["fake"], self.audits, lambda: self.status, self)
 
     def statistics(self):
         calls = dict.fromkeys(ProbeOutcome, 0) | {

@@ -32,7 +32,7 @@ def agent_metrics():
 
 @pytest.fixture
 def audited(agent_metrics):
-    agent_metrics.metrics.audited(REPORT)
+    agent_metrics.audits.audited(REPORT)
     return agent_metrics
 
 
@@ -59,7 +59,7 @@ def test_a_node_that_vanishes_loses_its_series(audited):
     assert (
         audited.value("nodetracker_node_cpu_used", nodename=NODE_2.nodename, resource="vcpus") == 0
     )
-    audited.metrics.audited(dataclasses.replace(REPORT, nodes={NODE_1.nodename: NODE_1}))
+    audited.audits.audited(dataclasses.replace(REPORT, nodes={NODE_1.nodename: NODE_1}))
     left = {
         sample.labels["nodename"]
         for family in audited.metrics.registry.collect()
@@ -70,7 +70,7 @@ def test_a_node_that_vanishes_loses_its_series(audited):
 
 
 def test_an_audit_that_was_not_stored_keeps_the_last_nodes_and_warnings(audited):
-    audited.metrics.audited(AuditReport(store_error=StoreUnavailableError("away")))
+    audited.audits.audited(AuditReport(store_error=StoreUnavailableError("away")))
     assert audited.value("nodetracker_node_memory_capacity_bytes", nodename="node-1") == 2**36
     assert audited.value("nodetracker_warnings", kind="fact_held") == 1
 
@@ -96,7 +96,7 @@ def test_warnings_that_the_agent_does_not_see_have_no_series(audited):
     ids=["good", "node", "listing", "database"],
 )
 def test_audits_are_counted_by_outcome(agent_metrics, report, outcome):
-    agent_metrics.metrics.audited(report)
+    agent_metrics.audits.audited(report)
     assert agent_metrics.value("nodetracker_audits_total", outcome=outcome) == 1
     assert agent_metrics.value("nodetracker_audit_duration_seconds_count") == 1
 
@@ -111,7 +111,7 @@ def test_audits_are_counted_by_outcome(agent_metrics, report, outcome):
     ],
 )
 def test_database_errors_are_counted_by_kind(agent_metrics, error, kind):
-    agent_metrics.metrics.audited(AuditReport(store_error=error))
+    agent_metrics.audits.audited(AuditReport(store_error=error))
     kinds = ("unavailable", "schema", "conflict", "refused")
     counted = {
         each: agent_metrics.value("nodetracker_database_errors_total", kind=each) for each in kinds
@@ -123,7 +123,7 @@ def test_database_errors_are_counted_by_kind(agent_metrics, error, kind):
     ("seconds", "bucket"), [(0.0, "0.01"), (0.01, "0.01"), (0.011, "0.025"), (61, "+Inf")]
 )
 def test_a_duration_is_counted_in_the_first_bucket_that_contains_it(agent_metrics, seconds, bucket):
-    agent_metrics.metrics.audited(AuditReport(duration_seconds=seconds))
+    agent_metrics.audits.audited(AuditReport(duration_seconds=seconds))
     (family,) = (
         family
         for family in agent_metrics.metrics.registry.collect()
@@ -172,7 +172,7 @@ def test_database_and_driver_are_down_while_they_fail(agent_metrics):
 
 def test_two_agents_in_one_process_are_independent():
     first, second = FakeAgentMetrics(), FakeAgentMetrics()
-    first.metrics.audited(REPORT)
+    first.audits.audited(REPORT)
     assert second.value("nodetracker_audits_total", outcome="incomplete") == 0
 
 
@@ -182,7 +182,9 @@ def test_notifications_are_counted_where_a_sender_exists(agent_metrics):
     queue = sender._queue
     for subject in ("a", "b"):
         queue.put(Notification("claim.create", subject, {}))
-    metrics = AgentMetrics("1", ["fake"], lambda: STATUS, agent_metrics, sender)
+    metrics = AgentMetrics(
+        "1", ["fake"], agent_metrics.audits, lambda: STATUS, agent_metrics, sender
+    )
     value = metrics.registry.get_sample_value
     assert value("nodetracker_notifications_waiting") == 1
     assert value("nodetracker_notifications_dropped_total") == 1

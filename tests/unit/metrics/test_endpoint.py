@@ -24,7 +24,7 @@ class Served(FakeAgentMetrics):
 
     def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02, **limits):
         super().__init__()
-        self.metrics.audited(REPORT)
+        self.audits.audited(REPORT)
         self.listen = listen
         self.port = port or find_free_port()
         application = make_application(self.metrics.registry, lambda: evaluate_health(self.status))
