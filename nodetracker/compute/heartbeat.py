@@ -20,6 +20,8 @@ from nodetracker.model.service import (
 )
 from nodetracker.ports import AgentKey, AgentStore
 
+LOG = logging.getLogger(__name__)
+
 
 class LastAudits:
     """Keeps what heartbeats and the status report of the last audits; safe for several threads.
@@ -114,9 +116,6 @@ class LastAudits:
         new = {change.nodename for change in report.changes if change.kind is ChangeKind.CREATE}
         was_fine = report.nodes.keys() - good.keys() - self._errors.keys() - new
         return good | dict.fromkeys(was_fine, self._last_audit)
-
-
-LOG = logging.getLogger(__name__)
 
 
 class Heartbeat:

@@ -32,7 +32,12 @@ from nodetracker.model.settings import AgentSettings
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import AgentKey, FleetStore, WatchStore
 
+LOG = logging.getLogger(__name__)
+
+COMPUTE_TOPIC = "compute"
 WATCHED_HEARTBEATS = 2
+
+_ATTEMPTS = 5
 _POLLS_PER_HEARTBEAT = 5
 
 Wait = Callable[[float], bool]
@@ -91,13 +96,6 @@ class HeartbeatWatch:
 
 def _version(record: ServiceRecord) -> tuple[str, int, int]:
     return record.incarnation.agent_id, record.epoch, record.report_count
-
-
-LOG = logging.getLogger(__name__)
-
-COMPUTE_TOPIC = "compute"
-
-_ATTEMPTS = 5
 
 
 class Takeover:

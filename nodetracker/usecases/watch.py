@@ -24,6 +24,10 @@ from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.usecases.reads import read_items
 from nodetracker.views.warnings import find_hosts_down, list_due, plan_host_down
 
+LOG = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 3600.0
+
 
 class HostDownWatch:
     """Raises ``host_down`` for hosts that stay down, and resolves it when they are back.
@@ -177,11 +181,6 @@ def _describe(since: str) -> HostWarning:
         NO_ITEM,
         f"no agent has reached any conductor since {since}; this host's agent may well be alive",
     )
-
-
-LOG = logging.getLogger(__name__)
-
-INTERVAL_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -477,7 +477,7 @@ class HealthLevel(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HealthFinding:
     """One statement about the fleet.
 
     Attributes:
@@ -503,8 +503,8 @@ class FleetHealth:
 
     level: HealthLevel
     text: str
-    problems: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
+    problems: tuple[HealthFinding, ...]
+    notes: tuple[HealthFinding, ...]
 
 
 def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHealth:
@@ -526,14 +526,16 @@ def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHea
     return FleetHealth(HealthLevel.GOOD, text, (), notes)
 
 
-def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
+def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[HealthFinding]:
     lines = overview.nodes
     for state in ("down", "unreachable"):
         if lost := len({line.node.host for line in overview.lines if line.state == state}):
             text = f"{count_many(lost, 'host')} {state}"
-            yield Finding(HealthLevel.BAD, text, filters={"state": state})
+            yield HealthFinding(HealthLevel.BAD, text, filters={"state": state})
     if lost := len(overview.lost_services):
-        yield Finding(HealthLevel.BAD, f"{count_many(lost, 'other service')} down", "/services")
+        yield HealthFinding(
+            HealthLevel.BAD, f"{count_many(lost, 'other service')} down", "/services"
+        )
     unread = sum(line.state == "up" and line.freshness in _LATE for line in lines)
     never = overview.freshness.get(Freshness.NEVER, 0)
     over = sum(map(_is_overcommitted, lines))
@@ -546,9 +548,9 @@ def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
     if empty := sum(line.state == "up" for line in overview.empty_hosts):
         text = f"{count_many(empty, 'host')} without nodes"
         path = "" if is_truncated else "/"
-        yield Finding(HealthLevel.WARNING, text, path, {"only": "empty"})
+        yield HealthFinding(HealthLevel.WARNING, text, path, {"only": "empty"})
     if warnings := sum(overview.warnings.values()):
-        yield Finding(HealthLevel.WARNING, count_many(warnings, "warning"), "/warnings")
+        yield HealthFinding(HealthLevel.WARNING, count_many(warnings, "warning"), "/warnings")
 
 
 def _is_overcommitted(line: NodeLine) -> bool:
@@ -556,7 +558,7 @@ def _is_overcommitted(line: NodeLine) -> bool:
     return any(use.used > 0 and use.left < 0 for use in line.amounts.values())
 
 
-def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
+def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[HealthFinding]:
     good, lines = HealthLevel.GOOD, overview.nodes
     count = sum(line.status == "disabled" for line in lines)
     yield from _find_nodes(good, count, "disabled", {"status": "disabled"}, is_truncated)
@@ -564,17 +566,17 @@ def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[Finding]:
     yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"}, is_truncated)
     if count := overview.silenced:
         text = f"{count_many(count, 'warning')} silenced"
-        yield Finding(good, text, "/warnings", {"silenced": "true"})
+        yield HealthFinding(good, text, "/warnings", {"silenced": "true"})
 
 
 def _find_nodes(
     level: HealthLevel, count: int, text: str, filters: Mapping[str, str], is_truncated: bool
-) -> Iterable[Finding]:
+) -> Iterable[HealthFinding]:
     """Yield a statement about some nodes, unless there are none."""
     if not count:
         return
     text = f"{count_many(count, 'node')} {text}"
     if is_truncated and not filters.keys() <= _PAGED_FILTERS:
-        yield Finding(level, text, path="")
+        yield HealthFinding(level, text, path="")
     else:
-        yield Finding(level, text, filters=filters)
+        yield HealthFinding(level, text, filters=filters)

@@ -135,7 +135,7 @@ class PciVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class DeviceDemand:
     """The need of one request and the devices that satisfy it.
 
     Attributes:
@@ -149,7 +149,7 @@ class Demand:
 
 
 def match_devices(
-    demands: Sequence[Demand], parents: Mapping[str, str | None]
+    demands: Sequence[DeviceDemand], parents: Mapping[str, str | None]
 ) -> tuple[tuple[str, ...], ...]:
     """Choose devices for all demands together.
 
@@ -169,7 +169,7 @@ def match_devices(
     for excluded in _list_uses(demands, parents):
         found = _match_most(
             [
-                Demand(
+                DeviceDemand(
                     demand.count,
                     {name: rank for name, rank in demand.ranks.items() if name not in excluded},
                 )
@@ -183,7 +183,7 @@ def match_devices(
     return best
 
 
-def is_met(demands: Sequence[Demand], chosen: Sequence[Sequence[str]]) -> bool:
+def is_met(demands: Sequence[DeviceDemand], chosen: Sequence[Sequence[str]]) -> bool:
     """Return whether every demand got all the devices it needs."""
     return all(
         len(addresses) == demand.count for demand, addresses in zip(demands, chosen, strict=True)
@@ -194,7 +194,7 @@ def _size(chosen: Sequence[Sequence[str]]) -> int:
     return sum(map(len, chosen))
 
 
-def _match_most(demands: Sequence[Demand]) -> tuple[tuple[str, ...], ...]:
+def _match_most(demands: Sequence[DeviceDemand]) -> tuple[tuple[str, ...], ...]:
     """Match as many as possible; an address belongs to at most one demand."""
     matching = KuhnMatching(dict(enumerate(map(_list_tiers, demands))))
     for index, demand in enumerate(demands):
@@ -207,7 +207,7 @@ def _match_most(demands: Sequence[Demand]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(addresses)) for addresses in chosen)
 
 
-def _list_tiers(demand: Demand) -> list[list[str]]:
+def _list_tiers(demand: DeviceDemand) -> list[list[str]]:
     """Return the addresses of each rank together, the best rank first."""
     tiers: dict[int, list[str]] = {}
     for address, rank in demand.ranks.items():
@@ -216,7 +216,7 @@ def _list_tiers(demand: Demand) -> list[list[str]]:
 
 
 def _list_uses(
-    demands: Sequence[Demand], parents: Mapping[str, str | None]
+    demands: Sequence[DeviceDemand], parents: Mapping[str, str | None]
 ) -> Iterator[frozenset[str]]:
     """Yield the addresses to exclude, one set for each way to use the contested cards."""
     children: dict[str, list[str]] = {}
@@ -242,7 +242,7 @@ def _list_uses(
         yield frozenset(excluded)
 
 
-def _describe_card(card: str, vfs: Sequence[str], demands: Sequence[Demand]) -> Hashable:
+def _describe_card(card: str, vfs: Sequence[str], demands: Sequence[DeviceDemand]) -> Hashable:
     """Return what distinguishes a card for the demands; equal ones are interchangeable.
 
     When all VFs of a card are of the same use, cards that differ only in the
@@ -337,14 +337,14 @@ class PciAdmission:
             reasons.append(f"PCI devices: {found} usable together < requested {needed}")
         return PciVerdict(findings, () if reasons else chosen, tuple(reasons))
 
-    def _match(self, demands: Sequence[Demand]) -> tuple[tuple[str, ...], ...]:
+    def _match(self, demands: Sequence[DeviceDemand]) -> tuple[tuple[str, ...], ...]:
         parents = {address: device.parent_addr for address, device in self.devices.items()}
         return match_devices(demands, parents)
 
-    def _demand(self, request: PciRequest, cells: frozenset[int]) -> Demand:
+    def _demand(self, request: PciRequest, cells: frozenset[int]) -> DeviceDemand:
         alias = self.aliases.get(request.alias)
         if alias is None:
-            return Demand(max(1, request.count), {})
+            return DeviceDemand(max(1, request.count), {})
         policy = request.numa_policy or alias.numa_policy
         if alias.name not in self._preferred:
             kept = self._kept_by_groups
@@ -358,7 +358,7 @@ class PciAdmission:
             rank = rank_affinity(near, policy, cells, self.sockets)
             if rank is not None:
                 ranks[address] = rank
-        return Demand(request.count, ranks)
+        return DeviceDemand(request.count, ranks)
 
     @property
     def _kept_by_groups(self) -> set[str]:
@@ -372,7 +372,9 @@ class PciAdmission:
             and (device.is_for_vfio or not self.is_container)
         }
 
-    def _find(self, request: PciRequest, demand: Demand, cells: frozenset[int]) -> RequestFinding:
+    def _find(
+        self, request: PciRequest, demand: DeviceDemand, cells: frozenset[int]
+    ) -> RequestFinding:
         alias = self.aliases.get(request.alias)
         if alias is None:
             return RequestFinding(request, False, "", ())

@@ -48,6 +48,9 @@ class Order(enum.Enum):
         return {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}.get(self)
 
 
+_RESOURCES = {Order.CPU: VCPU, Order.MEMORY: MEMORY, Order.DISK: DISK}
+
+
 @dataclass(frozen=True, slots=True)
 class Outage:
     """A time in which the fleet cannot be read.

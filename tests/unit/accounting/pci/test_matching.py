@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodetracker.accounting.pci.admission import Demand, is_met, match_devices
+from nodetracker.accounting.pci.admission import DeviceDemand, is_met, match_devices
 
 
 def search(demands, parents):
@@ -35,14 +35,14 @@ def make_parents(vfs_of_cards):
 
 
 def demand(count, *addresses):
-    return Demand(count, dict.fromkeys(addresses, 0))
+    return DeviceDemand(count, dict.fromkeys(addresses, 0))
 
 
 @st.composite
 def problems(draw):
     parents = make_parents(draw(st.lists(st.integers(0, 3), min_size=1, max_size=3)))
     ranks = st.dictionaries(st.sampled_from(sorted(parents)), st.integers(0, 1))
-    demands = draw(st.lists(st.builds(Demand, st.integers(0, 3), ranks), max_size=4))
+    demands = draw(st.lists(st.builds(DeviceDemand, st.integers(0, 3), ranks), max_size=4))
     return demands, parents
 
 
