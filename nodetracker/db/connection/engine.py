@@ -23,8 +23,8 @@ from nodetracker.db.connection import failures
 from nodetracker.db.connection.sessions import (
     IDLE_TRANSACTION_SECONDS,
     WRITES,
-    keep_connections,
     prepare_sessions,
+    with_pool,
 )
 from nodetracker.db.connection.url import (
     describe,
@@ -97,14 +97,16 @@ class Database:
             if value is not None and key not in _NOT_PASSED
         }
         options = {**_POOL, **given}
-        connection = self.url
         if self.url.get_backend_name() == "sqlite":  # oslo.db fails on options of its pool
-            connection = keep_connections(self.url)
             options = {key: value for key, value in options.items() if key not in _POOL}
         self._manager: Any = enginefacade.transaction_context()  # type: ignore[no-untyped-call]
         # Without thread_checkin, by which each transaction ends with a sleep(0) for eventlet.
         self._manager.configure(
-            connection=connection, max_retries=0, sqlite_fk=True, thread_checkin=False, **options
+            connection=with_pool(self.url),
+            max_retries=0,
+            sqlite_fk=True,
+            thread_checkin=False,
+            **options,
         )
         self._manager.append_on_engine_create(prepare_sessions)
         # psycopg drops the statements that it has prepared at each rollback, which the pool

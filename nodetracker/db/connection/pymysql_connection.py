@@ -56,6 +56,21 @@ def _read_size(data: bytes, first: int, start: int) -> tuple[int, int]:
 
 
 class _Connection(Connection):
+    """A connection whose timeout may change, for which PyMySQL has no public way.
+
+    Attributes:
+        read_timeout: seconds in which each part of an answer arrives.
+    """
+
+    @property
+    def read_timeout(self) -> int:
+        seconds: int = self._read_timeout
+        return seconds
+
+    @read_timeout.setter
+    def read_timeout(self, seconds: int) -> None:
+        self._read_timeout = seconds
+
     def _read_query_result(self, unbuffered: bool = False) -> Any:
         """Read the whole answer to a statement; no cursor of SQLAlchemy's reads it in parts."""
         self._result = None
@@ -67,14 +82,13 @@ class _Connection(Connection):
         return result.affected_rows
 
 
-def connect(parameters: Mapping[str, Any]) -> Connection:
+def connect(parameters: Mapping[str, Any]) -> _Connection:
     """Connect with PyMySQL's parameters; ``connect_timeout`` includes greeting and login.
 
     PyMySQL's own applies only until the kernel has accepted the connection, and then awaits
     the greeting of a hung server as long as a statement.
     """
     own = {"conv": _CONVERTERS, "read_timeout": parameters["connect_timeout"]}
-    connection: Connection = _Connection(**{**parameters, **own})  # type: ignore[no-untyped-call]
-    # PyMySQL has no public way to change it, nor to limit the greeting.
-    connection._read_timeout = parameters["read_timeout"]
+    connection = _Connection(**{**parameters, **own})  # type: ignore[no-untyped-call]
+    connection.read_timeout = parameters["read_timeout"]
     return connection

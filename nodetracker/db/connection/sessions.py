@@ -15,7 +15,6 @@ from sqlalchemy.dialects import plugins
 from sqlalchemy.engine import URL, CreateEnginePlugin
 from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
-from sqlalchemy.pool.base import reset_none
 
 from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
 from nodetracker.db.connection.url import is_read_only, sqlite_path
@@ -62,21 +61,29 @@ LOG_BYTES = 4 << 20
 SQLite writes the log back by itself whenever it has 1,000 pages, which is a little less.
 """
 _Identity = tuple[int, int] | None
-_KEEPER = "nodetracker_keeper"
+_PLUGIN = "nodetracker_pool"
 _FILES = "nodetracker_files"
 
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
 
-class ConnectionKeeper(CreateEnginePlugin):
-    """Keeps connections to an SQLite file, for which oslo.db sets a pool that keeps none.
+class PoolPlugin(CreateEnginePlugin):
+    """Sets what oslo.db has no options for.
 
+    It keeps connections to an SQLite file, for which oslo.db sets a pool that keeps none.
     However many threads use the database, none waits for a connection. One to a file that is
     only read is not kept: it may have been opened as a file that nobody else changes.
+
+    Each transaction on a server is ended by who began it; the pool would roll back once more, at
+    a round trip for each that wrote. Idle connections are checked by `_ping_idle`.
     """
 
     def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
-        if kwargs["poolclass"] is NullPool and not is_read_only(url):  # not in memory
+        if url.get_backend_name() != "sqlite":
+            kwargs["pool_reset_on_return"] = None
+            if url.get_driver_name() in _DRIVERS:
+                kwargs["pool_pre_ping"] = False
+        elif kwargs["poolclass"] is NullPool and not is_read_only(url):  # not in memory
             kwargs |= {
                 "poolclass": QueuePool,
                 "pool_size": KEPT_CONNECTIONS,
@@ -89,12 +96,12 @@ class ConnectionKeeper(CreateEnginePlugin):
         return url
 
 
-plugins.register(_KEEPER, __name__, ConnectionKeeper.__name__)
+plugins.register(_PLUGIN, __name__, PoolPlugin.__name__)
 
 
-def keep_connections(url: URL) -> URL:
-    """Return the URL of an SQLite database with the plugin that keeps its connections."""
-    return url.update_query_dict({"plugin": _KEEPER})
+def with_pool(url: URL) -> URL:
+    """Return the URL with the plugin that sets up the pool of its connections."""
+    return url.update_query_dict({"plugin": _PLUGIN})
 
 
 def prepare_sessions(engine: sa.Engine) -> None:
@@ -108,9 +115,6 @@ def prepare_sessions(engine: sa.Engine) -> None:
 
 def _tune_server(engine: sa.Engine) -> None:
     _bound_idle_time(engine)
-    # Each transaction is ended by who began it; the pool would roll back once more, at a round
-    # trip for each that wrote. oslo.db has no option for it.
-    engine.pool._reset_on_return = reset_none
     _ping_idle(engine)
 
     @sa.event.listens_for(engine, "connect")
@@ -124,7 +128,7 @@ def _ping_idle(engine: sa.Engine) -> None:
     """Check connections that were idle, where SQLAlchemy checks each before each transaction."""
     if engine.dialect.driver not in _DRIVERS:
         return
-    engine.pool._pre_ping = False  # oslo.db has no option for it
+    dialect: Any = engine.dialect
 
     @sa.event.listens_for(engine, "connect")
     @sa.event.listens_for(engine, "checkin")  # codespell:ignore
@@ -136,8 +140,12 @@ def _ping_idle(engine: sa.Engine) -> None:
         is_trusted = time.monotonic() - record.info["used_at"] < TRUSTED_SECONDS
         if is_trusted and not _has_input(connection):
             return
-        if not engine.dialect._do_ping_w_event(connection):
-            raise InvalidatePoolError
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            if not dialect.is_disconnect(error, connection, None):
+                raise
+            raise InvalidatePoolError from error
 
 
 def _has_input(connection: Any) -> bool:

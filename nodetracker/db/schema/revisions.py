@@ -297,9 +297,8 @@ def _locked(engine: sa.Engine) -> Iterator[sa.Connection]:
 def _wait_for_statements(connection: sa.Connection) -> None:
     """Let a statement take its time, unless it waits for the lock of a table."""
     driver: Any = connection.connection.dbapi_connection
-    for name in ("read_timeout", "_read_timeout"):  # of psycopg_connection, of PyMySQL
-        if hasattr(driver, name):
-            setattr(driver, name, STATEMENT_SECONDS)
+    if hasattr(driver, "read_timeout"):  # of psycopg_connection and pymysql_connection
+        driver.read_timeout = STATEMENT_SECONDS
     if connection.dialect.name in MYSQL_NAMES:  # a day by default
         connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
         connection.rollback()
