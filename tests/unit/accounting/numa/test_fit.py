@@ -190,6 +190,7 @@ SPOILT = make_cell(0, shared="4", dedicated="0-3,5-7", siblings=("0,4", "1,5", "
 HOSTS = make_cell(0, dedicated="0-3,5-7", siblings=("0,4", "1,5", "2,6", "3,7"))
 HYBRID = make_cell(0, dedicated="0-5", siblings=("0,1", "2,3", "4", "5"))
 FOUR_WAY = make_cell(0, dedicated="0-7", siblings=("0-3", "4-7"))
+THREE_WAY = make_cell(0, dedicated="0-5", siblings=("0-2", "3-5"))
 
 PIN_CASES = [
     pytest.param(PREFER, THREADS, 4, "", on([0, 4, 1, 5]), id="prefer-fills-cores"),
@@ -201,6 +202,7 @@ PIN_CASES = [
     pytest.param(PREFER, THREADS, 5, "0-3", "free dedicated CPUs 4 (of 8 dedicated) < requested 5", id="prefer-lacks"),
     pytest.param(REQUIRE, THREADS, 4, "0", on([1, 5, 2, 6]), id="require-takes-siblings"),
     pytest.param(REQUIRE, THREADS, 3, "", on([0, 4, 1]), id="require-leaves-one-odd-alone"),
+    pytest.param(REQUIRE, THREE_WAY, 5, "5", on([0, 1, 2, 3, 4]), id="require-takes-uneven-cores"),
     pytest.param(REQUIRE, THREADS, 7, "0", "free dedicated CPUs with a free sibling 6 (of 8 dedicated) < requested 7", id="require-lacks"),
     pytest.param(REQUIRE, PINS_4, 1, "", "free dedicated CPUs with a free sibling 0 (of 4 dedicated) < requested 1", id="require-without-threads"),
     pytest.param(REQUIRE, ODD, 7, "", "free dedicated CPUs with a free sibling 6 (of 7 dedicated) < requested 7", id="require-sees-dedicated-siblings-alone"),
