@@ -32,7 +32,6 @@ from nodetracker.model.errors import (
     NodetrackerError,
     NotFoundError,
     RefusedError,
-    RequestError,
     StoreUnavailableError,
 )
 from nodetracker.ports import AdmissionPolicy
@@ -83,10 +82,9 @@ class Scheduler(CandidateFinder):
             ClaimConflictError: another request has its uuid.
             RequestError: the request is for a move, or the claim would hold nothing.
         """
-        require_no_move(request)  # the ledger is not asked where no candidate exists
-        require_amounts(request)
 
         def find() -> Claim | None:
+            require_no_move(request)  # as the ledger would, if a node had been asked
             claims = self._store.find_claims([request.uuid])
             return next((repeat_grant(claim, request) for claim in claims), None)
 
@@ -170,9 +168,8 @@ class Scheduler(CandidateFinder):
 
     def _find_places(self, request: ClaimRequest, count: int) -> list[tuple[str, str]]:
         try:
-            require_no_move(request)
             place = self._find_place(request)
-        except (NotFoundError, RefusedError, RequestError):  # which `create_claim` raises as well
+        except (NotFoundError, RefusedError):  # which `create_claim` raises as well
             return []
         if place is not None:
             return [place]
@@ -211,7 +208,6 @@ class Scheduler(CandidateFinder):
             RequestError: the request has no ``migration``, or the claim would hold nothing.
         """
         wanted = move_of(request)
-        require_amounts(request)
 
         def find() -> Migration | None:
             return self._move_to_claim(request, request.uuid)
@@ -318,7 +314,12 @@ class Scheduler(CandidateFinder):
         return existing
 
     def _refuse(self, request: ClaimRequest, refused: Sequence[RefusedNode]) -> ClaimRefusedError:
-        """Return the error of a request that no node accepts; the refusing ones are no others."""
+        """Return the error of a request that no node accepts; the refusing ones are no others.
+
+        Raises:
+            RequestError: as the ledger, if a node had been asked.
+        """
+        require_amounts(request)
         evaluated = self.evaluate(request, [candidate.id for candidate, _ in refused])
         failed = [{refusal.check for refusal in found.refusals} for found in evaluated.values()]
         return refuse(request, leave_out(self.explain(request), failed), refused)

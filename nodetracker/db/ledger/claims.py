@@ -29,7 +29,6 @@ from nodetracker.accounting.ledger.claims import (
 from nodetracker.accounting.ledger.transaction import (
     LedgerWrite,
     LockedClaim,
-    LockedNode,
     NodeWrite,
 )
 from nodetracker.accounting.usage import charge_of_claims
@@ -91,8 +90,11 @@ def create_claim(
     policy: AdmissionPolicy,
     skip_locked: bool = False,
 ) -> tuple[Claim, StoreEvent]:
-    node = lock_node(connection, request, host, nodename, skip_locked)
-    return apply_write(connection, _decide_grant(request, node, host, nodename, policy))
+    require_no_move(request)
+    require_amounts(request)
+    locked = lock_node(connection, request, host, nodename, skip_locked)
+    node = require_node(locked, host, nodename)
+    return apply_write(connection, decide_grant(request, node, policy))
 
 
 def create_claims(
@@ -149,18 +151,6 @@ def _read_known(
         query = sa.select(tables.guests).where(_guests.id.in_(guests))
         listed = connection.execute(query).mappings().all()
     return {claim.uuid: claim for claim in known}, codec.group_rows(Guest, "uuid", listed)
-
-
-def _decide_grant(
-    request: ClaimRequest,
-    node: LockedNode | None,
-    host: str,
-    nodename: str,
-    policy: AdmissionPolicy,
-) -> LedgerWrite[Claim]:
-    require_no_move(request)
-    require_amounts(request)
-    return decide_grant(request, require_node(node, host, nodename), policy)
 
 
 def try_claim(

@@ -68,17 +68,19 @@ def scheduler(raced):
     return Scheduler(raced, ADMISSION_POLICY)
 
 
-def test_a_request_that_no_node_could_grant_is_invalid_even_without_candidates(empty_fleet):
-    scheduler = Scheduler(empty_fleet.store, ADMISSION_POLICY)
+@pytest.mark.parametrize("fleet", ["empty_fleet", "fake_fleet"])
+def test_a_request_that_no_node_could_grant_is_invalid_even_without_candidates(fleet, request):
+    scheduler = Scheduler(request.getfixturevalue(fleet).store, ADMISSION_POLICY)
     move = {"migration": {"type": "migration", "source_claim": str(uuid.uuid4())}}
-    for call, request in (
-        (scheduler.create_claim, ask()),
-        (scheduler.create_claim, ask(VCPU=1, **move)),
-        (scheduler.try_claim, ask(VCPU=1, **move)),
-        (scheduler.create_migration, ask(**move)),
+    for call, body in (
+        (scheduler.create_claim, {}),
+        (scheduler.create_claim, {"VCPU": 1, **move}),
+        (scheduler.try_claim, {}),
+        (scheduler.try_claim, {"VCPU": 1, **move}),
+        (scheduler.create_migration, move),
     ):
         with pytest.raises(RequestError):
-            call(request)
+            call(ask(**body))
 
 
 def test_the_best_candidate_takes_it(scheduler):
