@@ -125,14 +125,6 @@ class PciVerdict:
         """The devices chosen for all requests."""
         return tuple(address for part in self.addresses for address in part)
 
-    @property
-    def summary(self) -> str:
-        """One line, e.g. ``nic: 2 requested, 5 usable; gpu: 1 requested, 0 usable``."""
-        return "; ".join(
-            f"{finding.request.alias}: {finding.request.count} requested, {finding.usable} usable"
-            for finding in self.findings
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceDemand:

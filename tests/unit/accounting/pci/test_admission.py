@@ -253,7 +253,7 @@ class TestReasons:
             "PCI devices 'nic': 0 usable by policy legacy for cells 0,2 < requested 1 "
             "(no managed device matches)",
         )
-        assert verdict.summary == "near: 2 requested, 1 usable; nic: 1 requested, 0 usable"
+        assert [finding.usable for finding in verdict.findings] == [1, 0]
 
     def test_name_devices_that_match_but_for_their_type(self):
         card, vf, _ = make_card()
