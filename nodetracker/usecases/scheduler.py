@@ -18,6 +18,7 @@ from nodetracker.accounting.ledger.claims import (
 )
 from nodetracker.accounting.ledger.exclusions import RefusedNode, leave_out, refuse
 from nodetracker.accounting.ledger.migrations import move_of, require_open
+from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import (
     SAME_NODE_REQUIRED,
     Claim,
@@ -291,23 +292,17 @@ class Scheduler(CandidateFinder):
         if place is not None:
             return create(request, *place, self._policy, False)
         refused: list[RefusedNode] = []
-        busy = []
-        for candidate in self._find_candidates(request):
+        busy: list[CandidateNode] = []
+        found = ((candidate, True) for candidate in self._find_candidates(request))
+        for node, skip_locked in itertools.chain(found, ((node, False) for node in busy)):
             try:
-                return create(request, candidate.host, candidate.nodename, self._policy, True)
-            except NodeBusyError:
-                busy.append(candidate)
+                return create(request, node.host, node.nodename, self._policy, skip_locked)
+            except NodeBusyError:  # only where locks are skipped
+                busy.append(node)
             except MoveSourceError:
                 raise
             except ClaimRefusedError as error:
-                refused.append((candidate, error))
-        for candidate in busy:
-            try:
-                return create(request, candidate.host, candidate.nodename, self._policy, False)
-            except MoveSourceError:
-                raise
-            except ClaimRefusedError as error:
-                refused.append((candidate, error))
+                refused.append((node, error))
         existing = find()
         if existing is None:
             raise self._refuse(request, refused)
