@@ -13,12 +13,12 @@ from nodetracker.api.auth.addresses import NoauthAuthenticator
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import request_id_layer
-from nodetracker.api.server import Server
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
+from nodetracker.web.server import Server
 from tests.builders import make_service
 from tests.functional.servers.process import find_free_port
 from tests.settings import make_api_settings

@@ -10,12 +10,12 @@ import falcon
 from nodetracker.api.call import Backend
 from nodetracker.api.context import REQUEST_ID
 from nodetracker.api.encoding import finish, render_json
-from nodetracker.api.endpoint import Endpoint, name_request
 from nodetracker.api.errors import explain, render_error
 from nodetracker.api.family import NOVA_BASE, normalize_path
 from nodetracker.api.layers import Layer
-from nodetracker.api.page_files import PageEndpoint, RootEndpoint, add_page
+from nodetracker.api.page_files import PageResource, RootResource, add_page
 from nodetracker.api.query import decode_url_text
+from nodetracker.api.resource import RouteResource, name_request
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.metrics.api import StoreErrorCounter
@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 _STORE_ERROR = "store_error"
 """Attribute of a response's context: the `StoreError` because of which a request failed."""
 
-_ENDPOINTS = (Endpoint, PageEndpoint, RootEndpoint)
+_RESOURCES = (RouteResource, PageResource, RootResource)
 
 
 def build_application(
@@ -45,10 +45,10 @@ def build_application(
     for kind in (falcon.HTTPError, Exception):
         app.add_error_handler(kind, _handle_error)
     for found in routes:
-        endpoint = Endpoint(found, backend)
+        resource = RouteResource(found, backend)
         for path in _list_paths(found.path):
             is_root = path == "/"
-            app.add_route(path, RootEndpoint(endpoint, public_url) if is_root else endpoint)
+            app.add_route(path, RootResource(resource, public_url) if is_root else resource)
     add_page(app, backend.version, public_url)
     wrapped: WSGIApplication = app
     for layer in reversed(layers):
@@ -85,7 +85,7 @@ class _Guard:
         params: Mapping[str, Any],
     ) -> None:
         """Reject methods that the route does not have, ones that falcon does not know included."""
-        if isinstance(resource, _ENDPOINTS) and request.method not in resource.allowed:
+        if isinstance(resource, _RESOURCES) and request.method not in resource.allowed:
             raise falcon.HTTPMethodNotAllowed(resource.allowed)
 
     def process_response(

@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -12,12 +13,15 @@ import falcon
 from nodetracker.api.family import Family, family_of
 from nodetracker.model.errors import (
     AuthenticationError,
+    BodyTimeoutError,
+    BodyTooLargeError,
     BusyError,
     ClaimConflictError,
     ClaimRefusedError,
     ConflictError,
     DriverFeatureError,
     ForbiddenError,
+    NodetrackerError,
     NotFoundError,
     PlacementError,
     RefusedError,
@@ -37,6 +41,12 @@ _RETRY_LATER = {"Retry-After": "5"}
 # The first line that fits. Codes never change, as programs compare them.
 _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (RequestError, HTTPStatus.BAD_REQUEST, "nodetracker.request.invalid"),
+    (
+        BodyTooLargeError,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "nodetracker.http.content_too_large",
+    ),
+    (BodyTimeoutError, HTTPStatus.REQUEST_TIMEOUT, "nodetracker.http.request_timeout"),
     (AuthenticationError, HTTPStatus.UNAUTHORIZED, "nodetracker.unauthorized"),
     (ForbiddenError, HTTPStatus.FORBIDDEN, "nodetracker.forbidden"),
     (NotFoundError, HTTPStatus.NOT_FOUND, "nodetracker.not_found"),
@@ -73,9 +83,6 @@ _DETAILS = {
     HTTPStatus.NOT_FOUND: "The resource could not be found.",
     HTTPStatus.METHOD_NOT_ALLOWED: "The resource does not have this method; see the header Allow.",
 }
-
-# Python 3.13 has another phrase, and codes never change.
-_PHRASES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "content_too_large"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,8 @@ def _describe(error: Exception) -> str:
         return "All connections to the database are in use; try again later."
     if isinstance(error, StoreUnavailableError | SchemaError):  # its text may name the database
         return "The database is unavailable; try again later."
+    if isinstance(error, BodyTooLargeError) and not error.needs_credentials:
+        return f"{str(error).rstrip('.')} ([api] max_body_bytes)."
     return " ".join(str(error).split())
 
 
@@ -128,8 +137,7 @@ def _list_headers(error: Exception, status: HTTPStatus) -> dict[str, str]:
 
 def _explain_http(error: falcon.HTTPError) -> Problem:
     status = HTTPStatus(error.status_code)
-    phrase = _PHRASES.get(status, status.phrase)
-    code = f"nodetracker.http.{phrase.lower().replace(' ', '_').replace('-', '_')}"
+    code = f"nodetracker.http.{status.phrase.lower().replace(' ', '_').replace('-', '_')}"
     detail = error.description or _DETAILS.get(status, status.phrase)
     return Problem(status, code, detail, dict(error.headers or {}))
 
@@ -161,13 +169,15 @@ def show_problem(problem: Problem) -> dict[str, Any]:
     return shown
 
 
-def render_error_bytes(path: str, problem: Problem, request_id: str) -> bytes:
-    """Return the body of an error as JSON."""
-    return json.dumps(render_error(path, problem, request_id)).encode()
-
-
-def too_large(max_bytes: int) -> falcon.HTTPError:
-    """Return the error of a body that is too long."""
-    return falcon.HTTPContentTooLarge(
-        description=f"The body has more than {max_bytes} bytes ([api] max_body_bytes)."
-    )
+def render_refusal(
+    path: str, error: NodetrackerError
+) -> tuple[HTTPStatus, Iterable[tuple[str, str]], bytes]:
+    """Return the answer to a request whose body is not read; see `RenderRefusal`."""
+    problem, request_id = explain(error), f"req-{uuid.uuid4()}"
+    headers = {
+        "Content-Type": "application/json",
+        "X-OpenStack-Request-ID": request_id,
+        **problem.headers,
+    }
+    body = json.dumps(render_error(path, problem, request_id)).encode()
+    return problem.status, headers.items(), body

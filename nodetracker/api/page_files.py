@@ -15,8 +15,8 @@ import falcon
 
 from nodetracker.api.context import IDENTITY
 from nodetracker.api.encoding import ENCODED, EncodedBody, make_tag
-from nodetracker.api.endpoint import Endpoint
 from nodetracker.api.family import PAGE_BASE
+from nodetracker.api.resource import RouteResource
 from nodetracker.model.errors import AuthenticationError
 
 ADDRESS = f"{PAGE_BASE}/"
@@ -89,7 +89,7 @@ def _suffix_of(name: str) -> str:
     return name[name.rfind(".") :]
 
 
-class PageEndpoint:
+class PageResource:
     """One file of the page as falcon calls it.
 
     Where browsers ask for a password themselves, or no credentials would do, the page needs
@@ -119,10 +119,10 @@ class PageEndpoint:
     on_head = on_get
 
 
-class RootEndpoint:
+class RootResource:
     """``/``: the page for browsers, the version document for everybody else."""
 
-    def __init__(self, versions: Endpoint, public_url: str | None) -> None:
+    def __init__(self, versions: RouteResource, public_url: str | None) -> None:
         self.allowed = versions.allowed
         self._versions = versions
         self._public_url = public_url
@@ -145,7 +145,7 @@ def add_page(
     """Add the page's paths to the application."""
     found: Mapping[str, PageFile] = load_page_files(version)
     for path, file in found.items():
-        app.add_route(f"{PAGE_BASE}/{path}".rstrip("/"), PageEndpoint(file, public_url))
+        app.add_route(f"{PAGE_BASE}/{path}".rstrip("/"), PageResource(file, public_url))
 
 
 def _is_login_missing(rejected: Exception) -> bool:

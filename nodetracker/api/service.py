@@ -3,7 +3,6 @@
 from oslo_service import periodic_task
 
 from nodetracker.accounting.liveness import Liveness, is_first_watcher
-from nodetracker.api.server import Server
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import Store
@@ -12,6 +11,7 @@ from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.server_service import Sender, ServerService
 from nodetracker.usecases.watch import INTERVAL_SECONDS, HostDownWatch, RowPurge, TrendWatch
+from nodetracker.web.server import Server
 
 _REMOVAL_SECONDS = 60.0
 

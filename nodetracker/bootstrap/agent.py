@@ -46,10 +46,10 @@ from nodetracker.virt.probes import ProbeRunner
 
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.metrics.agent import AuditCounter
-    from nodetracker.metrics.endpoint import Endpoint
     from nodetracker.placement.reporter import PlacementReporter
     from nodetracker.rpc.notify import NotificationSender
     from nodetracker.rpc.server import WakeServer
+    from nodetracker.web.waitress_server import WaitressServer
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Agent:
     Attributes:
         calls: carries out those of other processes, and of a REST service in this one; None
             unless it is served.
-        endpoint: serves its metrics and health, None if they are not served.
+        metrics_server: serves its metrics and health, None if they are not served.
         notifier: sends its notifications, None without a broker.
         reporter: reports its nodes to placement, None unless it is enabled.
         read_status: returns its current status, without any query.
@@ -79,7 +79,7 @@ class Agent:
     manager: ComputeManager
     service: ComputeService
     calls: HostCalls | None
-    endpoint: "Endpoint | None"
+    metrics_server: "WaitressServer | None"
     notifier: "NotificationSender | None"
     reporter: "PlacementReporter | None"
     read_status: Callable[[], AgentStatus]
@@ -207,9 +207,9 @@ def build_agent(
         sockets = WakeSocket(Path(settings.state_path) / SOCKET_FILE, calls.wake)
         servers = [part for part in (reporter, calls, sockets, server) if part is not None]
     read_status = partial(_read_status, manager, broker, server, notifier, reporter)
-    endpoint = None
+    metrics_server = None
     if audits is not None:
-        endpoint = _build_endpoint(conf, audits, read_status, probes, notifier)
+        metrics_server = _build_metrics_server(conf, audits, read_status, probes, notifier)
     service = ComputeService(settings, manager, servers)
     if reporter is not None and reporter.removals is not None:
         removals = reporter.removals
@@ -218,7 +218,7 @@ def build_agent(
         )
         removals.requests.request()  # those that are left
     return Agent(
-        settings, incarnation, store, probes, driver, manager, service, calls, endpoint,
+        settings, incarnation, store, probes, driver, manager, service, calls, metrics_server,
         notifier, reporter, read_status,
     )  # fmt: skip
 
@@ -315,19 +315,21 @@ def _build_audit_counter() -> "AuditCounter":
     return AuditCounter()
 
 
-def _build_endpoint(
+def _build_metrics_server(
     conf: cfg.ConfigOpts,
     audits: "AuditCounter",
     status: Callable[[], AgentStatus],
     probes: ProbeRunner,
     notifier: "NotificationSender | None",
-) -> "Endpoint":
-    """Build the endpoint of metrics and health."""
+) -> "WaitressServer":
+    """Build the server of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
-    from nodetracker.metrics.endpoint import Endpoint, make_application
+    from nodetracker.metrics.application import make_application
+    from nodetracker.web.waitress_server import WaitressServer
 
     metrics = AgentMetrics(
         version("nodetracker"), conf.compute.compute_driver, audits, status, probes, notifier
     )
     application = make_application(metrics.registry, lambda: evaluate_health(status()))
-    return Endpoint(application, conf.metrics.listen, conf.metrics.port)
+    group = conf.metrics
+    return WaitressServer("Metrics and health", application, group.listen, group.port)

@@ -14,10 +14,9 @@ from oslo_config import cfg
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.application import build_application
-from nodetracker.api.auth.addresses import add_client_address, is_loopback
+from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import (
-    Application,
     LoginFailures,
     LoginGate,
     authenticate,
@@ -27,12 +26,12 @@ from nodetracker.api.auth.layer import (
 )
 from nodetracker.api.call import Backend, Sessions
 from nodetracker.api.context import Authenticator, Identity
+from nodetracker.api.errors import render_refusal
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import Layer, count_requests, proxy_layer, request_id_layer
 from nodetracker.api.policies import PolicyAuthorizer, make_enforcer
 from nodetracker.api.route import list_open_paths
 from nodetracker.api.routes import list_routes
-from nodetracker.api.server import Server, check_tls
 from nodetracker.bootstrap.clients import (
     Broker,
     build_agents,
@@ -73,6 +72,9 @@ from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.usecases.scheduler import Scheduler
 from nodetracker.views.health import evaluate_api_health
+from nodetracker.web.admission import Application
+from nodetracker.web.listeners import is_loopback
+from nodetracker.web.server import Server, check_tls
 
 if TYPE_CHECKING:
     from nodetracker.api.service import ApiService
@@ -172,7 +174,7 @@ def build_api(conf: cfg.ConfigOpts) -> "tuple[ApiService, Server]":
         )
 
     application, gate = _build_application(conf, parts, read_status)
-    server = Server(application, parts.settings, gate=gate)
+    server = Server(application, parts.settings, gate=gate, render_refusal=render_refusal)
     service = ApiService(
         parts.settings, server, parts.store, membership, parts.notifier, database,
         build_unserved_removals(conf, parts.store),
@@ -233,7 +235,7 @@ def build_own_server(
         )
 
     application, gate = _build_application(conf, parts, read_status)
-    return Server(application, settings, gate=gate)
+    return Server(application, settings, gate=gate, render_refusal=render_refusal)
 
 
 def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:

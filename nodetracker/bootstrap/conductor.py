@@ -6,7 +6,6 @@ from importlib.metadata import version
 
 from oslo_config import cfg
 
-from nodetracker.api.server import Server, check_tls
 from nodetracker.bootstrap.clients import Broker
 from nodetracker.bootstrap.options.default import CONDUCTOR
 from nodetracker.bootstrap.settings import build_admission_policy, check_conductor_values
@@ -18,11 +17,10 @@ from nodetracker.bootstrap.stores import (
 )
 from nodetracker.bootstrap.values import Problems, build_from_options, read_host_name
 from nodetracker.compute.identity import read_incarnation
+from nodetracker.conductor.application import ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.bodies import MAX_BODY_BYTES
-from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.conductor.gate import LANES, STRANGER_LANE, URGENT_LANE, Gate
-from nodetracker.conductor.http_caller import is_loopback
 from nodetracker.conductor.service import AgentWatch, ConductorService
 from nodetracker.db.schema.revisions import serves_older
 from nodetracker.model.service import CONDUCTOR_BINARY
@@ -30,6 +28,8 @@ from nodetracker.model.settings import Quotas, ServerSettings
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.membership import Membership
 from nodetracker.usecases.watch import FleetWatch, Watcher
+from nodetracker.web.listeners import is_loopback
+from nodetracker.web.server import Server, check_tls
 
 _MAX_CONNECTIONS = 20_000
 """Agents keep one to three each; half of the process's file descriptors limit them, too."""
@@ -59,7 +59,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     clock = DatabaseClock()
     quotas = build_from_options(Quotas, conf.conductor)
     authorizer = Authorizer(store.limited(quotas), policy, conf.service_down_time)
-    endpoint = AgentEndpoint(
+    application = ConductorApplication(
         f"conductor {host}",
         store,
         heartbeats,
@@ -69,13 +69,13 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
     )
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     server = Server(
-        endpoint,
+        application,
         settings,
-        gate=lambda application: Gate(application, endpoint),
+        gate=lambda reader: Gate(reader, application),
         max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2)),
         lanes=LANES,
     )
-    watch = AgentWatch(endpoint, store, conf.service_down_time)
+    watch = AgentWatch(application, store, conf.service_down_time)
     membership = Membership(
         heartbeats,
         host,
@@ -90,7 +90,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
         host,
         store,
         server,
-        endpoint,
+        application,
         membership,
         watch,
         FleetWatch(store, host, conf.service_down_time),

@@ -78,7 +78,7 @@ Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
 """Reads a program's configuration into an object, registering options by a function."""
 
 
-class Endpoint(Protocol):
+class BackgroundServer(Protocol):
     """Serves requests in the background; its failures do not affect the program."""
 
     def start(self) -> None:
@@ -99,8 +99,8 @@ class CertifiedServer(Protocol):
         """
 
 
-class CertifiedEndpoint(Endpoint, CertifiedServer, Protocol):
-    """An endpoint that may have a certificate."""
+class CertifiedBackgroundServer(BackgroundServer, CertifiedServer, Protocol):
+    """A server in the background that may have a certificate."""
 
 
 def run_agent(
@@ -108,14 +108,14 @@ def run_agent(
     load: Load,
     agent: "Agent",
     program: str,
-    endpoints: Sequence[CertifiedEndpoint] = (),
+    servers: Sequence[CertifiedBackgroundServer] = (),
     ends_with_terminal: bool = False,
 ) -> int:
-    """Run an agent and its endpoints until a signal or a fatal error; return the exit code.
+    """Run an agent and its servers until a signal or a fatal error; return the exit code.
 
     Args:
         load: reads the configuration again at a reload.
-        endpoints: in addition to that of metrics and health.
+        servers: in addition to that of metrics and health.
         ends_with_terminal: as `Service.run`.
     """
     from nodetracker.process.service import hold_signals
@@ -125,20 +125,22 @@ def run_agent(
             conf,
             load,
             lambda candidate: agent.check(build_settings(candidate)),
-            [endpoint.reload_certificate for endpoint in endpoints],
+            [server.reload_certificate for server in servers],
         )
         agent.reconfigure(build_settings(conf))
 
     report = partial(write_report, conf, program)
     hold_signals()
-    own: Sequence[Endpoint] = () if agent.endpoint is None else (agent.endpoint,)
-    for served in (*own, *endpoints):
-        served.start()
+    metrics: Sequence[BackgroundServer] = (
+        () if agent.metrics_server is None else (agent.metrics_server,)
+    )
+    for server in (*metrics, *servers):
+        server.start()
     try:
         return agent.service.run(conf, reload, report, ends_with_terminal)
     finally:
-        for served in (*own, *endpoints):
-            served.stop()
+        for server in (*metrics, *servers):
+            server.stop()
         agent.store.close()
         if agent.notifier is not None:
             agent.notifier.flush()

@@ -11,7 +11,6 @@ from typing import TextIO
 from oslo_config import cfg
 
 from nodetracker.api.page_files import ADDRESS
-from nodetracker.api.server import PatientServer
 from nodetracker.bootstrap.agent import build_agent, prepare_agent
 from nodetracker.bootstrap.api import build_own_server
 from nodetracker.bootstrap.options.agent import COMPUTE
@@ -36,6 +35,7 @@ from nodetracker.rpc.host_calls import HostCaller
 from nodetracker.usecases.trends import read_fleet_trend
 from nodetracker.usecases.watch import INTERVAL_SECONDS, TrendWatch
 from nodetracker.views.problems import FleetView, view_fleet
+from nodetracker.web.server import RetryingServer
 
 LOG = logging.getLogger(__name__)
 PROGRAM = "nodetracker-standalone"
@@ -130,7 +130,7 @@ def _run(arguments: Sequence[str]) -> int:
     purge = build_purge(conf, agent.store)
     if purge is not None:
         agent.service.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True).wake()
-    servers = [PatientServer(server)]
+    servers = [RetryingServer("REST", server)]
     ends_with_terminal = is_started_by_hand(os.environ)
     return leave(run_agent(conf, load, agent, PROGRAM, servers, ends_with_terminal))
 

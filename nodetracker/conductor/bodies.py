@@ -38,7 +38,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BodyParser:
-    """Parses bodies; see `AgentEndpoint`.
+    """Parses bodies; see `ConductorApplication`.
 
     Args:
         serves_older: returns whether agents of the release before may call, which send larger

@@ -8,18 +8,17 @@ heartbeats wait for nothing but heartbeats.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nodetracker.conductor.bodies import LARGE_BYTES
-from nodetracker.conductor.endpoint import (
+from nodetracker.conductor.application import (
     HEARTBEAT,
     IS_LARGE,
     JOIN,
-    AgentEndpoint,
+    ConductorApplication,
     find_status,
 )
+from nodetracker.conductor.bodies import LARGE_BYTES
 from nodetracker.model.errors import (
     AuthenticationError,
     NodetrackerError,
@@ -28,14 +27,15 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
 )
 from nodetracker.model.serializer import encode_error
-from nodetracker.process.admission import (
+from nodetracker.web.admission import (
     LANE,
     MAX_BYTES,
     STRANGER_BYTES,
-    Message,
+    Application,
     Places,
     Receive,
-    discard,
+    Send,
+    refuse,
 )
 
 STRANGERS_PER_ADDRESS = 4
@@ -63,20 +63,16 @@ class _Turns:
     count: int = 0
 
 
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Any, Receive, Send], Awaitable[None]]
-
-
 class Gate:
-    """An ASGI application in front of a reader of bodies, for an endpoint behind that.
+    """An ASGI application in front of a reader of bodies, which is in front of a conductor's own.
 
     Args:
-        application: reads bodies, and gives them to the endpoint.
+        reader: reads bodies, and gives them to the conductor's application.
     """
 
-    def __init__(self, application: Application, endpoint: AgentEndpoint) -> None:
-        self._application = application
-        self._endpoint = endpoint
+    def __init__(self, reader: Application, conductor: ConductorApplication) -> None:
+        self._reader = reader
+        self._conductor = conductor
         self._strangers = Places(STRANGERS_PER_ADDRESS, STRANGERS)
         self._turns: dict[tuple[str, bool], _Turns] = {}
 
@@ -89,7 +85,7 @@ class Gate:
         host: str | None = None
         try:
             if path != JOIN and b"authorization" in headers:
-                host = await self._endpoint.known.find(headers[b"authorization"])
+                host = await self._conductor.known.find(headers[b"authorization"])
             if host is not None:
                 await self._admit_host(host, scope, headers, receive, send)
             else:
@@ -98,7 +94,7 @@ class Gate:
             refusal = error
         else:
             return
-        self._endpoint.log_refusal(host, address, path, refusal)
+        self._conductor.log_refusal(host, address, path, refusal)
         await _refuse(refusal, receive, send)
 
     async def _admit_stranger(
@@ -110,7 +106,7 @@ class Gate:
             if scope["path"] != JOIN:
                 # Within its place, as what it sends is discarded for a while.
                 refusal = _find_refusal(scope, headers)
-                self._endpoint.log_refusal(None, address, scope["path"], refusal)
+                self._conductor.log_refusal(None, address, scope["path"], refusal)
                 await _refuse(refusal, receive, send, _DISCARDED_BYTES)
                 return
             if b"content-encoding" in headers or not 0 <= _find_length(headers) <= STRANGER_BYTES:
@@ -118,7 +114,7 @@ class Gate:
                     "body", f"expected at most {STRANGER_BYTES} bytes, with their number, unpacked"
                 )
             admitted = {**scope, MAX_BYTES: STRANGER_BYTES, LANE: STRANGER_LANE}
-            await self._application(admitted, receive, send)
+            await self._reader(admitted, receive, send)
         finally:
             self._strangers.give_back(address)
 
@@ -136,9 +132,9 @@ class Gate:
             async with turns.free:
                 if is_urgent:
                     urgent = {**scope, MAX_BYTES: LARGE_BYTES, LANE: URGENT_LANE}
-                    await self._application(urgent, receive, send)
+                    await self._reader(urgent, receive, send)
                 elif 0 <= _find_length(headers) <= LARGE_BYTES:
-                    await self._application(scope, receive, send)
+                    await self._reader(scope, receive, send)
                 else:
                     await self._admit_large(host, scope, receive, send)
         finally:
@@ -147,8 +143,8 @@ class Gate:
                 del self._turns[key]
 
     async def _admit_large(self, host: str, scope: Any, receive: Receive, send: Send) -> None:
-        with self._endpoint.large_body(host):
-            await self._application({**scope, IS_LARGE: True}, receive, send)
+        with self._conductor.large_body(host):
+            await self._reader({**scope, IS_LARGE: True}, receive, send)
 
 
 async def _refuse(
@@ -156,17 +152,9 @@ async def _refuse(
 ) -> None:
     """Answer, and close the connection; most clients read no answer while they send."""
     body = json.dumps({"error": encode_error(error)}).encode()
-    status = int(find_status(error).partition(" ")[0])
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    if discarded_bytes:
-        await discard(receive, discarded_bytes, _DISCARD_SECONDS)
-    await send({"type": "http.response.body", "body": b""})
+    headers = [("Content-Type", "application/json")]
+    status = find_status(error)
+    await refuse(receive, send, status, headers, body, discarded_bytes, _DISCARD_SECONDS)
 
 
 def _find_refusal(scope: Any, headers: dict[bytes, bytes]) -> NodetrackerError:

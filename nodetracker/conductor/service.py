@@ -11,7 +11,7 @@ from typing import Protocol
 from oslo_service import periodic_task
 
 from nodetracker.accounting.liveness import has_ended
-from nodetracker.conductor.endpoint import AgentEndpoint
+from nodetracker.conductor.application import ConductorApplication
 from nodetracker.model.errors import StoreError
 from nodetracker.model.service import AGENTS, COMPUTE_BINARY, AuditState
 from nodetracker.ports import FleetStore
@@ -24,7 +24,7 @@ from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch, RowPurge
 
 
 class Calls(Protocol):
-    """What an endpoint knows of the agents that called it."""
+    """What a conductor knows of the agents that called it."""
 
     @property
     def called_hosts(self) -> int:
@@ -119,7 +119,7 @@ class ConductorService(ServerService):
 
     Args:
         host: its name.
-        server: serves `endpoint`, which answers the agents.
+        server: serves `application`, which answers the agents.
         notifier: sends the store's notifications, None without a broker.
         report_interval: seconds between heartbeats, and between checks of the fleet.
         graceful_shutdown_timeout: seconds for running calls to end.
@@ -131,7 +131,7 @@ class ConductorService(ServerService):
         host: str,
         store: FleetStore,
         server: HttpServer,
-        endpoint: AgentEndpoint,
+        application: ConductorApplication,
         membership: Membership,
         watch: AgentWatch,
         fleet: FleetWatch,
@@ -142,10 +142,10 @@ class ConductorService(ServerService):
     ) -> None:
         database = OutageLog("The database", StoreError, LOG)
         super().__init__(
-            f"Conductor {host}", server, (store, endpoint), membership, notifier, database,
+            f"Conductor {host}", server, (store, application), membership, notifier, database,
             report_interval, graceful_shutdown_timeout,
         )  # fmt: skip
-        self._endpoint = endpoint
+        self._application = application
         self.add_tasks("fleet", FleetTasks(fleet, watch, database), report_interval)
         if purge is not None:
             self.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True)
@@ -157,5 +157,5 @@ class ConductorService(ServerService):
 
     def end(self) -> bool:
         """Accept no more calls, let running ones end and send their notifications."""
-        self._endpoint.is_stopping = True
+        self._application.is_stopping = True
         return super().end()

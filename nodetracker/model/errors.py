@@ -19,6 +19,8 @@
     │   │   └── MoveSourceError no other destination helps: the move's source is the reason
     │   └── ClaimConflictError  the claim's uuid belongs to another request
     ├── RequestError            the request is invalid; `path` names the key
+    ├── BodyTooLargeError       the body is longer than its sender's may be (413)
+    ├── BodyTimeoutError        the body did not arrive in time (408)
     ├── AuthenticationError     the request lacks valid credentials (401)
     ├── ForbiddenError          the user may not do this (403)
     ├── BusyError               too many such requests are being processed; retry (503)
@@ -200,6 +202,29 @@ class AuthenticationError(NodetrackerError):
 
 class ForbiddenError(NodetrackerError):
     """The user, or the page that sends the request, may not do this."""
+
+
+class BodyTooLargeError(NodetrackerError):
+    """The body of a request is too long; most of it was not read.
+
+    Args:
+        max_bytes: limit of the sender's bodies.
+        needs_credentials: the limit is that of senders without credentials that are known.
+    """
+
+    def __init__(self, max_bytes: int, needs_credentials: bool = False) -> None:
+        reason = (
+            f"A body of more than {max_bytes} bytes needs credentials that are known."
+            if needs_credentials
+            else f"The body has more than {max_bytes} bytes."
+        )
+        super().__init__(reason)
+        self.max_bytes = max_bytes
+        self.needs_credentials = needs_credentials
+
+
+class BodyTimeoutError(NodetrackerError):
+    """The body of a request did not arrive in time."""
 
 
 class BusyError(NodetrackerError):

@@ -9,29 +9,13 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from nodetracker.api.context import CLIENT_ADDRESS, Identity, make_admin
 from nodetracker.model.errors import ForbiddenError
+from nodetracker.web.listeners import is_loopback
 
 USER = "noauth"
 """The administrator of noauth."""
 
 _BRACKETS = re.compile(r"\[([^][]*)\](?::[0-9]*)?")
 _FORWARDING = ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
-_LOOPBACK_NAMES = ("localhost", "localhost.")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or address, without a port, is that of the loopback interface.
-
-    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "[::1]", "::")]
-    [True, True, True, True, False]
-    """
-    if host.lower() in _LOOPBACK_NAMES:
-        return True
-    try:
-        address = ip_address(host[1:-1] if host[:1] + host[-1:] == "[]" else host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def split_port(host: str) -> str:

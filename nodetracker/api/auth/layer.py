@@ -11,8 +11,14 @@ from nodetracker.api.auth.addresses import find_client_address
 from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Authenticator, Identity
 from nodetracker.api.family import normalize_path
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
-from nodetracker.process.admission import MAX_BYTES, STRANGER_BYTES
 from nodetracker.process.change_log import RefusalLog
+from nodetracker.web.admission import (
+    MAX_BYTES,
+    STRANGER_BYTES,
+    Application,
+    Receive,
+    Send,
+)
 
 _SCOPED = (
     "DOMAIN_ID", "DOMAIN_NAME", "PROJECT_ID", "PROJECT_NAME", "PROJECT_DOMAIN_ID",
@@ -52,8 +58,6 @@ _SHOWN_NAME = 64
 _CREDENTIALS = ("HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN")
 _TOKENS = ("HTTP_X_AUTH_TOKEN", "HTTP_COOKIE")
 _REJECTED = (AuthenticationError, ForbiddenError, ThrottledError)
-
-Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class LoginFailures:
@@ -98,7 +102,7 @@ class LoginGate:
     open_paths: frozenset[str]
     has_proxy: bool
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
             environ = _read_environ(scope)

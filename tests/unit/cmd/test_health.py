@@ -12,10 +12,11 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import pytest
 from oslo_config import cfg
 
-from nodetracker.api.server import Server
 from nodetracker.cmd.manage import ManageApp, main
-from nodetracker.metrics.endpoint import Endpoint, make_application
+from nodetracker.metrics.application import make_application
 from nodetracker.model.health import Health, HealthCheck, HealthState
+from nodetracker.web.server import Server
+from nodetracker.web.waitress_server import WaitressServer
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until
@@ -30,13 +31,13 @@ AWAY = HealthCheck(HealthState.FAIL, "Connection refused")
 def serve(health: Health, listen: str, port: int) -> Iterator[None]:
     """Serve an agent's health."""
     application = make_application(FakeAgentMetrics().metrics.registry, lambda: health)
-    endpoint = Endpoint(application, listen, port)
-    endpoint.start()
+    server = WaitressServer("Metrics and health", application, listen, port)
+    server.start()
     try:
         wait_until(lambda: is_open(listen, port))
         yield
     finally:
-        endpoint.stop()
+        server.stop()
 
 
 def is_open(host: str, port: int) -> bool:

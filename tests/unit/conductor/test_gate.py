@@ -14,9 +14,8 @@ from datetime import timedelta
 
 import pytest
 
-from nodetracker.api.server import Server
+from nodetracker.conductor.application import ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
-from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.conductor.gate import (
     LANES,
     MAX_WAITING,
@@ -33,6 +32,7 @@ from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
 from nodetracker.process.clock import DatabaseClock
+from nodetracker.web.server import Server
 from tests.builders import register
 from tests.functional.servers.process import find_free_port
 from tests.programs import wait_until
@@ -74,17 +74,17 @@ class Conductor:
     def serving(self):
         authorizer = Authorizer(self.store, AdmissionPolicy(60, 600), 60)
         clock = DatabaseClock()
-        self.endpoint = AgentEndpoint(
+        self.application = ConductorApplication(
             "c1", self.store, self.store, authorizer, clock, serves_older=self.serves_older
         )
         self.port = find_free_port()
 
-        def make_gate(application):
-            self.gate = Gate(application, self.endpoint)
+        def make_gate(reader):
+            self.gate = Gate(reader, self.application)
             return self.gate
 
         settings = make_api_settings("c1", port=self.port, threads=8, max_body_bytes=64 * 2**20)
-        server = Server(self.endpoint, settings, make_gate, lanes=LANES)
+        server = Server(self.application, settings, make_gate, lanes=LANES)
         server.start()
         try:
             yield self
@@ -186,19 +186,19 @@ class TestStrangers:
 
     def test_a_hundred_are_looked_up_together(self, conductor):
         store, looking, may_go_on = conductor.store, threading.Event(), threading.Event()
-        find_hosts = conductor.endpoint.known._find_hosts
+        find_hosts = conductor.application.known._find_hosts
 
         def find_slowly(secret_hashes):
             looking.set()
             assert may_go_on.wait(60)
             return find_hosts(secret_hashes)
 
-        conductor.endpoint.known._find_hosts = find_slowly
+        conductor.application.known._find_hosts = find_slowly
         connections = [conductor.call("now", "stranger 0")]
         assert looking.wait(60)
         connections += [conductor.call("now", f"stranger {number}") for number in range(1, 100)]
         connections.append(conductor.call("now", "h1"))
-        wait_until(lambda: len(conductor.endpoint.known._wanted) == 100)
+        wait_until(lambda: len(conductor.application.known._wanted) == 100)
         may_go_on.set()
         statuses = [answer(connection)[0] for connection in connections]
         assert statuses[-1] == 200
@@ -292,7 +292,7 @@ class TestHosts:
 
             raise StoreUnavailableError("the database is away")
 
-        conductor.endpoint.known._find_hosts = fail
+        conductor.application.known._find_hosts = fail
         _, text = answer(conductor.call("now", "h1"))
         assert json.loads(text)["error"]["type"] == "StoreUnavailableError"
 
@@ -320,7 +320,7 @@ class TestHosts:
 
     def test_one_large_body_of_each_is_carried_out(self, conductor, caplog):
         first = conductor.start("/store/now", "h1", length=LARGE)
-        wait_until(lambda: conductor.endpoint._large._taken["h1"] == 1)
+        wait_until(lambda: conductor.application._large._taken["h1"] == 1)
         second = conductor.start("/store/now", "h1", length=LARGE)
         assert answer(second)[0] == 503
         body = json.dumps({"version": CONDUCTOR.version, "x": " " * LARGE}).encode()

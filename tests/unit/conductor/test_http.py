@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.conductor.application import ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.bodies import LARGE_BYTES
 from nodetracker.conductor.client import open_conductor_store
 from nodetracker.conductor.credential_file import NEXT_FILE, make_next, read_credential
-from nodetracker.conductor.endpoint import AgentEndpoint
 from nodetracker.conductor.http_caller import (
     AgentIdentity,
     Endpoint,
@@ -51,8 +51,8 @@ from nodetracker.model.service import (
     Incarnation,
 )
 from nodetracker.ports import AdmissionPolicy
-from nodetracker.process.admission import STRANGER_BYTES
 from nodetracker.process.clock import DatabaseClock
+from nodetracker.web.admission import STRANGER_BYTES
 from tests.builders import create, take_news
 from tests.builders import register as register_directly
 from tests.stores import SqliteStore
@@ -76,7 +76,7 @@ def store():
 @pytest.fixture
 def endpoint(store):
     authorizer = Authorizer(store, AdmissionPolicy(60, 600), 60)
-    return AgentEndpoint("conductor c1", store, store, authorizer, DatabaseClock())
+    return ConductorApplication("conductor c1", store, store, authorizer, DatabaseClock())
 
 
 @contextlib.contextmanager
@@ -485,7 +485,9 @@ class TestCalls:
 def test_an_endpoint_knows_how_many_hosts_called_and_when_the_last_did(store, token):
     seconds = [10.0]
     authorizer = Authorizer(store, AdmissionPolicy(60, 600), 60)
-    endpoint = AgentEndpoint("c1", store, store, authorizer, DatabaseClock(), lambda: seconds[0])
+    endpoint = ConductorApplication(
+        "c1", store, store, authorizer, DatabaseClock(), lambda: seconds[0]
+    )
     assert (endpoint.called_hosts, endpoint.silent_seconds) == (0, None)
     for host in ("h1", "h2"):
         store.join_agent(hash_secret(TOKEN), host, host, hash_secret(host), "")

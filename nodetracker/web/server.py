@@ -1,10 +1,9 @@
-"""Serve the WSGI application over HTTP or HTTPS: uvicorn in a thread."""
+"""Serve a WSGI application over HTTP or HTTPS: uvicorn in a thread."""
 
 import asyncio
 import errno
 import logging
 import resource
-import socket
 import ssl
 import threading
 import time
@@ -16,25 +15,30 @@ from wsgiref.types import WSGIApplication
 
 import uvicorn
 
-from nodetracker.api.body import BodyReader
-from nodetracker.api.connections import (
+from nodetracker.model.errors import ConfigError
+from nodetracker.model.settings import ServerSettings
+from nodetracker.web.admission import LANE, Application, Send
+from nodetracker.web.bodies import BodyReader, RenderRefusal, render_refusal
+from nodetracker.web.connections import (
     DEADLINES,
     Connection,
     Deadlines,
     Listener,
     find_max_connections,
 )
-from nodetracker.api.wsgi import Send, WsgiThreads
-from nodetracker.model.errors import ConfigError, RefusedError
-from nodetracker.model.settings import ServerSettings
-from nodetracker.process.admission import LANE
+from nodetracker.web.listeners import (
+    BACKLOG,
+    RETRY_SECONDS,
+    bind,
+    render_address,
+    retry_start,
+)
+from nodetracker.web.wsgi import WsgiThreads
 
 LOG = logging.getLogger(__name__)
 
-RETRY_SECONDS = 30.0
 SHUTDOWN_SECONDS = 1.0
 
-_BACKLOG = 512
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
@@ -64,8 +68,9 @@ class Server:
     Args:
         settings: with the address, TLS, threads and limits.
         gate: wraps the ASGI application; requests wait there before their bodies are read.
-        lanes: name -> number of threads that only requests of this `LANE` have.
         max_connections: None = by the process's limit of file descriptors.
+        lanes: name -> number of threads that only requests of this `LANE` have.
+        render_refusal: answers requests whose bodies are not read.
 
     Raises:
         ConfigError: the certificate or its key cannot be used.
@@ -75,10 +80,11 @@ class Server:
         self,
         application: WSGIApplication,
         settings: ServerSettings,
-        gate: Callable[[Any], Any] = lambda application: application,
+        gate: Callable[[Application], Application] = lambda application: application,
         deadlines: Deadlines = DEADLINES,
         max_connections: int | None = None,
         lanes: Mapping[str, int] | None = None,
+        render_refusal: RenderRefusal = render_refusal,
     ) -> None:
         self._application = application
         self._gate = gate
@@ -86,6 +92,7 @@ class Server:
         self._deadlines = deadlines
         self._max_connections = max_connections
         self._lanes = lanes or {}
+        self._render_refusal = render_refusal
         self._tls = (
             load_tls(settings.option_group, settings.cert_file, settings.key_file)
             if settings.cert_file
@@ -101,7 +108,7 @@ class Server:
             RefusedError: the address is in use, or does not exist.
         """
         settings, deadlines = self._settings, self._deadlines
-        listener = bind(settings.listen, settings.port)
+        listener = bind(settings.listen, settings.port, Listener)
         listener.is_plain = self._tls is None
         listener.max_connections = self._max_connections or find_max_connections(
             resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -114,6 +121,7 @@ class Server:
                     settings.max_body_bytes,
                     deadlines.body,
                     deadlines.send,
+                    self._render_refusal,
                 )
             ),
             http=protocol,
@@ -126,7 +134,7 @@ class Server:
             server_header=False,
             timeout_keep_alive=ceil(deadlines.idle),
             timeout_graceful_shutdown=settings.graceful_shutdown_timeout,
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
         )
         config.load()
         config.ssl = self._tls
@@ -138,15 +146,14 @@ class Server:
         thread.start()
         self._thread = thread
         scheme = "http" if self._tls is None else "https"
-        LOG.info("Serving on %s://%s", scheme, _render_address(listener))
+        LOG.info("Serving on %s://%s", scheme, render_address(*listener.getsockname()[:2]))
 
     @property
     def url(self) -> str:
         """The URL of the address that is configured."""
         settings = self._settings
         scheme = "http" if self._tls is None else "https"
-        host = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
-        return f"{scheme}://{host}:{settings.port}"
+        return f"{scheme}://{render_address(settings.listen, settings.port)}"
 
     @property
     def is_alive(self) -> bool:
@@ -195,23 +202,30 @@ class _Threads:
         await self._own.get(lane, self._shared)(scope, body, gone, send)
 
 
-class PatientServer:
-    """Starts a server as soon as its address is free; failures never affect the process.
+class RetryingServer:
+    """Starts a server in the background, as soon as its address is free.
 
-    The first failure is logged.
+    Failures never affect the process.
+
+    Args:
+        name: what it serves, for the log.
     """
 
-    def __init__(self, server: Server, retry_seconds: float = RETRY_SECONDS) -> None:
+    def __init__(self, name: str, server: Server, retry_seconds: float = RETRY_SECONDS) -> None:
         self._server = server
-        self._retry_seconds = retry_seconds
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._start, name="api-start", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: retry_start(name, server.start, self._stopping, retry_seconds),
+            name="api-start",
+            daemon=True,
+        )
 
     def start(self) -> None:
         """Start in the background."""
         self._thread.start()
 
     def reload_certificate(self) -> None:
+        """Use the certificate as it is now; see `Server`."""
         self._server.reload_certificate()
 
     def stop(self) -> None:
@@ -219,19 +233,6 @@ class PatientServer:
         self._stopping.set()
         self._thread.join()
         self._server.stop(_STOP_MARGIN_SECONDS)
-
-    def _start(self) -> None:
-        has_failed = False
-        while not self._stopping.is_set():
-            try:
-                self._server.start()
-                return
-            except RefusedError as error:
-                problem = str(error)
-            level = logging.DEBUG if has_failed else logging.ERROR
-            LOG.log(level, "REST: %s; retrying every %g s", problem, self._retry_seconds)
-            has_failed = True
-            self._stopping.wait(self._retry_seconds)
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
@@ -275,35 +276,6 @@ class _Loop(asyncio.SelectorEventLoop):
             options["ssl_handshake_timeout"] = self._handshake_seconds
             options["ssl_shutdown_timeout"] = SHUTDOWN_SECONDS
         return await super().create_server(*arguments, **options)
-
-
-def bind(listen: str, port: int) -> Listener:
-    """Return a socket that listens on an address.
-
-    Raises:
-        RefusedError: it is in use, or does not exist.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            listen, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = Listener(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RefusedError(f"cannot serve on {listen} port {port}: {reason}") from error
-    return listener
-
-
-def _render_address(listener: socket.socket) -> str:
-    host, port, *_ = listener.getsockname()
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_tls(group: str, cert_file: str | None, key_file: str | None) -> None:

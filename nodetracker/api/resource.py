@@ -13,17 +13,22 @@ from urllib.parse import quote
 
 import falcon
 
-from nodetracker.accounting.validator import check
+from nodetracker.accounting.validator import check, parse_json
 from nodetracker.api.auth.browser import SAFE_METHODS, is_foreign_page, name_session_cookie
-from nodetracker.api.body import read_json_body
 from nodetracker.api.call import Answer, Backend, Call, RequestUrl
 from nodetracker.api.context import IDENTITY, REQUEST_ID, RequestContext, read_context
 from nodetracker.api.encoding import ENCODED, render_json
 from nodetracker.api.errors import explain
 from nodetracker.api.family import COMPUTE, CONTAINER, Family, Microversions, Version, family_of
-from nodetracker.api.query import read_query, split_query
+from nodetracker.api.query import check_document, read_query, split_query
 from nodetracker.api.route import Operation, Route
-from nodetracker.model.errors import AuthenticationError, ForbiddenError, StoreError
+from nodetracker.model.errors import (
+    AuthenticationError,
+    BodyTooLargeError,
+    ForbiddenError,
+    RequestError,
+    StoreError,
+)
 from nodetracker.process.change_log import log_change
 
 LOG = logging.getLogger(__name__)
@@ -32,9 +37,10 @@ _MICROVERSIONS = {Family.NOVA: COMPUTE, Family.ZUN: CONTAINER}
 _STRICT_NOVA_QUERY = Version(2, 75)
 _NO_VERSION = Version(1, 0)
 _PAST = datetime(1970, 1, 1, tzinfo=UTC)
+_JSON = "application/json"
 
 
-class Endpoint:
+class RouteResource:
     """One route as falcon calls it: an attribute ``on_METHOD`` for each method."""
 
     def __init__(self, route: Route, backend: Backend) -> None:
@@ -114,7 +120,7 @@ class Endpoint:
         query = read_query(call.url.query, operation.query, _is_strict(request, call.version))
         body = None
         if operation.body is not None:
-            body = read_json_body(request, self._backend.settings.max_body_bytes)
+            body = _read_json_body(request, self._backend.settings.max_body_bytes)
             check(body, operation.body)
         _check_precondition(request, operation)
         checked = replace(call, params=_own(call.params), query=query, body=body)
@@ -123,6 +129,43 @@ class Endpoint:
         finally:  # one that failed may have changed something, too
             if operation.changes(request.method, query) and not operation.is_open:
                 self._backend.fleet.invalidate(call.user_id)
+
+
+def _read_json_body(request: falcon.Request, max_bytes: int) -> object:
+    """Return the body as JSON.
+
+    Raises:
+        RequestError: it is missing, or not valid JSON.
+        BodyTooLargeError: it is too long.
+        falcon.HTTPUnsupportedMediaType: it is declared to be something else.
+    """
+    media_type = (request.content_type or _JSON).partition(";")[0].strip().lower()
+    if media_type != _JSON and not media_type.endswith("+json"):
+        raise falcon.HTTPUnsupportedMediaType(description=f"Content-Type: expected {_JSON}.")
+    try:
+        text = _read_body(request, max_bytes).decode()
+    except UnicodeDecodeError:
+        raise RequestError("body", "not valid UTF-8") from None
+    document = parse_json(text, "body")
+    check_document(document)
+    return document
+
+
+def _read_body(request: falcon.Request, max_bytes: int) -> bytes:
+    """Return the body; of one in chunks, servers that can find its end say so."""
+    length = request.content_length
+    if length is None and not request.env.get("wsgi.input_terminated"):
+        return b""
+    wanted = max_bytes + 1 if length is None else min(length, max_bytes + 1)
+    raw = b""
+    while len(raw) < wanted:
+        part = request.env["wsgi.input"].read(wanted - len(raw))
+        if not part:
+            break
+        raw += part
+    if len(raw) > max_bytes or (length or 0) > max_bytes:
+        raise BodyTooLargeError(max_bytes)
+    return raw
 
 
 def name_request(request: falcon.Request) -> str:

@@ -1,61 +1,16 @@
+"""The server of agents: waitress, with limits of its own."""
+
 import contextlib
-import dataclasses
-import gzip
-import http.client
-import json
 import logging
 import socket
 import threading
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from nodetracker.metrics import endpoint as module
-from nodetracker.metrics.endpoint import Endpoint, make_application
-from nodetracker.views.health import evaluate_health
-from tests.functional.servers.process import find_free_port, skip_or_fail
+from nodetracker.web import waitress_server as module
+from tests.functional.servers.process import skip_or_fail
 from tests.programs import wait_until
-from tests.unit.metrics.fakes import REPORT, STATUS, FakeAgentMetrics
-
-
-class Served(FakeAgentMetrics):
-    """Fake agent metrics served on a real address."""
-
-    def __init__(self, listen="127.0.0.1", port=None, retry_seconds=0.02, **limits):
-        super().__init__()
-        self.audits.audited(REPORT)
-        self.listen = listen
-        self.port = port or find_free_port()
-        application = make_application(self.metrics.registry, lambda: evaluate_health(self.status))
-        self.endpoint = Endpoint(application, listen, self.port, retry_seconds, **limits)
-
-    def __enter__(self):
-        self.endpoint.start()
-        return self
-
-    def __exit__(self, *details):
-        self.endpoint.stop()
-
-    def connect(self):
-        wait_until(self.is_open)
-        return http.client.HTTPConnection(self.listen, self.port, timeout=60)
-
-    def is_open(self):
-        try:
-            socket.create_connection((self.listen, self.port)).close()
-        except OSError:
-            return False
-        return True
-
-    def request(self, path, method="GET", **headers):
-        """Return the response and its body."""
-        connection = self.connect()
-        connection.request(method, path, headers=headers)
-        response = connection.getresponse()
-        body = response.read()
-        connection.close()
-        return response, body
+from tests.unit.metrics.served import Served
 
 
 @pytest.fixture
@@ -64,76 +19,12 @@ def served():
         yield served
 
 
-def names(families):
-    return {family.name for family in families}
-
-
-def test_metrics_are_text_by_default(served):
-    response, body = served.request("/metrics")
-    assert response.status == 200
-    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert "nodetracker_node_guests" in names(parse_text(body.decode()))
-
-
-def test_metrics_are_openmetrics_on_request(served):
-    response, body = served.request(
-        "/metrics", Accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.1"
-    )
-    assert response.headers["Content-Type"].startswith("application/openmetrics-text")
-    assert "nodetracker_node_guests" in names(parse_openmetrics(body.decode()))
-
-
-def test_metrics_are_compressed_if_the_client_accepts_it(served):
-    response, body = served.request("/metrics", **{"Accept-Encoding": "gzip"})
-    assert response.headers["Content-Encoding"] == "gzip"
-    assert "nodetracker_node_guests" in names(parse_text(gzip.decompress(body).decode()))
-
-
-@pytest.mark.parametrize(
-    ("changes", "code", "status"),
-    [
-        ({"audit": dataclasses.replace(STATUS.audit, nodes={})}, 200, "pass"),
-        ({}, 200, "warn"),
-        ({"database_error": "away"}, 503, "fail"),
-    ],
-)
-def test_the_status_of_health_shows_whether_the_agent_works(served, changes, code, status):
-    served.status = dataclasses.replace(STATUS, **changes)
-    response, body = served.request("/health")
-    assert (response.status, json.loads(body)["status"]) == (code, status)
-    assert response.headers["Content-Type"] == "application/json"
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/health", "/"])
-def test_head_is_the_same_without_a_body(served, path):
-    whole, body = served.request(path)
-    response, nothing = served.request(path, "HEAD")
-    assert (response.status, nothing) == (whole.status, b"")
-    assert int(response.headers["Content-Length"]) == pytest.approx(len(body), abs=50)
-
-
 def test_a_connection_serves_several_requests(served):
     connection = served.connect()
     for method in ("HEAD", "GET", "HEAD"):
         connection.request(method, "/health")
         assert connection.getresponse().read()[:1] == (b"{" if method == "GET" else b"")
     connection.close()
-
-
-@pytest.mark.parametrize("path", ["/", "/metrics/", "/healthz", "/favicon.ico"])
-def test_any_other_path_is_an_error_that_names_the_pages(served, path):
-    response, body = served.request(path)
-    assert (response.status, body) == (
-        404,
-        b"Not Found: available pages are /metrics and /health\n",
-    )
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_any_other_method_is_refused(served, method):
-    response, body = served.request("/health", method)
-    assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
-    assert body == b"Method Not Allowed: use GET, HEAD\n"
 
 
 def test_no_server_is_named(served):
@@ -209,7 +100,7 @@ def test_clients_that_send_many_requests_and_read_no_answer_are_disconnected():
             with contextlib.suppress(ConnectionError):
                 client.sendall(many)
         wait_until(lambda: is_healthy(served))
-        wait_until(lambda: served.endpoint._server.active_channels == {})
+        wait_until(lambda: served.server._server.active_channels == {})
         for client in deaf:
             client.close()
 
@@ -235,13 +126,13 @@ def test_a_port_in_use_is_logged_once_and_served_once_it_is_free(caplog):
         taken.listen()
         port = taken.getsockname()[1]
         served = Served(port=port)
-        served.endpoint.start()
+        served.server.start()
         wait_until(lambda: caplog.messages)
         threads = threading.active_count()
         wait_until(lambda: len(caplog.messages) > 3)
         assert threading.active_count() <= threads
     assert served.request("/health")[0].status == 200
-    served.endpoint.stop()
+    served.server.stop()
     logged = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
     assert logged == [
         f"Metrics and health: cannot serve on 127.0.0.1 port {port}: "

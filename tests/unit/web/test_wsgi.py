@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from nodetracker.api.wsgi import WsgiThreads, make_environ
+from nodetracker.web.wsgi import WsgiThreads, make_environ
 
 SCOPE = {
     "type": "http",

@@ -1,10 +1,11 @@
-"""Admit requests before their bodies are read: what gates and servers share (ASGI)."""
+"""What gates, which admit requests before their bodies are read, share with the server (ASGI)."""
 
 import asyncio
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
 LANE = "nodetracker.lane"
@@ -18,6 +19,8 @@ STRANGER_BYTES = 4096
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Coroutine[Any, Any, None]]
+Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 class Places:
@@ -51,12 +54,34 @@ class Places:
                 del self._taken[name]
 
 
-async def discard(receive: Receive, max_bytes: int, seconds: float) -> None:
-    """Read the rest of a body whose request was answered, until its client has the answer."""
+async def refuse(
+    receive: Receive,
+    send: Send,
+    status: HTTPStatus,
+    headers: Iterable[tuple[str, str]],
+    body: bytes,
+    discarded_bytes: int,
+    seconds: float,
+) -> None:
+    """Answer without the application and close the connection, as the rest of a body may follow.
+
+    Args:
+        discarded_bytes: that are read on, as most clients read no answer while they send.
+        seconds: for how long.
+    """
+    all_headers = [
+        (name.lower().encode(), value.encode())
+        for name, value in (
+            *headers, ("Content-Length", str(len(body))), ("Connection", "close"),
+        )
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": status.value, "headers": all_headers})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while max_bytes > 0:
+            while discarded_bytes > 0:
                 message = await receive()
                 if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    return
-                max_bytes -= len(message.get("body", b""))
+                    break
+                discarded_bytes -= len(message.get("body", b""))
+    await send({"type": "http.response.body", "body": b""})

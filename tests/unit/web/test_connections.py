@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodetracker.api.connections import Deadlines, Listener
-from nodetracker.api.server import Server
+from nodetracker.web.connections import Deadlines, Listener
+from nodetracker.web.server import Server
 from tests.functional.servers.process import find_free_port
 from tests.functional.servers.tls import Authority
 from tests.programs import wait_until

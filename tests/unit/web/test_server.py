@@ -16,9 +16,9 @@ import pytest
 
 from nodetracker.api.auth.layer import LoginGate
 from nodetracker.api.context import IDENTITY, Identity
-from nodetracker.api.server import Server, _Loop
 from nodetracker.model.errors import AuthenticationError
-from nodetracker.process.admission import STRANGER_BYTES
+from nodetracker.web.admission import STRANGER_BYTES
+from nodetracker.web.server import Server, _Loop
 from tests.functional.servers.process import find_free_port
 from tests.settings import make_api_settings
 

@@ -9,17 +9,16 @@ import io
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 from wsgiref.types import WSGIApplication, WSGIEnvironment
 
-from nodetracker.process.admission import Message
+from nodetracker.web.admission import Message, Send
 
 LOG = logging.getLogger(__name__)
 
-Send = Callable[[Message], Coroutine[Any, Any, None]]
 WholeApplication = Callable[[Any, bytes, threading.Event, Send], Awaitable[None]]
 """Answers a request: its ASGI scope, its body, and an event that is set once its client has
 gone; sends ASGI messages."""

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 import uvicorn
 
-from nodetracker.api.body import BodyReader
-from nodetracker.api.wsgi import WsgiThreads
-from nodetracker.process.admission import MAX_BYTES
+from nodetracker.web.admission import MAX_BYTES
+from nodetracker.web.bodies import BodyReader
+from nodetracker.web.wsgi import WsgiThreads
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
 

@@ -1,4 +1,4 @@
-"""Connections of the REST service: how many there are, and how long each waits for its client.
+"""Connections of a server: how many there are, and how long each waits for its client.
 
 A connection is ended when its client takes too long for a handshake, for the header of a
 request, or to read an answer. When there are too many, the one that has waited longest for

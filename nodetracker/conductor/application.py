@@ -12,7 +12,9 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -37,10 +39,10 @@ from nodetracker.model.errors import (
 from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import CredentialStore, FleetStore
-from nodetracker.process.admission import STRANGER_BYTES, Places
 from nodetracker.process.change_log import RefusalLog, log_change
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.rpc.interface import describe_mismatch
+from nodetracker.web.admission import STRANGER_BYTES, Places
 
 LOG = logging.getLogger(__name__)
 
@@ -55,10 +57,6 @@ _LOGGED = (
     RequestError,
     RpcUnavailableError,
 )
-_HOST = "nodetracker.host"
-"""Key of the environment: the caller's, once its credential is found."""
-_IS_DUE = "nodetracker.is_due"
-"""Key of the environment: whether the caller is to renew its credential."""
 _CHANGES = frozenset(
     {
         "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
@@ -67,21 +65,40 @@ _CHANGES = frozenset(
 )  # fmt: skip
 """Calls that are logged. Heartbeats and audits are not: their rows say what they wrote."""
 
-_STATUSES: tuple[tuple[type[NodetrackerError], str], ...] = (
-    (AuthenticationError, "401 Unauthorized"),
-    (ForbiddenError, "403 Forbidden"),
-    (NotFoundError, "404 Not Found"),
-    (HostNameError, "409 Conflict"),
-    (RequestError, "400 Bad Request"),
-    (RpcUnavailableError, "503 Service Unavailable"),
+_STATUSES: tuple[tuple[type[NodetrackerError], HTTPStatus], ...] = (
+    (AuthenticationError, HTTPStatus.UNAUTHORIZED),
+    (ForbiddenError, HTTPStatus.FORBIDDEN),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (HostNameError, HTTPStatus.CONFLICT),
+    (RequestError, HTTPStatus.BAD_REQUEST),
+    (RpcUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
+
+
+@dataclass(slots=True)
+class _Request:
+    """One call.
+
+    Attributes:
+        encoding: of the body, "" = none.
+        has_place: its host's place for a large body is taken for it; see `IS_LARGE`.
+        credential: that it is made with, once it is found.
+    """
+
+    path: str
+    address: str
+    authorization: str
+    encoding: str
+    body: bytes
+    has_place: bool
+    credential: Credential | None = None
 
 
 class HeartbeatStore(CredentialStore, FleetStore, Protocol):
     """What heartbeats need of the store."""
 
 
-class AgentEndpoint:
+class ConductorApplication:
     """Answers the calls of agents, each as the host that its credential identifies.
 
     Args:
@@ -146,30 +163,37 @@ class AgentEndpoint:
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; nodetracker's errors travel as answers."""
-        status, answer = "200 OK", {}
+        request = _Request(
+            environ["PATH_INFO"],
+            environ.get("REMOTE_ADDR", ""),
+            environ.get("HTTP_AUTHORIZATION", ""),
+            environ.get("HTTP_CONTENT_ENCODING", "").lower(),
+            environ["wsgi.input"].read(),
+            environ.get("asgi.scope", {}).get(IS_LARGE, False),
+        )
+        status, answer = HTTPStatus.OK, {}
         refusal: NodetrackerError | None = None
-        environ[_IS_DUE] = False
-        address = environ.get("REMOTE_ADDR", "")
-        path = environ.get("PATH_INFO", "")
         try:
             if environ["REQUEST_METHOD"] != "POST":
                 raise NotFoundError("POST /store/METHOD is served here, to agents")
             if self.is_stopping:
                 raise RpcEndingError(f"{self._name} is ending; nothing was done")
             with ExitStack() as held:
-                answer = {"value": self._carry_out(environ, path, address, held)}
+                answer = {"value": self._carry_out(request, held)}
         except NodetrackerError as error:
             answer, refusal = {"error": encode_error(error)}, error
             status = find_status(error)
         except Exception as error:  # a bug; the caller gets its name only
-            LOG.exception("%s failed", path)
-            status = "500 Internal Server Error"
-            text = f"{self._name} failed ({path}): {type(error).__name__}; see its log"
+            LOG.exception("%s failed", request.path)
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            text = f"{self._name} failed ({request.path}): {type(error).__name__}; see its log"
             answer = {"error": encode_error(RpcError(text))}
+        credential = request.credential
         if refusal is not None:  # outside the handler, see `OutageLog.watch`
-            self.log_refusal(environ.get(_HOST), address, path, refusal)
+            host = None if credential is None else credential.host
+            self.log_refusal(host, request.address, request.path, refusal)
         now = self._clock.read()
-        if environ[_IS_DUE]:
+        if credential is not None and credential.is_due:
             answer["renew"] = True
         if now is not None:
             answer["now"] = now.isoformat()
@@ -189,43 +213,36 @@ class AgentEndpoint:
         finally:
             self._large.give_back(host)
 
-    def _carry_out(self, environ: WSGIEnvironment, path: str, address: str, held: ExitStack) -> Any:
-        if path == JOIN:
-            if "HTTP_CONTENT_ENCODING" in environ:
+    def _carry_out(self, request: _Request, held: ExitStack) -> Any:
+        if request.path == JOIN:
+            if request.encoding:
                 raise RequestError("body", "expected JSON that is not compressed")
-            return self._join(self._read_call(environ, STRANGER_BYTES), address)
-        secret_hash = read_credential_hash(environ.get("HTTP_AUTHORIZATION", ""))
+            return self._join(self._read_call(request, STRANGER_BYTES), request.address)
+        secret_hash = read_credential_hash(request.authorization)
         if secret_hash is None:
             raise AuthenticationError("no credential; join by a token first")
         try:
-            return self._call(environ, path, address, secret_hash, held)
+            return self._call(request, secret_hash, held)
         except AuthenticationError:
             self.known.forget(secret_hash)
             raise
 
-    def _call(
-        self,
-        environ: WSGIEnvironment,
-        path: str,
-        address: str,
-        secret_hash: str,
-        held: ExitStack,
-    ) -> Any:
+    def _call(self, request: _Request, secret_hash: str, held: ExitStack) -> Any:
+        path, address = request.path, request.address
         body: Mapping[str, Any] | None = None
         if path == HEARTBEAT:
-            body = self._read_call(environ, LARGE_BYTES)
+            body = self._read_call(request, LARGE_BYTES)
             if _takes_calls(body):
-                return self._report(environ, body, secret_hash, address)
+                return self._report(request, body, secret_hash)
         found = self._credentials.find_credential(secret_hash, address)
-        caller = self._note_call(environ, found, secret_hash)
+        caller = self._note_call(request, found, secret_hash)
         if body is None:
-            is_counted = environ.get("asgi.scope", {}).get(IS_LARGE, False)
 
-            def count() -> None:
-                if not is_counted:
+            def take_place() -> None:
+                if not request.has_place:
                     held.enter_context(self.large_body(caller.host))
 
-            body = self._read_call(environ, MAX_BODY_BYTES, count)
+            body = self._read_call(request, MAX_BODY_BYTES, take_place)
         if path == "/renew":
             return self._renew(caller, body, address)
         family, _, name = path.removeprefix("/").partition("/")
@@ -246,7 +263,7 @@ class AgentEndpoint:
 
     def _read_call(
         self,
-        environ: WSGIEnvironment,
+        request: _Request,
         max_bytes: int,
         on_large: Callable[[], None] = lambda: None,
     ) -> Mapping[str, Any]:
@@ -259,40 +276,36 @@ class AgentEndpoint:
             RequestError: it is not a JSON object, or too large.
             RpcUnavailableError: its caller has stopped waiting.
         """
-        is_gzip = environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip"
-        body = self._bodies.parse(environ["wsgi.input"].read(), is_gzip, max_bytes, on_large)
+        is_gzip = request.encoding == "gzip"
+        body = self._bodies.parse(request.body, is_gzip, max_bytes, on_large)
         self._refuse_expired(body)
         return body
 
-    def _report(
-        self, environ: WSGIEnvironment, body: Mapping[str, Any], secret_hash: str, address: str
-    ) -> Any:
+    def _report(self, request: _Request, body: Mapping[str, Any], secret_hash: str) -> Any:
         """Carry out a heartbeat, and return the host's news with the calls that wait for it.
 
         What it says is read once its credential is found.
         """
 
         def authorize(credential: Credential) -> Mapping[str, Any]:
-            caller = self._note_call(environ, credential, secret_hash)
+            caller = self._note_call(request, credential, secret_hash)
             self._check_version(body)
             arguments = _read_arguments(body, "report_state")
             return self._authorizer.authorize(caller, "report_state", arguments)
 
         news = self._heartbeats.report_for_news(secret_hash, authorize)
         if news is None:  # its use is to be stored, or it is refused
-            self._heartbeats.find_credential(secret_hash, address)
+            self._heartbeats.find_credential(secret_hash, request.address)
             news = self._heartbeats.report_for_news(secret_hash, authorize)
         if news is None:
             raise AuthenticationError("unknown credential")
         return encode(news)
 
-    def _note_call(
-        self, environ: WSGIEnvironment, credential: Credential, secret_hash: str
-    ) -> Caller:
+    def _note_call(self, request: _Request, credential: Credential, secret_hash: str) -> Caller:
         self._called_at = self._monotonic()
         self._hosts.add(credential.host)
         self.known.remember(secret_hash, credential.host)
-        environ[_IS_DUE], environ[_HOST] = credential.is_due, credential.host
+        request.credential = credential
         return Caller(credential.host, credential.agent_id)
 
     def _join(self, body: Mapping[str, Any], address: str) -> Any:
@@ -404,13 +417,13 @@ def _read_hash(body: Mapping[str, Any]) -> str:
     return value
 
 
-def find_status(error: NodetrackerError) -> str:
+def find_status(error: NodetrackerError) -> HTTPStatus:
     """Return the status of an answer with an error."""
-    return next((text for kind, text in _STATUSES if isinstance(error, kind)), "200 OK")
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), HTTPStatus.OK)
 
 
 def _send(
-    environ: WSGIEnvironment, start: StartResponse, status: str, answer: Mapping[str, Any]
+    environ: WSGIEnvironment, start: StartResponse, status: HTTPStatus, answer: Mapping[str, Any]
 ) -> Iterable[bytes]:
     data = json.dumps(answer, separators=(",", ":")).encode()
     headers = [("Content-Type", "application/json")]
@@ -418,5 +431,5 @@ def _send(
     if is_large and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
         data = gzip.compress(data, compresslevel=1)
         headers.append(("Content-Encoding", "gzip"))
-    start(status, [*headers, ("Content-Length", str(len(data)))])
+    start(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
     return [data]

@@ -1,0 +1,1 @@
+"""Serve HTTP, for the REST service, conductors and agents: listeners, limits, threads."""
