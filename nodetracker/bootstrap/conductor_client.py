@@ -7,13 +7,9 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.values import Problems, read_host_name
 from nodetracker.compute.identity import ensure_compute_id
+from nodetracker.conductor.connections import ConductorUrl, parse_url
 from nodetracker.conductor.credential_file import read_credential
-from nodetracker.conductor.http_caller import (
-    AgentIdentity,
-    Endpoint,
-    HttpCaller,
-    parse_endpoint,
-)
+from nodetracker.conductor.http_caller import AgentIdentity, HttpCaller
 from nodetracker.model.errors import AuthenticationError, ConfigError, IdentityError
 from nodetracker.process.clock import DatabaseClock
 
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
 _MAX_TOKEN_BYTES = 1024
 
 
-def read_connection(conf: cfg.ConfigOpts) -> "tuple[list[Endpoint], ssl.SSLContext | None]":
+def read_connection(conf: cfg.ConfigOpts) -> "tuple[list[ConductorUrl], ssl.SSLContext | None]":
     """Return where the conductors of a process without a database are, and the TLS of calls.
 
     Raises:
@@ -35,13 +31,11 @@ def read_connection(conf: cfg.ConfigOpts) -> "tuple[list[Endpoint], ssl.SSLConte
             "[conductor] endpoint: not set, and use_local is false; set it to the URLs of the "
             "conductors, such as https://control-1:8775"
         )
-    endpoints = [
-        problems.collect(parse_endpoint, text, group.allow_http) for text in group.endpoint
-    ]
-    needs_tls = any(endpoint is None or endpoint.is_tls for endpoint in endpoints)
+    urls = [problems.collect(parse_url, text, group.allow_http) for text in group.endpoint]
+    needs_tls = any(url is None or url.is_tls for url in urls)
     tls = problems.collect(_make_tls, group.cafile) if needs_tls else None
     problems.raise_any()
-    return endpoints, tls
+    return urls, tls
 
 
 def build_http_caller(conf: cfg.ConfigOpts, is_agent: bool = False) -> HttpCaller:
@@ -55,13 +49,13 @@ def build_http_caller(conf: cfg.ConfigOpts, is_agent: bool = False) -> HttpCalle
         ConfigError: a value cannot be used.
         IdentityError: the agent's uuid cannot be read or created.
     """
-    endpoints, tls = read_connection(conf)
+    urls, tls = read_connection(conf)
     state_path = Path(conf.state_path)
     agent_id = ensure_compute_id(state_path) if is_agent else None
     identity = AgentIdentity(
         read_host_name(conf), agent_id, state_path, lambda: read_join_token(conf)
     )
-    return HttpCaller(endpoints, identity, DatabaseClock(), tls)
+    return HttpCaller(urls, identity, DatabaseClock(), tls)
 
 
 def _make_tls(cafile: str | None) -> "ssl.SSLContext":

@@ -32,7 +32,8 @@ import psutil
 
 from nodetracker.accounting.liveness import is_service_up
 from nodetracker.conductor.client import open_conductor_store
-from nodetracker.conductor.http_caller import AgentIdentity, Endpoint, HttpCaller
+from nodetracker.conductor.connections import ConductorUrl
+from nodetracker.conductor.http_caller import AgentIdentity, HttpCaller
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
@@ -135,9 +136,9 @@ class Agent(threading.Thread):
         self, key: AgentKey, state: Path, ports: list[int], outcome: Outcome, end: float
     ) -> None:
         super().__init__(name=key.host, daemon=True)
-        endpoints = [Endpoint("127.0.0.1", port, False) for port in ports]
+        urls = [ConductorUrl("127.0.0.1", port, False) for port in ports]
         identity = AgentIdentity(key.host, None, state, lambda: None)
-        caller = HttpCaller(endpoints, identity, DatabaseClock())
+        caller = HttpCaller(urls, identity, DatabaseClock())
         self._store = open_conductor_store(caller)
         self._key, self._outcome, self._end = key, outcome, end
 

@@ -16,6 +16,7 @@ import pytest
 
 from nodetracker.conductor.application import ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
+from nodetracker.conductor.connections import ConductorUrl
 from nodetracker.conductor.gate import (
     LANES,
     MAX_WAITING,
@@ -24,7 +25,7 @@ from nodetracker.conductor.gate import (
     TURNS,
     Gate,
 )
-from nodetracker.conductor.http_caller import AgentIdentity, Endpoint, HttpCaller
+from nodetracker.conductor.http_caller import AgentIdentity, HttpCaller
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.conductor.known_hosts import REMEMBERED_SECONDS, KnownHosts
 from nodetracker.model.credential import CREDENTIAL_FILE, hash_secret, make_secret
@@ -356,9 +357,9 @@ class TestHosts:
 def test_a_revoked_agent_that_sends_a_large_body_gets_the_reason(conductor, tmp_path):
     secret = make_secret()
     (tmp_path / CREDENTIAL_FILE).write_text(secret)
-    endpoints = [Endpoint("127.0.0.1", conductor.port, False)]
+    urls = [ConductorUrl("127.0.0.1", conductor.port, False)]
     identity = AgentIdentity("h1", None, tmp_path, lambda: None)
-    caller = HttpCaller(endpoints, identity, DatabaseClock())
+    caller = HttpCaller(urls, identity, DatabaseClock())
     method, arguments = CONDUCTOR.methods["list_nodes"], {"host": random.randbytes(2**23).hex()}
     with pytest.raises(RpcUnavailableError, match="agent token create --host h1"):
         caller.call(method, arguments, 30)

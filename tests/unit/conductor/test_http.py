@@ -23,12 +23,11 @@ from nodetracker.conductor.application import ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.bodies import LARGE_BYTES
 from nodetracker.conductor.client import open_conductor_store
+from nodetracker.conductor.connections import ConductorUrl, parse_url
 from nodetracker.conductor.credential_file import NEXT_FILE, make_next, read_credential
 from nodetracker.conductor.http_caller import (
     AgentIdentity,
-    Endpoint,
     HttpCaller,
-    parse_endpoint,
 )
 from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.schema import tables
@@ -118,9 +117,9 @@ def call(port, state):
     """Return a maker of this host's caller."""
 
     def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,)):
-        endpoints = [Endpoint("127.0.0.1", item, False) for item in ports]
+        urls = [ConductorUrl("127.0.0.1", item, False) for item in ports]
         identity = AgentIdentity(host, agent_id, state, lambda: token)
-        return HttpCaller(endpoints, identity, DatabaseClock())
+        return HttpCaller(urls, identity, DatabaseClock())
 
     return make
 
@@ -585,9 +584,9 @@ class TestTimeouts:
     def test_the_connections_to_several_share_it(self, state, serve_slowly):
         """Each accepts a connection and says nothing of TLS."""
         (state / CREDENTIAL_FILE).write_text(make_secret())
-        endpoints = [Endpoint("127.0.0.1", serve_slowly(b""), True) for _ in range(3)]
+        urls = [ConductorUrl("127.0.0.1", serve_slowly(b""), True) for _ in range(3)]
         identity = AgentIdentity("h1", AGENT, state, lambda: None)
-        caller = HttpCaller(endpoints, identity, DatabaseClock(), ssl.create_default_context())
+        caller = HttpCaller(urls, identity, DatabaseClock(), ssl.create_default_context())
         started_at = time.monotonic()
         with pytest.raises(
             RpcUnavailableError, match=r"no conductor can be reached: (.*timed out){3}"
@@ -637,12 +636,12 @@ class TestRequests:
 )
 def test_an_endpoint_that_is_no_url_is_named(text):
     with pytest.raises(ConfigError, match=r"\[conductor\] endpoint"):
-        parse_endpoint(text)
+        parse_url(text)
 
 
 def test_http_to_another_machine_needs_an_option():
     with pytest.raises(ConfigError, match="allow_http"):
-        parse_endpoint("http://control:8775")
-    assert str(parse_endpoint("http://control", allows_http=True)) == "http://control:8775"
-    assert str(parse_endpoint("http://127.0.0.1:1")) == "http://127.0.0.1:1"
-    assert str(parse_endpoint("https://[::1]")) == "https://[::1]:8775"
+        parse_url("http://control:8775")
+    assert str(parse_url("http://control", allows_http=True)) == "http://control:8775"
+    assert str(parse_url("http://127.0.0.1:1")) == "http://127.0.0.1:1"
+    assert str(parse_url("https://[::1]")) == "https://[::1]:8775"
