@@ -2,7 +2,7 @@
 
 from nodetracker.virt.probes import ProbeRunner
 
-_PATIENCE_SECONDS = 60.0
+_WAIT_SECONDS = 60.0
 
 
 class SelectiveProbeRunner(ProbeRunner):
@@ -18,4 +18,4 @@ class SelectiveProbeRunner(ProbeRunner):
 
     def start(self, key, read, timeout_seconds=None):
         hangs = not self.hanging.isdisjoint((key.nodename, key.source))
-        return super().start(key, read, timeout_seconds if hangs else _PATIENCE_SECONDS)
+        return super().start(key, read, timeout_seconds if hangs else _WAIT_SECONDS)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 MAX_CALLS = 2
 """Calls to agents at a time: a silent agent keeps a thread for up to a minute."""
 
-PATIENCE_SECONDS = 10.0
+WAIT_SECONDS = 10.0
 """How long a request waits for a call that continues without it."""
 
 TURN_SECONDS = 240.0
@@ -32,18 +32,18 @@ class AgentCalls:
 
     Args:
         directory: finds them.
-        patience_seconds: how long `run` waits.
+        wait_seconds: how long `run` waits.
     """
 
     def __init__(
         self,
         directory: AgentDirectory,
         max_calls: int = MAX_CALLS,
-        patience_seconds: float = PATIENCE_SECONDS,
+        wait_seconds: float = WAIT_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
-        self._patience = patience_seconds
+        self._wait_seconds = wait_seconds
         self._max_calls = max_calls
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class AgentCalls:
             BusyError: as `calling`.
         """
         started = self._executor.start(host, lambda: self._call(host, call))
-        return started.result() if started.wait(started.counted_from + self._patience) else None
+        return started.result() if started.wait(started.counted_from + self._wait_seconds) else None
 
     def _call(self, host: str, call: Callable[[HostAgent], T]) -> T:
         with self.calling(host) as agent:

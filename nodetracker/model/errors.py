@@ -45,7 +45,7 @@
         └── ConflictError           read and decide again
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nodetracker.model.amounts import ReasonParts
 
@@ -329,3 +329,11 @@ class SchemaError(StoreError):
 
 class ConflictError(StoreError):
     """Another writer was first; read and decide again."""
+
+
+def list_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

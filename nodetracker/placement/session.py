@@ -9,7 +9,7 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from http.client import IncompleteRead
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +23,12 @@ from urllib3.exceptions import HTTPError, LocationParseError
 from urllib3.poolmanager import PoolManager, ProxyManager
 from urllib3.util import parse_url
 
-from nodetracker.model.errors import ConfigError, PlacementTimeoutError, PlacementUnavailableError
+from nodetracker.model.errors import (
+    ConfigError,
+    PlacementTimeoutError,
+    PlacementUnavailableError,
+    list_causes,
+)
 from nodetracker.placement.answers import MICROVERSION, Answer
 
 _TIMEOUTS = 2
@@ -126,16 +131,9 @@ def _is_url(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.host)
 
 
-def _list_causes(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
-
-
 def _find_url(error: BaseException) -> str:
     """Return the URL that was requested when an error occurred, Keystone's too; "" = unknown."""
-    for cause in _list_causes(error):
+    for cause in list_causes(error):
         url = getattr(cause, "url", None) or getattr(getattr(cause, "request", None), "url", None)
         if isinstance(url, str) and "://" in url:  # urllib3's errors have paths
             return _without_credentials(url)
@@ -149,7 +147,7 @@ def _without_credentials(url: str) -> str:
 
 def _explain(error: BaseException) -> str:
     """Return an error on one line; the same cause always has the same text."""
-    for seen in _list_causes(error):
+    for seen in list_causes(error):
         if isinstance(seen, HttpError):
             return f"answered {seen.http_status}: {' '.join(str(seen.message).split())}"
         if isinstance(seen, OSError) and seen.strerror:

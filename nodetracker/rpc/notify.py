@@ -157,8 +157,8 @@ class NotificationSender:
         """
         left, sent_at = self.waiting, time.monotonic()
         while left:
-            patience = timeout_seconds * (_SLOW if self._error is None else 1)
-            if time.monotonic() - sent_at >= patience:
+            limit = timeout_seconds * (_SLOW if self._error is None else 1)
+            if time.monotonic() - sent_at >= limit:
                 break
             time.sleep(0.01)
             before, left = left, self.waiting

@@ -19,7 +19,7 @@ from nodetracker.rpc.waker import COMPUTE
 LOG = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10.0
-PATIENCE_SECONDS = 5.0
+CONNECT_SECONDS = 5.0
 """A broker that is not reached by then is logged once."""
 LIBRARY_SECONDS = 3.0
 """Time for the library to disconnect."""
@@ -63,7 +63,7 @@ class WakeServer:
     def start(self) -> None:
         """Start in the background."""
         threading.Thread(target=self._run, name="rpc", daemon=True).start()
-        threading.Thread(target=self._complain, name="rpc-patience", daemon=True).start()
+        threading.Thread(target=self._warn_if_unreachable, name="rpc-timeout", daemon=True).start()
 
     def stop(self, timeout_seconds: float) -> bool:
         """Disconnect, as far as there is time; return True, as nobody waits for an answer."""
@@ -108,8 +108,8 @@ class WakeServer:
         server.start(override_pool_size=1)
         self._server = server
 
-    def _complain(self) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+    def _warn_if_unreachable(self) -> None:
+        deadline = time.monotonic() + CONNECT_SECONDS
         while not self._is_serving.is_set() and not self._stopping.is_set():
             if self._error is not None:
                 return  # it has been logged

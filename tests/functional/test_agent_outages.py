@@ -268,7 +268,7 @@ def test_a_frozen_server_is_given_up_and_caught_up_with(server: Any, agent: Runn
     agent.assert_said_twice()
 
 
-def test_a_server_frozen_for_less_than_its_patience_loses_no_change(
+def test_a_server_frozen_for_less_than_its_timeout_loses_no_change(
     server: Any, agent: RunningAgent
 ) -> None:
     server.process.freeze()

@@ -17,7 +17,7 @@ from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.page_node import add_captured_machines
 from tests.stores import SqliteStore
 
-PATIENCE = 60
+WAIT_SECONDS = 60
 PHONE = 360
 
 
@@ -174,7 +174,7 @@ def test_first_nodes_are_seen_while_the_overview_of_a_large_fleet_is_made(browse
     make_node(store)
     answers = threading.Event()
     read = store.read_overview
-    store.read_overview = lambda: answers.wait(PATIENCE) and read()
+    store.read_overview = lambda: answers.wait(WAIT_SECONDS) and read()
     with serve_page(store) as url, open_tab(browser, url) as tab:
         page = tab.page
         page.get_by_text("Loading the fleet").wait_for()

@@ -16,7 +16,7 @@ import yaml
 
 from tests.programs import BIN, Programs, wait_until
 
-PATIENCE = 60
+WAIT_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ class Watched:
 
     def wait_for(self, pattern: str) -> None:
         """Read what is shown from here on until a pattern is."""
-        end, shown = time.monotonic() + PATIENCE, ""
+        end, shown = time.monotonic() + WAIT_SECONDS, ""
         while not re.search(pattern, shown):
             wait = max(0.0, end - time.monotonic())
             assert select.select([self.master], [], [], wait)[0], shown
@@ -84,7 +84,7 @@ def watch(programs):
     try:
         yield watched
         watched.wait_for(r"\x1b\[\?25h\x1b\[\?1049l")
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(WAIT_SECONDS) == 0
         assert watched.settings == before
     finally:
         process.kill()
@@ -128,7 +128,7 @@ def test_a_suspended_watch_gives_the_terminal_back_until_it_goes_on(programs):
         raw = watched.settings
         watched.process.send_signal(signal.SIGTSTP)
         watched.wait_for(r"\x1b\[\?25h\x1b\[\?1049l")
-        wait_until(lambda: is_stopped(watched.process.pid), PATIENCE)
+        wait_until(lambda: is_stopped(watched.process.pid), WAIT_SECONDS)
         assert watched.settings != raw
         watched.process.send_signal(signal.SIGCONT)
         watched.wait_for(r"\x1b\[\?1049h")
@@ -144,7 +144,7 @@ def test_an_overview_that_does_not_fit_is_summed_up_but_in_a_pipe(programs):
     environment.pop("LINES", None)
     command = [str(BIN / "nodetracker-manage"), f"--config-file={programs.path}", "overview"]
     with contextlib.closing(os.fdopen(master, "rb", 0)) as output:
-        done = subprocess.run(command, stdout=slave, env=environment, timeout=PATIENCE)
+        done = subprocess.run(command, stdout=slave, env=environment, timeout=WAIT_SECONDS)
         os.close(slave)
         shown = output.read(65536).decode()
     assert done.returncode == 0

@@ -12,7 +12,12 @@ import requests
 import urllib3
 from docker.types import CancellableStream
 
-from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
+from nodetracker.model.errors import (
+    DriverUnavailableError,
+    HostDataError,
+    NotFoundError,
+    list_causes,
+)
 
 _PIECE_BYTES = 2**16
 """Largest piece of a stream; a smaller chunk of the engine's is a piece as soon as it arrives."""
@@ -309,7 +314,7 @@ class EngineClient:
 
     def _describe(self, error: BaseException) -> str:
         """Return why the engine did not answer; the same cause always has the same text."""
-        causes = list(_list_causes(error))
+        causes = list(list_causes(error))
         if any(map(_is_timeout, causes)):
             return f"no answer within {self._timeout:g} s"
         for cause in causes:
@@ -319,13 +324,6 @@ class EngineClient:
             if isinstance(cause, docker.errors.TLSParameterError):
                 return " ".join(str(cause).split())
         return _CONNECTION_LOST
-
-
-def _list_causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _is_timeout(error: BaseException) -> bool:

@@ -240,8 +240,8 @@ class Agent:
 
 
 class TestAudit:
-    def audit(self, backend, store, agents, patience=60.0):
-        calls = AgentCalls(agents, patience_seconds=patience)
+    def audit(self, backend, store, agents, wait_seconds=60.0):
+        calls = AgentCalls(agents, wait_seconds=wait_seconds)
         api = Api(replace(backend, agents=calls))
         return api, lambda: api.request("POST", f"/v1/nodes/{uuid_of(store, 'a2')}/audit")
 
@@ -258,7 +258,7 @@ class TestAudit:
 
     def test_that_takes_long_is_202_and_continues(self, backend, store):
         agents = Agents()
-        _, audit = self.audit(backend, store, agents, patience=0.01)
+        _, audit = self.audit(backend, store, agents, wait_seconds=0.01)
         found = audit()
         assert (found.status_code, found.json) == (202, {"host": "alpha", "nodename": "a2"})
         agents.may_end.set()
