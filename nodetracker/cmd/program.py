@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from oslo_config import cfg
 from oslo_log import log as oslo_log
@@ -29,10 +29,12 @@ from nodetracker.cmd.screen.streams import (
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
 from nodetracker.process.change_log import guard_records, open_change_file
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED
+from nodetracker.web.listeners import RetryingServer
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
     from nodetracker.bootstrap.agent import Agent
     from nodetracker.process.service import Service
+    from nodetracker.web.server import Server
 
 LOG = logging.getLogger(__name__)
 _Built = TypeVar("_Built")
@@ -78,44 +80,19 @@ Load = Callable[[cfg.ConfigOpts, Callable[[cfg.ConfigOpts], None]], None]
 """Reads a program's configuration into an object, registering options by a function."""
 
 
-class BackgroundServer(Protocol):
-    """Serves requests in the background; its failures do not affect the program."""
-
-    def start(self) -> None:
-        """Start in the background."""
-
-    def stop(self) -> None:
-        """Accept no more requests."""
-
-
-class CertifiedServer(Protocol):
-    """Serves with a certificate, if it is configured to."""
-
-    def reload_certificate(self) -> None:
-        """Read certificate and key again.
-
-        Raises:
-            ConfigError: they cannot be used; the ones from before are kept.
-        """
-
-
-class CertifiedBackgroundServer(BackgroundServer, CertifiedServer, Protocol):
-    """A server in the background that may have a certificate."""
-
-
 def run_agent(
     conf: cfg.ConfigOpts,
     load: Load,
     agent: "Agent",
     program: str,
-    servers: Sequence[CertifiedBackgroundServer] = (),
+    rest_server: "Server | None" = None,
     ends_with_terminal: bool = False,
 ) -> int:
     """Run an agent and its servers until a signal or a fatal error; return the exit code.
 
     Args:
         load: reads the configuration again at a reload.
-        servers: in addition to that of metrics and health.
+        rest_server: in addition to that of metrics and health.
         ends_with_terminal: as `Service.run`.
     """
     from nodetracker.process.service import hold_signals
@@ -125,21 +102,20 @@ def run_agent(
             conf,
             load,
             lambda candidate: agent.check(build_settings(candidate)),
-            [server.reload_certificate for server in servers],
+            [] if rest_server is None else [rest_server.reload_certificate],
         )
         agent.reconfigure(build_settings(conf))
 
     report = partial(write_report, conf, program)
     hold_signals()
-    metrics: Sequence[BackgroundServer] = (
-        () if agent.metrics_server is None else (agent.metrics_server,)
-    )
-    for server in (*metrics, *servers):
+    wanted = {"Metrics and health": agent.metrics_server, "REST": rest_server}
+    servers = [RetryingServer(name, server) for name, server in wanted.items() if server]
+    for server in servers:
         server.start()
     try:
         return agent.service.run(conf, reload, report, ends_with_terminal)
     finally:
-        for server in (*metrics, *servers):
+        for server in servers:
             server.stop()
         agent.store.close()
         if agent.notifier is not None:
@@ -178,7 +154,7 @@ def reload_configuration(
 def run_service(
     program: str,
     description: str,
-    build: Callable[[cfg.ConfigOpts], "tuple[Service, CertifiedServer]"],
+    build: Callable[[cfg.ConfigOpts], "tuple[Service, Server]"],
     build_settings: Callable[[cfg.ConfigOpts], object],
     arguments: Sequence[str] | None,
 ) -> int:

@@ -35,7 +35,6 @@ from nodetracker.rpc.host_calls import HostCaller
 from nodetracker.usecases.trends import read_fleet_trend
 from nodetracker.usecases.watch import INTERVAL_SECONDS, TrendWatch
 from nodetracker.views.problems import FleetView, view_fleet
-from nodetracker.web.server import RetryingServer
 
 LOG = logging.getLogger(__name__)
 PROGRAM = "nodetracker-standalone"
@@ -130,9 +129,8 @@ def _run(arguments: Sequence[str]) -> int:
     purge = build_purge(conf, agent.store)
     if purge is not None:
         agent.service.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True).wake()
-    servers = [RetryingServer("REST", server)]
     ends_with_terminal = is_started_by_hand(os.environ)
-    return leave(run_agent(conf, load, agent, PROGRAM, servers, ends_with_terminal))
+    return leave(run_agent(conf, load, agent, PROGRAM, server, ends_with_terminal))
 
 
 class OverviewPrinter:

@@ -74,7 +74,7 @@ def parse_url(text: str, allows_http: bool = False) -> ConductorUrl:
     return ConductorUrl(host, port or DEFAULT_PORT, is_tls)
 
 
-class Answer(NamedTuple):
+class ConductorAnswer(NamedTuple):
     """The answer of a conductor.
 
     Attributes:
@@ -140,7 +140,7 @@ class ConductorConnections:
 
     def exchange(
         self, path: str, body: Mapping[str, Any], secret: str | None, deadline: float
-    ) -> Answer:
+    ) -> ConductorAnswer:
         """Send a request to a conductor that can be reached, and return its answer.
 
         Args:
@@ -168,7 +168,7 @@ class ConductorConnections:
         data: bytes,
         headers: Mapping[str, str],
         deadline: float,
-    ) -> Answer:
+    ) -> ConductorAnswer:
         try:
             self._limit(connection, deadline)
             # One that refuses a call before its body has arrived may have closed the connection.
@@ -239,7 +239,9 @@ class ConductorConnections:
                 self._current = (index + 1) % len(self._urls)
 
 
-def _read_answer(response: http.client.HTTPResponse, data: bytes, url: ConductorUrl) -> Answer:
+def _read_answer(
+    response: http.client.HTTPResponse, data: bytes, url: ConductorUrl
+) -> ConductorAnswer:
     """Read an answer.
 
     Raises:
@@ -255,7 +257,7 @@ def _read_answer(response: http.client.HTTPResponse, data: bytes, url: Conductor
         raise RpcUnavailableError(
             f"{url} answered {response.status} {response.reason}, which is not a conductor's answer"
         )
-    return Answer(
+    return ConductorAnswer(
         answer.get("value"),
         decode_error(answer["error"]) if "error" in answer else None,
         bool(answer.get("renew")),

@@ -4,9 +4,7 @@ It notices when no agent reaches it any more, which is rarely the agents' fault.
 """
 
 import logging
-from collections.abc import Collection
 from datetime import timedelta
-from typing import Protocol
 
 from oslo_service import periodic_task
 
@@ -18,24 +16,12 @@ from nodetracker.ports import FleetStore
 from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
-from nodetracker.process.server_service import HttpServer, ServerService
+from nodetracker.process.server_service import ServerService
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch, RowPurge
+from nodetracker.web.server import Server
 
-
-class Calls(Protocol):
-    """What a conductor knows of the agents that called it."""
-
-    @property
-    def called_hosts(self) -> int:
-        """Number of hosts whose agents have called."""
-
-    @property
-    def silent_seconds(self) -> float | None:
-        """Seconds since the last call, None before the first."""
-
-    def recall(self, hosts: Collection[str], seconds_ago: float) -> None:
-        """Note hosts whose agents called before this process started, and how long ago."""
+LOG = logging.getLogger(__name__)
 
 
 class AgentWatch:
@@ -50,7 +36,9 @@ class AgentWatch:
             them that none calls, so that agents are never taken for down first.
     """
 
-    def __init__(self, calls: Calls, store: FleetStore, service_down_time: int) -> None:
+    def __init__(
+        self, calls: ConductorApplication, store: FleetStore, service_down_time: int
+    ) -> None:
         self._calls = calls
         self._store = store
         self._service_down_time = service_down_time
@@ -96,9 +84,6 @@ class AgentWatch:
         self._has_recalled = True
 
 
-LOG = logging.getLogger(__name__)
-
-
 class FleetTasks(PeriodicTasks):
     """Watches the services and nodes of all hosts, as a periodic task."""
 
@@ -130,7 +115,7 @@ class ConductorService(ServerService):
         self,
         host: str,
         store: FleetStore,
-        server: HttpServer,
+        server: Server,
         application: ConductorApplication,
         membership: Membership,
         watch: AgentWatch,

@@ -1,1 +1,1 @@
-"""Metrics of an agent for Prometheus, one module per subject, and their HTTP endpoint."""
+"""Metrics of an agent for Prometheus, one module per subject, and their pages."""

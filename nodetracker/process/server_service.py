@@ -10,22 +10,9 @@ from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.service import Service
 from nodetracker.process.workers import FLUSH_SECONDS, LAST_HEARTBEAT_SECONDS, run_within
+from nodetracker.web.server import Server
 
 LOG = logging.getLogger(__name__)
-
-
-class HttpServer(Protocol):
-    """Serves requests in threads of its own."""
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it serves."""
-
-    def start(self) -> None:
-        """Start; raises RefusedError when the address is in use, or does not exist."""
-
-    def stop(self, timeout_seconds: float) -> bool:
-        """Accept no more requests; return whether all running ones ended in time."""
 
 
 class Closable(Protocol):
@@ -56,7 +43,7 @@ class ServerService(Service):
     def __init__(
         self,
         name: str,
-        server: HttpServer,
+        server: Server,
         used: Sequence[Closable],
         membership: Membership,
         notifier: Sender | None,

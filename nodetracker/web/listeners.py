@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from nodetracker.model.errors import RefusedError
 
@@ -13,10 +13,10 @@ LOG = logging.getLogger(__name__)
 
 RETRY_SECONDS = 30.0
 BACKLOG = 512
+_STOP_SECONDS = 5.0
 _LOOPBACK_NAMES = ("localhost", "localhost.")
 
 S = TypeVar("S", bound=socket.socket)
-T = TypeVar("T")
 
 
 def bind(listen: str, port: int, make_socket: Callable[[int, int, int], S]) -> S:
@@ -46,27 +46,53 @@ def bind(listen: str, port: int, make_socket: Callable[[int, int, int], S]) -> S
     return listener
 
 
-def retry_start(
-    name: str, start: Callable[[], T], stopping: threading.Event, retry_seconds: float
-) -> T | None:
-    """Start a server as soon as its address is free; only the first failure is logged.
+class HttpServer(Protocol):
+    """Serves in threads of its own."""
+
+    def start(self) -> None:
+        """Bind the address and serve; raises RefusedError where it cannot be bound."""
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Accept no more requests; return whether all running ones ended in time."""
+
+
+class RetryingServer:
+    """Starts a server in the background, as soon as its address is free.
+
+    Failures never affect the process; the first one is logged.
 
     Args:
         name: what it serves, for the log.
-        start: raises RefusedError while the address cannot be bound.
-
-    Returns:
-        What `start` returns, None if `stopping` was set before.
     """
-    level = logging.ERROR
-    while not stopping.is_set():
-        try:
-            return start()
-        except RefusedError as error:
-            LOG.log(level, "%s: %s; retrying every %g s", name, error, retry_seconds)
-        level = logging.DEBUG
-        stopping.wait(retry_seconds)
-    return None
+
+    def __init__(self, name: str, server: HttpServer, retry_seconds: float = RETRY_SECONDS) -> None:
+        self._name = name
+        self._server = server
+        self._retry_seconds = retry_seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._start, name="server-start", daemon=True)
+
+    def start(self) -> None:
+        """Start in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more requests and give running ones a few seconds."""
+        self._stopping.set()
+        self._thread.join()
+        self._server.stop(_STOP_SECONDS)
+
+    def _start(self) -> None:
+        level = logging.ERROR
+        while not self._stopping.is_set():
+            try:
+                self._server.start()
+                return
+            except RefusedError as error:
+                problem = str(error)
+            LOG.log(level, "%s: %s; retrying every %g s", self._name, problem, self._retry_seconds)
+            level = logging.DEBUG
+            self._stopping.wait(self._retry_seconds)
 
 
 def render_address(host: str, port: int) -> str:

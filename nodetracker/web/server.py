@@ -17,7 +17,7 @@ import uvicorn
 
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.settings import ServerSettings
-from nodetracker.web.admission import LANE, Application, Send
+from nodetracker.web.admission import Application
 from nodetracker.web.bodies import BodyReader, RenderRefusal, render_refusal
 from nodetracker.web.connections import (
     DEADLINES,
@@ -26,13 +26,7 @@ from nodetracker.web.connections import (
     Listener,
     find_max_connections,
 )
-from nodetracker.web.listeners import (
-    BACKLOG,
-    RETRY_SECONDS,
-    bind,
-    render_address,
-    retry_start,
-)
+from nodetracker.web.listeners import BACKLOG, bind, render_address
 from nodetracker.web.wsgi import WsgiThreads
 
 LOG = logging.getLogger(__name__)
@@ -42,8 +36,6 @@ SHUTDOWN_SECONDS = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
-
-_HEALTH = "health"
 
 _TLS_REASONS = {
     "KEY_VALUES_MISMATCH": "the key is not that of the certificate",
@@ -91,7 +83,7 @@ class Server:
         self._settings = settings
         self._deadlines = deadlines
         self._max_connections = max_connections
-        self._lanes = lanes or {}
+        self._lanes = lanes
         self._render_refusal = render_refusal
         self._tls = (
             load_tls(settings.option_group, settings.cert_file, settings.key_file)
@@ -117,7 +109,7 @@ class Server:
         config = uvicorn.Config(
             self._gate(
                 BodyReader(
-                    _Threads(self._application, settings.threads, self._lanes),
+                    WsgiThreads(self._application, settings.threads, self._lanes),
                     settings.max_body_bytes,
                     deadlines.body,
                     deadlines.send,
@@ -181,58 +173,6 @@ class Server:
             files = settings.option_group, settings.cert_file, settings.key_file
             load_tls(*files)  # a context that fails keeps half of it
             _load_certificate(self._tls, *files)
-
-
-class _Threads:
-    """Carries out requests in threads; one is for load balancers that ask for the health.
-
-    Other requests may all wait, as for a token that Keystone does not answer.
-    """
-
-    def __init__(self, application: WSGIApplication, count: int, lanes: Mapping[str, int]) -> None:
-        self._shared = WsgiThreads(application, count)
-        self._own = {
-            name: WsgiThreads(application, threads)
-            for name, threads in {_HEALTH: 1, **lanes}.items()
-        }
-
-    async def __call__(self, scope: Any, body: bytes, gone: threading.Event, send: Send) -> None:
-        """Answer one request."""
-        lane = _HEALTH if scope["path"] == "/health" else scope.get(LANE)
-        await self._own.get(lane, self._shared)(scope, body, gone, send)
-
-
-class RetryingServer:
-    """Starts a server in the background, as soon as its address is free.
-
-    Failures never affect the process.
-
-    Args:
-        name: what it serves, for the log.
-    """
-
-    def __init__(self, name: str, server: Server, retry_seconds: float = RETRY_SECONDS) -> None:
-        self._server = server
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: retry_start(name, server.start, self._stopping, retry_seconds),
-            name="api-start",
-            daemon=True,
-        )
-
-    def start(self) -> None:
-        """Start in the background."""
-        self._thread.start()
-
-    def reload_certificate(self) -> None:
-        """Use the certificate as it is now; see `Server`."""
-        self._server.reload_certificate()
-
-    def stop(self) -> None:
-        """Accept no more requests and give running ones a few seconds."""
-        self._stopping.set()
-        self._thread.join()
-        self._server.stop(_STOP_MARGIN_SECONDS)
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:

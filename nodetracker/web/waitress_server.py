@@ -17,7 +17,7 @@ import waitress
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 
-from nodetracker.web.listeners import RETRY_SECONDS, bind, render_address, retry_start
+from nodetracker.web.listeners import bind, render_address
 
 LOG = logging.getLogger(__name__)
 # waitress warns whenever two requests arrive at the same time.
@@ -38,15 +38,12 @@ CHECK_SECONDS = 1.0
 
 LOOP_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
-_STOP_SECONDS = 5.0
 _MAX_BODY_BYTES = 65536
 _OWN_SOCKETS = 2  # the listener, and one that wakes the loop
 
 
 class WaitressServer:
-    """Serves an application on one address, with its own threads; waits until the address is free.
-
-    Its failures never affect the process.
+    """Serves an application on one address, with its own threads.
 
     Args:
         name: what it serves, for the log.
@@ -60,7 +57,6 @@ class WaitressServer:
         application: WSGIApplication,
         listen: str,
         port: int,
-        retry_seconds: float = RETRY_SECONDS,
         idle_seconds: float = IDLE_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
         max_connections: int | None = None,
@@ -69,44 +65,25 @@ class WaitressServer:
         self._application = application
         self._listen = listen
         self._port = port
-        self._retry_seconds = retry_seconds
         self._idle_seconds = idle_seconds
         self._request_seconds = request_seconds
         self._max_connections = max_connections or min(
             MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         )
         self._sockets: dict[int, wasyncore.dispatcher] = {}
-        self._server: waitress.server.BaseWSGIServer | None = None
+        self._server: Any = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Start in the background."""
-        self._thread.start()
+        """Bind the address and serve in the background.
 
-    def stop(self) -> None:
-        """Accept no more requests and end the threads."""
-        self._stopping.set()
-        server = self._server
-        if server is not None:
-            server.pull_trigger()
-        self._thread.join(_STOP_SECONDS)
-        server = self._server
-        if server is not None and not self._thread.is_alive():
-            server.task_dispatcher.shutdown()
-            wasyncore.close_all(self._sockets)
-
-    def _run(self) -> None:
+        Raises:
+            RefusedError: the address is in use, or does not exist.
+        """
         # Bound here: waitress would leak threads if the address is in use.
-        listener = retry_start(
-            self._name,
-            lambda: bind(self._listen, self._port, _Listener),
-            self._stopping,
-            self._retry_seconds,
-        )
-        if listener is None:
-            return
-        server = self._server = waitress.create_server(
+        listener = bind(self._listen, self._port, _Listener)
+        self._server = waitress.create_server(
             self._application,
             map=self._sockets,
             sockets=[listener],
@@ -118,8 +95,25 @@ class WaitressServer:
         )
         address = render_address(*listener.getsockname()[:2])
         LOG.info("%s: serving on http://%s", self._name, address)
-        server.channel_class = _Channel
-        channels: dict[int, _Channel] = server.active_channels
+        self._server.channel_class = _Channel
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """Accept no more requests; return whether the threads ended in time."""
+        server = self._server
+        if server is None:
+            return True
+        self._stopping.set()
+        server.pull_trigger()
+        self._thread.join(timeout_seconds)
+        if self._thread.is_alive():
+            return False
+        server.task_dispatcher.shutdown()
+        wasyncore.close_all(self._sockets)
+        return True
+
+    def _run(self) -> None:
+        channels: dict[int, _Channel] = self._server.active_channels
         while not self._stopping.is_set():
             seconds = CHECK_SECONDS if channels else LOOP_SECONDS
             wasyncore.loop(timeout=seconds, use_poll=True, map=self._sockets, count=1)

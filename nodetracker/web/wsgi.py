@@ -9,13 +9,13 @@ import io
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 from wsgiref.types import WSGIApplication, WSGIEnvironment
 
-from nodetracker.web.admission import Message, Send
+from nodetracker.web.admission import LANE, Message, Send
 
 LOG = logging.getLogger(__name__)
 
@@ -23,15 +23,29 @@ WholeApplication = Callable[[Any, bytes, threading.Event, Send], Awaitable[None]
 """Answers a request: its ASGI scope, its body, and an event that is set once its client has
 gone; sends ASGI messages."""
 
+_HEALTH = "/health"
 _HEADERS_OF_THEIR_OWN = ("CONTENT_LENGTH", "CONTENT_TYPE")
 
 
 class WsgiThreads:
-    """Answers requests by a WSGI application in a number of threads."""
+    """Answers requests by a WSGI application in threads.
 
-    def __init__(self, application: WSGIApplication, count: int) -> None:
+    One is for load balancers that ask for the health, as other requests may all wait, such as
+    for a token that Keystone does not answer.
+
+    Args:
+        count: of threads that requests share.
+        lanes: name -> number of threads that only requests of this `LANE` have.
+    """
+
+    def __init__(
+        self, application: WSGIApplication, count: int, lanes: Mapping[str, int] | None = None
+    ) -> None:
         self._application = application
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix="WSGI")
+        self._executors = {
+            lane: ThreadPoolExecutor(threads, thread_name_prefix="WSGI")
+            for lane, threads in {None: count, _HEALTH: 1, **(lanes or {})}.items()
+        }
 
     async def __call__(self, scope: Any, body: bytes, gone: threading.Event, send: Send) -> None:
         """Answer one request.
@@ -45,8 +59,9 @@ class WsgiThreads:
             asyncio.run_coroutine_threadsafe(send(message), loop).result()
 
         environ = make_environ(scope, body)
+        lane = _HEALTH if scope["path"] == _HEALTH else scope.get(LANE)
         messages = await loop.run_in_executor(
-            self._executor, self._answer, environ, gone, send_part
+            self._executors[lane], self._answer, environ, gone, send_part
         )
         for message in messages:
             await send(message)
@@ -121,9 +136,15 @@ def make_environ(scope: Any, body: bytes) -> WSGIEnvironment:
     }
     if scope.get("client") is not None:
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = map(str, scope["client"])
+    return environ | make_headers(scope)
+
+
+def make_headers(scope: Any) -> dict[str, str]:
+    """Return the headers of a request as WSGI has them."""
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").upper().replace("-", "_")
         key = key if key in _HEADERS_OF_THEIR_OWN else f"HTTP_{key}"
         text = value.decode("latin-1")
-        environ[key] = f"{environ[key]},{text}" if key in environ else text
-    return environ
+        headers[key] = f"{headers[key]},{text}" if key in headers else text
+    return headers

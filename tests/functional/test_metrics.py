@@ -18,8 +18,8 @@ NODES = [
 ]
 
 
-class AgentWithEndpoint:
-    """An agent with two nodes and an endpoint."""
+class AgentWithMetrics:
+    """An agent with two nodes that serves its metrics."""
 
     def __init__(self, tmp_path):
         self.port = find_free_port()
@@ -64,7 +64,7 @@ class AgentWithEndpoint:
 
 @pytest.fixture
 def agent(tmp_path):
-    return AgentWithEndpoint(tmp_path)
+    return AgentWithMetrics(tmp_path)
 
 
 def test_a_broker_that_refuses_the_login_is_told_until_it_takes_it(agent, rabbitmq):

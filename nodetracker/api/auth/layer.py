@@ -12,13 +12,8 @@ from nodetracker.api.context import CLIENT_ADDRESS, IDENTITY, SESSION_TOKEN, Aut
 from nodetracker.api.family import normalize_path
 from nodetracker.model.errors import AuthenticationError, ForbiddenError, ThrottledError
 from nodetracker.process.change_log import RefusalLog
-from nodetracker.web.admission import (
-    MAX_BYTES,
-    STRANGER_BYTES,
-    Application,
-    Receive,
-    Send,
-)
+from nodetracker.web.admission import MAX_BYTES, STRANGER_BYTES, Application, Receive, Send
+from nodetracker.web.wsgi import make_headers
 
 _SCOPED = (
     "DOMAIN_ID", "DOMAIN_NAME", "PROJECT_ID", "PROJECT_NAME", "PROJECT_DOMAIN_ID",
@@ -105,7 +100,9 @@ class LoginGate:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
-            environ = _read_environ(scope)
+            environ = {
+                "REMOTE_ADDR": (scope.get("client") or ("",))[0], **make_headers(scope),
+            }  # fmt: skip
             is_open = normalize_path(scope["path"]) in self.open_paths
             is_known = self.identify is None and not environ.keys().isdisjoint(_TOKENS)
             if self.identify is not None and "HTTP_AUTHORIZATION" in environ and not is_open:
@@ -125,16 +122,6 @@ class LoginGate:
             return await identify(environ)
         except _REJECTED as error:
             return error
-
-
-def _read_environ(scope: Any) -> WSGIEnvironment:
-    """Return client and headers of an ASGI request, as WSGI has them."""
-    environ = {"REMOTE_ADDR": (scope.get("client") or ("",))[0]}
-    for name, value in scope["headers"]:
-        key = f"HTTP_{name.decode('latin-1')}".upper().replace("-", "_")
-        text = value.decode("latin-1")
-        environ[key] = f"{environ[key]},{text}" if key in environ else text
-    return environ
 
 
 def authenticate(

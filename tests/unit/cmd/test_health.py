@@ -37,7 +37,7 @@ def serve(health: Health, listen: str, port: int) -> Iterator[None]:
         wait_until(lambda: is_open(listen, port))
         yield
     finally:
-        server.stop()
+        server.stop(60)
 
 
 def is_open(host: str, port: int) -> bool:

@@ -17,10 +17,10 @@ class Server:
         self.notifier = notifier
 
     def start(self):
-        """See `HttpServer`."""
+        """See `nodetracker.web.server.Server`."""
 
     def stop(self, timeout_seconds):
-        """See `HttpServer`."""
+        """See `nodetracker.web.server.Server`."""
         self.notifier.notify(TOLD)
         return True
 

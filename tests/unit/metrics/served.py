@@ -5,6 +5,7 @@ import socket
 
 from nodetracker.metrics.application import make_application
 from nodetracker.views.health import evaluate_health
+from nodetracker.web.listeners import RetryingServer
 from nodetracker.web.waitress_server import WaitressServer
 from tests.functional.servers.process import find_free_port
 from tests.programs import wait_until
@@ -20,9 +21,9 @@ class Served(FakeAgentMetrics):
         self.listen = listen
         self.port = port or find_free_port()
         application = make_application(self.metrics.registry, lambda: evaluate_health(self.status))
-        self.server = WaitressServer(
-            "Metrics and health", application, listen, self.port, retry_seconds, **limits
-        )
+        name = "Metrics and health"
+        self.waitress = WaitressServer(name, application, listen, self.port, **limits)
+        self.server = RetryingServer(name, self.waitress, retry_seconds)
 
     def __enter__(self):
         self.server.start()

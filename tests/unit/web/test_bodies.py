@@ -4,13 +4,15 @@ import asyncio
 import json
 import socket
 import threading
+from http import HTTPStatus
 from urllib.parse import quote
 
 import pytest
 import uvicorn
 
+from nodetracker.api.errors import render_refusal as render_rest_refusal
 from nodetracker.web.admission import MAX_BYTES
-from nodetracker.web.bodies import BodyReader
+from nodetracker.web.bodies import BodyReader, render_refusal
 from nodetracker.web.wsgi import WsgiThreads
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
@@ -47,7 +49,10 @@ class Exchange:
         await send({"type": "http.response.body", "body": b"ok"})
 
     def run(self, headers=(), **limits):
-        options = {"max_bytes": 10, "body_seconds": 0.01, "send_seconds": 60} | limits
+        options = {
+            "max_bytes": 10, "body_seconds": 0.01, "send_seconds": 60,
+            "render_refusal": render_rest_refusal,
+        } | limits  # fmt: skip
         reader = BodyReader(self.application, **options)
         asyncio.run(reader(SCOPE | {"headers": list(headers)}, self.receive, self.send))
         return self.sent[0]["status"]
@@ -91,10 +96,26 @@ def test_a_body_that_is_too_long_is_413_even_without_an_end(is_endless):
     assert dict(exchange.sent[0]["headers"])[b"connection"] == b"close"
 
 
+def test_a_refusal_is_text_unless_the_server_has_another_form():
+    exchange = Exchange(b"12345678901")
+    assert exchange.run(render_refusal=render_refusal) == 413
+    assert exchange.sent[1]["body"] == b"The body has more than 10 bytes."
+
+
+def test_rest_names_the_option_of_a_limit():
+    exchange = Exchange(b"12345678901")
+    assert exchange.run() == 413
+    assert exchange.error() | {"request_id": ""} == {
+        "status": 413, "code": "nodetracker.http.content_too_large", "request_id": "",
+        "title": HTTPStatus.REQUEST_ENTITY_TOO_LARGE.phrase,
+        "detail": "The body has more than 10 bytes ([api] max_body_bytes).",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("headers", [[], [(b"content-length", b"5")]])
 def test_the_limit_of_a_request_is_that_of_its_sender(headers):
     exchange = Exchange(b"123", b"45")
-    reader = BodyReader(exchange.application, max_bytes=10, body_seconds=1, send_seconds=1)
+    reader = BodyReader(exchange.application, 10, 1, 1, render_rest_refusal)
     scope = SCOPE | {"headers": headers, MAX_BYTES: 4}
     asyncio.run(reader(scope, exchange.receive, exchange.send))
     assert exchange.sent[0]["status"] == 413
@@ -117,7 +138,7 @@ def test_bodies_that_are_too_long_together_are_503_until_others_are_answered():
         await Exchange().application(scope, body, gone, send)
 
     async def run():
-        reader = BodyReader(application, 5, 60, 60, max_held_bytes=12)
+        reader = BodyReader(application, 5, 1, 60, render_rest_refusal, max_held_bytes=12)
 
         def post(*parts):
             exchange = Exchange(*parts)

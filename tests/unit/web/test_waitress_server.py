@@ -100,7 +100,7 @@ def test_clients_that_send_many_requests_and_read_no_answer_are_disconnected():
             with contextlib.suppress(ConnectionError):
                 client.sendall(many)
         wait_until(lambda: is_healthy(served))
-        wait_until(lambda: served.server._server.active_channels == {})
+        wait_until(lambda: served.waitress._server.active_channels == {})
         for client in deaf:
             client.close()
 
@@ -161,7 +161,7 @@ def test_ipv6_is_served(caplog):
 
 
 def list_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "metrics"]
+    return [thread for thread in threading.enumerate() if thread.name == "server-start"]
 
 
 def test_the_end_frees_the_address_and_ends_the_threads():
