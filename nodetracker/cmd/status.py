@@ -380,7 +380,7 @@ class ConductorReader:
 
     def find_problems(self) -> dict[str, str | None]:
         """Return why each conductor does not answer, None for one that does."""
-        return self._caller.find_problems(_CONDUCTOR_SECONDS)
+        return self._caller.connections.find_problems(_CONDUCTOR_SECONDS)
 
     def find_obstacles(self) -> list[str]:
         """Return what the agent lacks: a token before it has joined, and files that it may read."""

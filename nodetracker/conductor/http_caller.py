@@ -59,7 +59,10 @@ class HttpCaller:
 
     Args:
         tls: of HTTPS connections.
+
+    Attributes:
         clock: the database's time; set by each answer that has it.
+        connections: to the conductors.
     """
 
     def __init__(
@@ -70,8 +73,8 @@ class HttpCaller:
         tls: ssl.SSLContext | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock = clock
-        self._connections = ConductorConnections(urls, identity.host, tls, monotonic)
+        self.clock = clock
+        self.connections = ConductorConnections(urls, identity.host, tls, monotonic)
         self._identity = identity
         self._monotonic = monotonic
         self._executor = Executor(
@@ -81,11 +84,6 @@ class HttpCaller:
         self._secret: str | None = None
         self._refusal: tuple[float, str] | None = None
         self._is_due = False
-
-    @property
-    def clock(self) -> DatabaseClock:
-        """The database's time."""
-        return self._clock
 
     def call(self, method: Method, arguments: dict[str, Any], timeout_seconds: float) -> Any:
         """Make one call to any conductor and return its result.
@@ -97,7 +95,7 @@ class HttpCaller:
             NodetrackerError: the error that the conductor raised.
         """
         body = {"version": CONDUCTOR.version, "arguments": arguments}
-        now = self._clock.read()
+        now = self.clock.read()
         if now is not None:
             expires_at = now + timedelta(seconds=timeout_seconds)
             body["expires_at"] = expires_at.isoformat()
@@ -108,10 +106,6 @@ class HttpCaller:
             if problem is not None:  # the next answer asks for it again
                 LOG.warning("The credential of this host was not renewed: %s", problem)
         return method.read_answer({"value": plain}, "a conductor")
-
-    def find_problems(self, timeout_seconds: float) -> dict[str, str | None]:
-        """Ask every conductor something; see `ConductorConnections`."""
-        return self._connections.find_problems(timeout_seconds)
 
     def _try_renewal(self, timeout_seconds: float) -> str | None:
         """Renew the credential; return why that failed, None if it did not."""
@@ -250,11 +244,11 @@ class HttpCaller:
         self, path: str, body: Mapping[str, Any], secret: str | None, deadline: float
     ) -> Any:
         """Return the value of an answer, or raise its error; note what else it says."""
-        answer = self._connections.exchange(path, body, secret, deadline)
+        answer = self.connections.exchange(path, body, secret, deadline)
         if answer.is_due:
             self._is_due = True
         if answer.now is not None:
-            self._clock.set(answer.now)
+            self.clock.set(answer.now)
         if answer.error is not None:
             raise answer.error
         return answer.value

@@ -78,13 +78,12 @@ class Server:
         lanes: Mapping[str, int] | None = None,
         render_refusal: RenderRefusal = render_refusal,
     ) -> None:
-        self._application = application
-        self._gate = gate
+        threads = WsgiThreads(application, settings.threads, lanes)
+        limits = settings.max_body_bytes, deadlines.body, deadlines.send
+        self._application = gate(BodyReader(threads, *limits, render_refusal))
         self._settings = settings
         self._deadlines = deadlines
         self._max_connections = max_connections
-        self._lanes = lanes
-        self._render_refusal = render_refusal
         self._tls = (
             load_tls(settings.option_group, settings.cert_file, settings.key_file)
             if settings.cert_file
@@ -107,15 +106,7 @@ class Server:
         )
         protocol: Any = partial(Connection, listener, deadlines)
         config = uvicorn.Config(
-            self._gate(
-                BodyReader(
-                    WsgiThreads(self._application, settings.threads, self._lanes),
-                    settings.max_body_bytes,
-                    deadlines.body,
-                    deadlines.send,
-                    self._render_refusal,
-                )
-            ),
+            self._application,
             http=protocol,
             ws="none",
             loop="asyncio",

@@ -509,11 +509,14 @@ class TestConductors:
         with serving(endpoint) as gone:
             pass
         with serving(lambda environ, start: start("200 OK", []) or [b"{}"]) as other:
-            found = call(ports=(gone, port, other), agent_id=None).find_problems(5)
+            found = call(ports=(gone, port, other), agent_id=None).connections.find_problems(5)
         assert [*found.values()][:2] == ["Connection refused", None]
         assert "not a conductor's answer" in found[f"http://127.0.0.1:{other}"]
         endpoint.is_stopping = True
-        assert "is ending" in call(agent_id=None).find_problems(5)[f"http://127.0.0.1:{port}"]
+        assert (
+            "is ending"
+            in call(agent_id=None).connections.find_problems(5)[f"http://127.0.0.1:{port}"]
+        )
         assert [*state.iterdir()] == store.list_credentials() == []
 
     def test_the_next_one_is_tried_where_one_is_not_reached(self, call, token, endpoint):
@@ -643,5 +646,6 @@ def test_http_to_another_machine_needs_an_option():
     with pytest.raises(ConfigError, match="allow_http"):
         parse_url("http://control:8775")
     assert str(parse_url("http://control", allows_http=True)) == "http://control:8775"
-    assert str(parse_url("http://127.0.0.1:1")) == "http://127.0.0.1:1"
+    for host in ("127.0.0.1:1", "localhost.:1", "[::ffff:127.0.0.1]:1"):
+        assert str(parse_url(f"http://{host}")) == f"http://{host}"
     assert str(parse_url("https://[::1]")) == "https://[::1]:8775"
