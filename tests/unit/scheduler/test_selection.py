@@ -118,20 +118,7 @@ def test_an_unclaimed_guest_makes_room_on_its_own_node(empty_fleet):
     assert names(select(empty_fleet, ask(guest.uuid, VCPU=8))) == ["n1"]
 
 
-def test_limits_that_the_request_brings_stand_for_the_node_s_own(empty_fleet):
-    empty_fleet.add()
-    assert names(select(empty_fleet, ask(VCPU=9, limits={"VCPU": None}))) == ["n1"]
-
-
-def test_a_node_is_no_candidate_for_a_claim_that_is_larger_than_it(empty_fleet):
-    empty_fleet.add("h1", "small", cpu_allocation_ratio=4.0)
-    empty_fleet.add("h2", "large", vcpus=16)
-    assert names(select(empty_fleet, ask(VCPU=9))) == ["large"]
-    assert explain(empty_fleet, ask(VCPU=9)) == "cpu: 1 of 2 nodes"
-    assert len(names(select(empty_fleet, ask(VCPU=9, limits={"VCPU": None})))) == 2
-
-
-def test_neither_is_the_node_of_the_workload_s_guest(empty_fleet):
+def test_the_workload_s_guest_makes_no_room_for_a_claim_larger_than_its_node(empty_fleet):
     guest = make_guest("web", vcpu_milli=1000)
     empty_fleet.add("h1", "n1", guests=(guest,), cpu_allocation_ratio=4.0)
     assert names(select(empty_fleet, ask(guest.uuid, VCPU=9, MEMORY_MB=1))) == []
@@ -172,12 +159,6 @@ class TestWeights:
         empty_fleet.add("h2", "disk", local_gb=200)
         empty_fleet.add("h3", "ram", memory_mb=16384)
         assert names(select(empty_fleet, ask(), multipliers))[0] == first
-
-    def test_equal_ones_are_in_order_of_host_and_nodename(self, empty_fleet):
-        for host, nodename in (("h2", "a"), ("h1", "z"), ("h1", "b")):
-            empty_fleet.add(host, nodename)
-        found = [(c.host, c.nodename) for c in select(empty_fleet, ask())]
-        assert found == [("h1", "b"), ("h1", "z"), ("h2", "a")]
 
     def test_what_is_promised_weighs(self, empty_fleet):
         empty_fleet.add("h1", "full", charge=Amounts(4000, memory_mb=4096))
