@@ -5,10 +5,10 @@ It is not counted twice when the guest's own claim requests it.
 
 import pytest
 
-from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.guest import GuestPins
 from nodetracker.ports import Store
 from tests.builders import ask, claim, make_guest, make_node, node
+from tests.refusals import refusing
 
 GUEST = make_guest(
     "web", vcpu_milli=0, memory_mb=0, disk_mb=0, pins=GuestPins((), ("0000:c1:00.0",))
@@ -34,20 +34,20 @@ def reserved(store: Store) -> int:
 
 def test_a_claim_takes_over_its_guest_s_gpu_and_returns_it(gpu_node: Store) -> None:
     other = claim(gpu_node, ask(PGPU=1))
-    with pytest.raises(ClaimRefusedError, match="Free PGPU 0.00 < requested 1"):
+    with refusing(PGPU=0):
         claim(gpu_node, ask(PGPU=1))
     own = claim(gpu_node, ask(GUEST.uuid, PGPU=1))
     assert reserved(gpu_node) == 0
     gpu_node.abort_claim(other.uuid)
     gpu_node.abort_claim(own.uuid)
     assert reserved(gpu_node) == 1
-    with pytest.raises(ClaimRefusedError, match="Free PGPU 1.00 < requested 2"):
+    with refusing(PGPU=1):
         claim(gpu_node, ask(PGPU=2))
 
 
 def test_a_guest_s_gpu_does_not_satisfy_a_larger_claim(gpu_node: Store) -> None:
     claim(gpu_node, ask(PGPU=1))
-    with pytest.raises(ClaimRefusedError, match="Free PGPU 1.00 < requested 2"):
+    with refusing(PGPU=1):
         claim(gpu_node, ask(GUEST.uuid, PGPU=2))
 
 

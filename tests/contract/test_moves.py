@@ -38,6 +38,7 @@ from nodetracker.ports import AdmissionPolicy, Store
 from tests.builders import ADMISSION_POLICY, claim, make_device, make_guest, make_node, node, update
 from tests.contract.moves import GUEST, WORKLOAD, ask, ask_move, find, move
 from tests.contract.stores import SQL_BACKENDS, StoreMaker
+from tests.refusals import list_short, refusing
 from tests.statements import count_statements
 
 CHARGE = Amounts(2000, memory_mb=1024, disk_mb=10240)
@@ -101,7 +102,7 @@ class TestBeginning:
     ) -> None:
         move(store, ask_move(source, "resize", resources={"VCPU": 4}), "alpha")
         assert used(store) == (7, 1)
-        with pytest.raises(ClaimRefusedError, match="Free vcpu 1.00"):
+        with refusing(VCPU=1):
             claim(store, ask(str(uuid.uuid4()), resources={"VCPU": 2}))
 
     def test_a_destination_that_does_not_fit_leaves_no_trace(
@@ -110,10 +111,7 @@ class TestBeginning:
         before = node(store), node(store, "beta")
         with pytest.raises(ClaimRefusedError) as caught:
             move(store, ask_move(source, resources={"VCPU": 9, "MEMORY_MB": 9999}))
-        assert caught.value.reasons == (
-            "Free vcpu 7.00 VCPU < requested 9 VCPU",
-            "Free memory 7680.00 MB < requested 9999 MB",
-        )
+        assert list_short(caught.value) == {"VCPU": (7, 9), "MEMORY_MB": (7680, 9999)}
         assert (node(store), node(store, "beta")) == before
         assert store.list_migrations() == []
 
@@ -147,11 +145,11 @@ class TestBeginning:
         other = str(uuid.uuid4())
         with pytest.raises(ClaimRefusedError) as caught:
             move(store, ask_move(source, workload=other, resources={"VCPU": 9}))
-        assert caught.value.reasons == (
+        assert caught.value.reasons[:2] == (
             f"claim {source.uuid} belongs to workload {WORKLOAD}",
             f"claim {source.uuid} is released (aborted)",
-            "Free vcpu 7.00 VCPU < requested 9 VCPU",
         )
+        assert list_short(caught.value) == {"VCPU": (7, 9)}
 
     def test_a_missing_node_or_claim_is_named(self, store: Store, source: Claim) -> None:
         with pytest.raises(ClaimRefusedError, match="no such node: node-1 on host ghost"):

@@ -15,7 +15,7 @@ from nodetracker.accounting.ledger.node_limits import limits_of
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.accounting.placement.describe import describe_tree
 from nodetracker.db.schema.tables import compute_nodes
-from nodetracker.model.amounts import MEMORY
+from nodetracker.model.amounts import MEMORY, ORDINARY
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.fact import fresh
 from nodetracker.model.guest import GuestListing, GuestPins, LoosePages
@@ -25,6 +25,7 @@ from nodetracker.model.numa import CellAssignment, NumaCell, NumaTopology, PageP
 from nodetracker.model.settings import AllocationRatios, Policy
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy
 from tests.builders import make_guest, make_snapshot
+from tests.refusals import list_short
 from tests.unit.ledger.agent_machine import HOST, AgentMachine
 
 NODENAME = "node-1"
@@ -121,7 +122,7 @@ class PageMachine(AgentMachine):
         before = list(self.claims.values())
         lacking = set()
         for limit, free, free_after in zip(
-            ("memory", "memory outside huge pages"),
+            (MEMORY, ORDINARY),
             self.free(before, self.seen),
             self.free([*before, (number, size, False)], self.seen),
             strict=True,
@@ -130,7 +131,7 @@ class PageMachine(AgentMachine):
                 lacking.add(limit)
         total, ordinary = self.free(before, self.seen)
         if ordinary >= total:  # the memory as a whole is short before it
-            lacking.discard("memory outside huge pages")
+            lacking.discard(ORDINARY)
         found = self.store.find_candidates(request, CandidatePolicy(10**9), 10).nodes
         if number in self.stored:  # its guest's own node is left to the rule
             pass
@@ -142,8 +143,7 @@ class PageMachine(AgentMachine):
         try:
             self.store.create_claim(request, HOST, NODENAME, POLICY)
         except ClaimRefusedError as error:
-            texts = {reason.split(" < ")[0].rpartition(" MB")[0] for reason in error.reasons}
-            assert {text.removeprefix("Free ").rpartition(" ")[0] for text in texts} == lacking
+            assert list_short(error).keys() == lacking
         else:
             assert not lacking
             self.claims[str(name)] = (number, size, False)
@@ -156,7 +156,7 @@ class PageMachine(AgentMachine):
         try:
             self.store.create_claim(parse_claim_request(body), HOST, NODENAME, POLICY)
         except ClaimRefusedError as error:  # never as memory outside pages is short
-            assert not any("outside huge pages" in reason for reason in error.reasons)
+            assert ORDINARY not in list_short(error)
         else:
             self.claims[str(name)] = (number, count * PAGE_MB, True)
             after = self.free(list(self.claims.values()), self.seen)

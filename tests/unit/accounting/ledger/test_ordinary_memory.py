@@ -14,6 +14,7 @@ from nodetracker.model.candidate import ResourceLeft
 from nodetracker.model.guest import GuestPins, LoosePages
 from nodetracker.model.numa import CellAssignment, NumaAssignment
 from tests.builders import ask
+from tests.refusals import list_short
 from tests.unit.accounting.ledger.fakes import BASE, GUEST, POLICY, WORKLOAD, make_claim, make_node
 
 GIB = 1024
@@ -72,8 +73,7 @@ def test_a_claim_without_a_page_size_gets_no_huge_pages():
     node = node_with()
     assert evaluate(node, 15 * GIB).refusals == ()
     refused = evaluate(node, 15 * GIB + 1)
-    ((verdict,),) = refused.parts
-    assert (verdict.resource, verdict.free, verdict.refused) == (ORDINARY, 15 * GIB, 15 * GIB + 1)
+    assert list_short(refused) == {ORDINARY: (15 * GIB, 15 * GIB + 1)}
     assert [str(check) for check in refused.checks] == ["ordinary_ram"]
 
 
