@@ -30,8 +30,12 @@ Reader = Callable[[Any, str], Any]
 
 _NONE: frozenset[enum.Enum] = frozenset()
 _PLAIN = frozenset({str, bool, int, float, type(None)})
-_SEQUENCES = (tuple, list, Sequence, Collection)
-_SETS = (frozenset, set, AbstractSet)
+_MAKERS: Mapping[Any, Callable[[Any], Any]] = {
+    list: list,
+    **dict.fromkeys((tuple, Sequence, Collection), tuple),
+    **dict.fromkeys((frozenset, set, AbstractSet), frozenset),
+}
+"""Origin of a collection's hint -> what makes one of its items."""
 
 
 def encode(value: Any, unknown: AbstractSet[enum.Enum] = _NONE) -> Any:
@@ -166,11 +170,11 @@ def make_reader(hint: Any, is_strict: bool = True) -> Reader:
     if origin in (typing.Union, types.UnionType):
         return _make_union(arguments, is_strict)
     if dataclasses.is_dataclass(origin or hint):
-        return _Lazy(hint, is_strict)
-    if origin in _SEQUENCES:
-        return _make_sequence(origin, arguments, is_strict)
-    if origin in _SETS:
-        return _make_collection(arguments[0], frozenset, is_strict)
+        return _make_object(hint, is_strict)
+    if origin is tuple and arguments[1:] != (Ellipsis,):
+        return _make_fixed_tuple(tuple(make_reader(item, is_strict) for item in arguments))
+    if origin in _MAKERS:
+        return _make_collection(arguments[0], _MAKERS[origin], is_strict)
     if origin is not None and issubclass(origin, Mapping):
         return _make_mapping(arguments[0], arguments[1], is_strict)
     if isinstance(hint, type):
@@ -249,12 +253,6 @@ def _make_union(arguments: tuple[Any, ...], is_strict: bool) -> Reader:
     return read
 
 
-def _make_sequence(origin: Any, arguments: tuple[Any, ...], is_strict: bool) -> Reader:
-    if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
-        return _make_fixed_tuple(tuple(make_reader(item, is_strict) for item in arguments))
-    return _make_collection(arguments[0], list if origin is list else tuple, is_strict)
-
-
 def _make_collection(item_hint: Any, make: Callable[[Any], Any], is_strict: bool) -> Reader:
     read_item = make_reader(item_hint, is_strict)
 
@@ -280,10 +278,7 @@ def _make_fixed_tuple(readers: tuple[Reader, ...]) -> Reader:
 
 def _read_integer_key(plain: Any, path: str) -> Any:
     """Read a key that was an integer: JSON has only strings as keys."""
-    try:
-        return int(plain)
-    except (ValueError, TypeError):
-        _refuse(path, plain, "integer")
+    return _convert(int, plain, path, "integer")
 
 
 def _make_mapping(key_hint: Any, item_hint: Any, is_strict: bool) -> Reader:
@@ -302,31 +297,36 @@ def _make_mapping(key_hint: Any, item_hint: Any, is_strict: bool) -> Reader:
     return read
 
 
-class _Lazy:
-    """Reads a dataclass; prepared with the first value, as types may refer to themselves."""
+def _make_object(hint: Any, is_strict: bool) -> Reader:
+    """Return the reader of a dataclass."""
+    kind: Any = typing.get_origin(hint) or hint
 
-    def __init__(self, hint: Any, is_strict: bool) -> None:
-        self._hint = hint
-        self._is_strict = is_strict
-        self._class: Any = typing.get_origin(hint) or hint
-        self._readers: dict[str, Reader] | None = None
-        self._required: frozenset[str] = frozenset()
+    @cache  # not before the first value, as types may refer to themselves
+    def prepare() -> tuple[dict[str, Reader], frozenset[str]]:
+        """Return the readers of all fields, and the names of the required ones."""
+        hints = typing.get_type_hints(kind)
+        variables = getattr(kind, "__parameters__", ())
+        bound = dict(zip(variables, typing.get_args(hint), strict=False))
+        readers = {}
+        required = set()
+        for item in dataclasses.fields(kind):
+            readers[item.name] = make_reader(_bind(hints[item.name], bound), is_strict)
+            if item.default is item.default_factory is dataclasses.MISSING:
+                required.add(item.name)
+        return readers, frozenset(required)
 
-    def __call__(self, plain: Any, path: str) -> Any:
-        if self._readers is None:
-            self._prepare()
-        readers = self._readers
-        assert readers is not None
+    def read(plain: Any, path: str) -> Any:
+        readers, required = prepare()
         if not isinstance(plain, Mapping):
-            _refuse(path, plain, self._class.__name__)
+            _refuse(path, plain, kind.__name__)
         prefix = f"{path}." if path else ""
         if plain.keys() != readers.keys():
             unknown = plain.keys() - readers.keys()
-            if unknown and self._is_strict:
+            if unknown and is_strict:
                 raise RequestError(f"{prefix}{min(unknown)}", "unknown field")
-            for name in self._required - plain.keys():
+            for name in required - plain.keys():
                 raise RequestError(f"{prefix}{name}", "missing")
-        return self._class(
+        return kind(
             **{
                 name: readers[name](item, f"{prefix}{name}")
                 for name, item in plain.items()
@@ -334,25 +334,7 @@ class _Lazy:
             }
         )
 
-    def _prepare(self) -> None:
-        hints = typing.get_type_hints(self._class)
-        bound: dict[Any, Any] = dict(
-            zip(
-                getattr(self._class, "__parameters__", ()),
-                typing.get_args(self._hint),
-                strict=False,
-            )
-        )
-        fields = dataclasses.fields(self._class)
-        self._required = frozenset(
-            item.name
-            for item in fields
-            if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        )
-        self._readers = {
-            item.name: make_reader(_bind(hints[item.name], bound), self._is_strict)
-            for item in fields
-        }
+    return read
 
 
 def _bind(hint: Any, bound: Mapping[Any, Any]) -> Any:
