@@ -12,25 +12,16 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-from nodetracker.db.columns import EARLIEST, as_plain, list_damage
+from nodetracker.db.columns import EARLIEST, NODE_SHAPES, as_plain, list_damage
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.claim import (
-    Claim,
-    Migration,
-    Workload,
-)
+from nodetracker.model.claim import Claim, Migration, Workload
 from nodetracker.model.fact import FactEntry, FactState, sanitize_json
 from nodetracker.model.guest import Guest, GuestPins, WorkloadKind
 from nodetracker.model.node import FACT_NAMES, NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment
 from nodetracker.model.pci import PciStatus, TrackedDevice
 from nodetracker.model.serializer import decode, encode
-from nodetracker.model.service import (
-    AuditState,
-    Incarnation,
-    ServiceAvailability,
-    ServiceRecord,
-)
+from nodetracker.model.service import AuditState, Incarnation, ServiceAvailability, ServiceRecord
 from nodetracker.model.text import JSON_TEXT_LENGTH
 
 
@@ -57,36 +48,19 @@ def render_json(value: object) -> str:
     )
 
 
-def parse_json(text: str) -> Any:
-    """Parse the text of `render_json`."""
-    return json.loads(text)
-
-
 Row = Mapping[Any, Any]
 """Of a database library or a dict, by column name."""
 
 T = TypeVar("T")
 
-JSON_COLUMNS = frozenset(
-    {
-        "cpu_info", "supported_instances", "pci_stats", "stats", "numa_topology", "labels",
-        "runtimes", "engine", "reserved", "overhead", "inventory", "traits", "system", "disks",
-        "gpus", "facts", "metrics", "ratio_origins", "mdev_types",
-    }
-)  # fmt: skip
-
-
 _DECODED = frozenset({"facts", "ratio_origins"})
 """Columns of `NodeValues` that are not stored as they are."""
 
 
-def _names_of(kind: Any, *omitted: str) -> tuple[str, ...]:
-    return tuple(item.name for item in _fields_of(kind) if item.name not in omitted)
-
-
-def _fields_of(kind: Any) -> Iterable[dataclasses.Field[Any]]:
+def _names_of(kind: Any) -> tuple[str, ...]:
     """Return the fields that have columns."""
-    return (item for item in dataclasses.fields(kind) if item.metadata.get("is_stored", True))
+    fields = dataclasses.fields(kind)
+    return tuple(item.name for item in fields if item.metadata.get("is_stored", True))
 
 
 GUEST_COLUMNS = _names_of(Guest)
@@ -130,7 +104,7 @@ def decode_values(row: Row, columns: Iterable[str] = NODE_COLUMNS) -> NodeValues
     if damaged:
         fields |= {name: as_plain(fields[name]) for name in damaged}
     if "facts" in fields:
-        fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+        fields["facts"] = _decode_facts(fields["facts"])
     if "ratio_origins" in fields:  # NULL in rows that are older than the column
         fields["ratio_origins"] = fields["ratio_origins"] or {}
     values = NodeValues(**fields)
@@ -159,11 +133,11 @@ def merge_values(stored: NodeValues, wanted: NodeValues, columns: Iterable[str])
     """Return a row's values as read back once `columns` of `wanted` have been written."""
     encoded = encode_values(wanted, columns)
     fields = {
-        name: parse_json(render_json(value)) if name in JSON_COLUMNS else value
+        name: json.loads(render_json(value)) if name in NODE_SHAPES else value
         for name, value in encoded.items()
     }
     if "facts" in fields:
-        fields["facts"] = {name: _decode_fact(entry) for name, entry in fields["facts"].items()}
+        fields["facts"] = _decode_facts(fields["facts"])
     return dataclasses.replace(stored, **fields)
 
 
@@ -178,14 +152,17 @@ def _encode_fact(entry: FactEntry) -> dict[str, Any]:
     }
 
 
-def _decode_fact(entry: Mapping[str, Any]) -> FactEntry:
-    return FactEntry(
-        state=FactState(entry["state"]),
-        source=entry["source"],
-        since=datetime.fromisoformat(entry["since"]),
-        error=entry["error"],
-        unseen_kinds=tuple(map(WorkloadKind, entry.get("unseen_kinds", ()))),
-    )
+def _decode_facts(stored: Mapping[str, Mapping[str, Any]]) -> dict[str, FactEntry]:
+    return {
+        name: FactEntry(
+            state=FactState(entry["state"]),
+            source=entry["source"],
+            since=datetime.fromisoformat(entry["since"]),
+            error=entry["error"],
+            unseen_kinds=tuple(map(WorkloadKind, entry.get("unseen_kinds", ()))),
+        )
+        for name, entry in stored.items()
+    }
 
 
 def close_facts(facts: Mapping[str, FactEntry], error: str) -> Mapping[str, FactEntry]:
@@ -364,7 +341,7 @@ def _without_damage(kind: Any, row: Row, damaged: Iterable[str]) -> Row:
 def _converters_of(kind: Any) -> dict[str, Callable[[Any], Any] | None]:
     """Return the fields of a dataclass, each with what converts its column by its type."""
     hints = typing.get_type_hints(kind)
-    return {item.name: _make_converter(hints[item.name]) for item in _fields_of(kind)}
+    return {name: _make_converter(hints[name]) for name in _names_of(kind)}
 
 
 def _make_converter(hint: Any) -> Callable[[Any], Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db.codec import parse_json, render_json
+from nodetracker.db.codec import render_json
 from nodetracker.db.connection.dialect import UtcDateTime
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.trends import unpack
@@ -88,7 +88,7 @@ def render(delta: Delta) -> str:
     """Return a delta as text, a line for each row, without times, which vary."""
     lines = []
     for label, row in delta.items():
-        plain = {name: parse_json(render_json(row[name])) for name in row.keys() - _VARYING}
+        plain = {name: json.loads(render_json(row[name])) for name in row.keys() - _VARYING}
         lines.append(f"{label}: {json.dumps(plain, sort_keys=True)}\n")
     return "".join(lines)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nodetracker.accounting.ledger.request import parse_claim_request
-from nodetracker.db.codec import JSON_COLUMNS
+from nodetracker.db.columns import NODE_SHAPES
 from nodetracker.db.store import SqlStore
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import Store
@@ -83,7 +83,7 @@ def test_a_list_of_nodes_reads_only_what_it_shows(backend, store, path, version,
         Api(replace(backend, store=store)).get(path, version)
     (statement,) = [text for text in seen.statements if "compute_nodes" in text]
     columns = set(re.findall(r"\b(?:compute_nodes|services)\.(\w+)", statement))
-    assert columns & (JSON_COLUMNS | {"last_audit"}) == shown
+    assert columns & (NODE_SHAPES.keys() | {"last_audit"}) == shown
     assert not columns & {"topic", "version", "agent_id", "pid", "clock_skew_ms", "updated_at"}
     assert not any("guests" in text or "claims" in text for text in seen.statements)
 
