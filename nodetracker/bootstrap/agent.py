@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 from nodetracker.accounting.audit.provider_config import explain_empty
 from nodetracker.bootstrap.clients import Broker, build_placement_reporter, check_placement
-from nodetracker.bootstrap.options.plugins import load_monitor, load_plugin
+from nodetracker.bootstrap.options.plugins import DRIVERS, MONITORS
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store, check_store
 from nodetracker.bootstrap.values import Problems, is_set
@@ -295,7 +295,7 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
 
 
 def _find_monitor(name: str, roots: Roots) -> MonitorSource:
-    plugin = load_monitor(name)
+    plugin = MONITORS.load(name)
     return MonitorSource(name, plugin.metrics, lambda: plugin.build(roots))
 
 
@@ -303,7 +303,7 @@ def _build_drivers(
     conf: cfg.ConfigOpts, name: str, environment: DriverEnvironment
 ) -> list[tuple[str, Driver]]:
     """Return the drivers of one plugin with their names; most have a single one."""
-    plugin = load_plugin(name)
+    plugin = DRIVERS.load(name)
     values: Values = {option.dest: conf[plugin.group][option.dest] for option in plugin.options}
     parts = [(name, values)] if plugin.split is None else plugin.split(values)
     return [(part, plugin.build(environment, its_values)) for part, its_values in parts]

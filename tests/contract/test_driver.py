@@ -1,6 +1,7 @@
 """Contract suite of drivers: the rules that every driver follows."""
 
 import dataclasses
+import importlib
 import queue
 import threading
 import time
@@ -10,25 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nodetracker.accounting.audit.view import account
+from nodetracker.bootstrap.options.plugins import DRIVERS
 from nodetracker.model.errors import DriverFeatureError, DriverUnavailableError
 from nodetracker.model.node import HostSnapshot
 from nodetracker.model.settings import Policy
 from nodetracker.ports import DriverCapability
 from tests.builders import NOW
-from tests.contract.drivers import docker, fake, libvirt, local
 
 _GUESTS = {DriverCapability.INSTANCES, DriverCapability.CONTAINERS}
-DRIVERS = {
-    "docker": docker.make_case,
-    "fake": fake.make_case,
-    "libvirt": libvirt.make_case,
-    "local": local.make_case,
-}
 
 
-@pytest.fixture(params=DRIVERS)
+@pytest.fixture(params=DRIVERS.list_names())
 def case(request, tmp_path):
-    case = DRIVERS[request.param](tmp_path)
+    case = importlib.import_module(f"tests.contract.drivers.{request.param}").make_case(tmp_path)
     case.driver.init_host()
     yield case
     case.driver.close()

@@ -62,14 +62,12 @@ class PluginGroup(Generic[T]):
 
 LOG = logging.getLogger(__name__)
 
-_DRIVERS = PluginGroup(
+DRIVERS = PluginGroup(
     "nodetracker.virt_drivers", "[compute] compute_driver", "driver", DriverPlugin
 )
-
-
-def list_driver_names() -> list[str]:
-    """Return the names of all installed drivers, sorted."""
-    return _DRIVERS.list_names()
+MONITORS = PluginGroup(
+    "nodetracker.monitors", "[compute] compute_monitors", "monitor", MonitorPlugin
+)
 
 
 def list_plugins() -> list[DriverPlugin]:
@@ -79,26 +77,11 @@ def list_plugins() -> list[DriverPlugin]:
     """
     found = []
     problems: dict[str, ConfigError] = {}
-    for name in list_driver_names():
+    for name in DRIVERS.list_names():
         try:
-            found.append(load_plugin(name))
+            found.append(DRIVERS.load(name))
         except ConfigError as error:
             problems[name] = error
     for name, problem in problems.items():
         LOG.warning("Driver %s is left out: %s", name, problem)
     return found
-
-
-def load_plugin(name: str) -> DriverPlugin:
-    """Return the plugin of one driver; raises as `PluginGroup.load`."""
-    return _DRIVERS.load(name)
-
-
-_MONITORS = PluginGroup(
-    "nodetracker.monitors", "[compute] compute_monitors", "monitor", MonitorPlugin
-)
-
-
-def load_monitor(name: str) -> MonitorPlugin:
-    """Return the plugin of one monitor; raises as `PluginGroup.load`."""
-    return _MONITORS.load(name)

@@ -1,7 +1,7 @@
 import pytest
 
 from nodetracker.bootstrap.options import plugins
-from nodetracker.bootstrap.options.plugins import list_driver_names, list_plugins, load_plugin
+from nodetracker.bootstrap.options.plugins import DRIVERS, list_plugins
 from nodetracker.model.errors import ConfigError
 
 ENTRY_POINTS = """[nodetracker.virt_drivers]
@@ -25,27 +25,27 @@ def broken_drivers(tmp_path, monkeypatch):
 
 
 def test_installed_drivers_are_listed():
-    assert {"fake", "local"} <= set(list_driver_names())
+    assert {"fake", "local"} <= set(DRIVERS.list_names())
 
 
 @pytest.mark.parametrize("name", ["fake", "local"])
 def test_a_plugin_has_a_group_and_options(name):
-    plugin = load_plugin(name)
+    plugin = DRIVERS.load(name)
     assert plugin.group == name
 
 
 def test_an_unknown_driver_is_an_error_that_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"unknown driver 'xen'; known: .*fake.*local"):
-        load_plugin("xen")
+        DRIVERS.load("xen")
 
 
 @pytest.mark.usefixtures("broken_drivers")
 def test_a_driver_that_cannot_be_loaded_is_an_error_for_those_who_use_it_only():
     with pytest.raises(ConfigError, match="'broken' cannot be loaded: ZeroDivisionError"):
-        load_plugin("broken")
+        DRIVERS.load("broken")
     with pytest.raises(ConfigError, match="os:path is not a DriverPlugin"):
-        load_plugin("odd")
-    assert {"broken", "odd", "local"} <= set(list_driver_names())
+        DRIVERS.load("odd")
+    assert {"broken", "odd", "local"} <= set(DRIVERS.list_names())
     groups = {plugin.group for plugin in list_plugins()}
     assert {"fake", "local"} <= groups
     assert groups.isdisjoint({"broken", "odd"})

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nodetracker.bootstrap.options.plugins import load_monitor
+from nodetracker.bootstrap.options.plugins import MONITORS
 from nodetracker.virt.host.monitors import METRICS, CpuMonitor, CpuTimes, cpu_percents
 from nodetracker.virt.host.roots import Roots
 
@@ -141,7 +141,7 @@ def test_only_its_own_readings_use_the_other_proc(machine):
 
 
 def test_the_plugin_measures_this_machine():
-    plugin = load_monitor("cpu.virt_driver")
+    plugin = MONITORS.load("cpu.virt_driver")
     values = plugin.build(Roots()).read()
     assert values.keys() >= SECONDS
     assert plugin.metrics == METRICS >= values.keys()
