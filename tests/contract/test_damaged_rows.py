@@ -30,8 +30,8 @@ from nodetracker.db.columns import list_damage
 from nodetracker.db.connection.dialect import JsonText, Real, UtcDateTime, Whole
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
+from nodetracker.metrics.agent import render_nodes
 from nodetracker.metrics.fleet import render_page
-from nodetracker.metrics.nodes import render_nodes
 from nodetracker.model.candidate import CandidateOrder
 from nodetracker.model.claim import PlacedRequest
 from nodetracker.model.credential import hash_secret
