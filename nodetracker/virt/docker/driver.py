@@ -23,12 +23,13 @@ from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container, ContainerError
 from nodetracker.virt.docker.events import EngineEvent, EventListener
 from nodetracker.virt.docker.guests import (
+    GpuHooks,
     HostTopology,
     derive_pins,
     describe_gpus,
     parse_workload_uuid,
+    read_gpu_hooks,
 )
-from nodetracker.virt.docker.hooks import GpuHooks, read_gpu_hooks
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
 from nodetracker.virt.docker.measure import STEP_MB, BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host

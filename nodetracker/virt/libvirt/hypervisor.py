@@ -3,7 +3,8 @@
 The facts of a local hypervisor's node that are this machine's own files are read without it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,7 @@ from nodetracker.virt.libvirt.pages import (
     query_free_pages,
     read_page_settings,
 )
-from nodetracker.virt.libvirt.sizes import DiskSizeReader, SizeReading
+from nodetracker.virt.libvirt.sizes import ACTIVE_STATES, DiskSizeReader, SizeReading
 from nodetracker.virt.libvirt.storage import (
     POOL_TYPES_BY_IMAGES_TYPE,
     GuestDisk,
@@ -55,9 +56,9 @@ from nodetracker.virt.libvirt.storage import (
     read_pool_storage,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
-from nodetracker.virt.libvirt.usage import DomainMeter
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
+from nodetracker.virt.usage import UsageMeter
 from nodetracker.virt.use import DeviceNodes, UseResolver, read_guest_devices
 
 if TYPE_CHECKING:  # the module imports libvirt-python
@@ -359,3 +360,53 @@ class LocalFacts:
             snapshot = replace(snapshot, storage=storage.map(lambda value: value.info))
         gpus = self.probe_gpus(nodename, snapshot.pci)
         return replace(snapshot, gpus=gpus, system=system.fact())
+
+
+class DomainMeter:
+    """CPUs and memory in use by the domains of one session."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._meter = UsageMeter("instances")
+        self._memory: dict[str, int | None] = {}
+
+    def observe(
+        self, listed: Sequence[ListedDomain] | None, bulk: Iterable[DomainStatistics] | None
+    ) -> dict[str, int | None]:
+        """Return values for the node's metrics; None for what is not known of each domain.
+
+        A domain's memory is the resident memory of its emulator and its huge pages, which
+        that does not contain. Statistics lack it while the emulator is busy: it is then the
+        last known one.
+
+        Args:
+            listed: all domains, None when they could not be read.
+            bulk: bulk statistics, None when they could not be read.
+        """
+        now = self._monotonic()
+        if listed is None or bulk is None:
+            return self._meter.observe(None, None, now)
+        huge = {entry.state.uuid: _sum_huge_pages(entry) for entry in listed}
+        active = {
+            item.uuid: item.values
+            for item in bulk
+            if item.values.get("state.state") in ACTIVE_STATES
+        }
+        self._memory = {
+            uuid: values["balloon.rss"] * 1024 + huge.get(uuid, 0)
+            if "balloon.rss" in values
+            else self._memory.get(uuid)
+            for uuid, values in active.items()
+        }
+        memory = [found for found in self._memory.values() if found is not None]
+        cpu = {uuid: values["cpu.time"] for uuid, values in active.items() if "cpu.time" in values}
+        return self._meter.observe(
+            cpu if len(cpu) == len(active) else None,
+            sum(memory) if len(memory) == len(active) else None,
+            now,
+        )
+
+
+def _sum_huge_pages(listed: ListedDomain) -> int:
+    parts = () if listed.domain is None else listed.domain.memory
+    return sum(part.size_bytes for part in parts if part.page_kb)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nodetracker.virt.docker.containers import Container
-from nodetracker.virt.docker.hooks import GpuHooks, read_gpu_hooks
+from nodetracker.virt.docker.guests import GpuHooks, read_gpu_hooks
 from nodetracker.virt.host.roots import Roots
 
 HOOK = "/usr/bin/nvidia-container-runtime-hook"

@@ -2,8 +2,8 @@
 
 from nodetracker.virt.libvirt.domain import Domain, MemoryPart
 from nodetracker.virt.libvirt.guests import ListedDomain
+from nodetracker.virt.libvirt.hypervisor import DomainMeter
 from nodetracker.virt.libvirt.types import DomainStatistics
-from nodetracker.virt.libvirt.usage import DomainMeter
 
 RUNNING, OFF = 1, 5
 GIB = 2**30
