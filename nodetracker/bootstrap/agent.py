@@ -17,8 +17,7 @@ from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store, check_store
 from nodetracker.bootstrap.values import Problems, is_set
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
-from nodetracker.compute.manager import ComputeManager
-from nodetracker.compute.operations import HostOperations
+from nodetracker.compute.manager import ComputeManager, HostOperations
 from nodetracker.compute.service import ComputeService
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus

@@ -1,4 +1,4 @@
-"""Manage the agent of one host: the hooks of its start and end, audits, events, heartbeats."""
+"""Manage the agent of one host: its start and end, audits, events, calls, heartbeats."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ from nodetracker.compute.heartbeat import Heartbeat, LastAudits
 from nodetracker.compute.identity import list_state_warnings
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
-from nodetracker.model.audit import ALL_NODES, AuditReport, EventKind, NodeEvent
+from nodetracker.model.audit import ALL_NODES, AuditOutcome, AuditReport, EventKind, NodeEvent
 from nodetracker.model.errors import ConflictError, FencedError, NodetrackerError, StoreError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import (
@@ -42,6 +42,7 @@ from nodetracker.ports import (
 from nodetracker.process.clock import DatabaseClock, Timer, utc_clock
 from nodetracker.process.loops import WHEN_DUE, PeriodicTasks, Progress, Wakeup
 from nodetracker.process.outage import OutageLog
+from nodetracker.usecases.reads import missing_node
 
 LOG = logging.getLogger(__name__)
 
@@ -399,3 +400,24 @@ class ComputeManager(PeriodicTasks):
         """Return the warnings that do not follow from what the audit reads."""
         state_path = Path(self._settings.state_path)
         return [*list_state_warnings(state_path), *self._list_warnings()]
+
+
+class HostOperations:
+    """Carries out the calls of other processes as a `HostAgent`; safe for several threads."""
+
+    def __init__(self, host: str, manager: ComputeManager, driver: Driver) -> None:
+        self._host = host
+        self._manager = manager
+        self._driver = driver
+
+    def update_available_resource(self, nodename: str | None = None) -> AuditOutcome:
+        self._driver.refresh()
+        outcome = AuditOutcome.of(self._manager.update_available_resource())
+        if nodename is None:
+            return outcome
+        if nodename not in outcome.nodes:
+            raise missing_node(self._host, nodename)
+        return replace(outcome, nodes={nodename: outcome.nodes[nodename]})
+
+    def host_power_action(self, action: str) -> None:
+        self._driver.host_power_action(action)

@@ -1,8 +1,7 @@
 import pytest
 import yaml
 
-from nodetracker.compute.manager import ComputeManager
-from nodetracker.compute.operations import HostOperations
+from nodetracker.compute.manager import ComputeManager, HostOperations
 from nodetracker.model.errors import (
     DriverFeatureError,
     NotFoundError,

@@ -82,7 +82,7 @@ def test_an_error_names_the_path_and_what_was_expected(document, message):
 def test_the_library_is_imported_with_the_first_request_that_is_wrong():
     program = (
         "import sys, nodetracker.cmd.compute, nodetracker.cmd.manage;"
-        "import nodetracker.cmd.commands.claim, nodetracker.compute.operations;"
+        "import nodetracker.cmd.commands.claim, nodetracker.compute.manager;"
         "assert 'jsonschema' not in sys.modules;"
         "from nodetracker.accounting.ledger.request import parse_claim_request;"
         "parse_claim_request({'workload': {'uuid': '6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b11'}});"
