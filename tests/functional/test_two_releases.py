@@ -130,7 +130,10 @@ class Fleet:
 
     Attributes:
         commands: machines on which commands claim.
+        migrating: of all fleets, as alembic's `op` is that of one migration in a process.
     """
+
+    migrating = threading.Lock()
 
     def __init__(self, directory: Path, connection: str, url: str, before: Path) -> None:
         self.before = before
@@ -369,7 +372,8 @@ def walk(fleet: Fleet, store: SqlStore, claimer: Claimer) -> None:
     work(fleet)
     done = fleet.members["new"].manage("db", "sync")
     assert done.returncode == 0, done.stderr
-    revisions.sync(store.engine)
+    with fleet.migrating:
+        revisions.sync(store.engine)
     step(fleet, store, claimer)
     replace(BIN, *CONDUCTORS, "host-1")
     audit(fleet)

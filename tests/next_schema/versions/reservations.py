@@ -1,4 +1,4 @@
-"""Add a table, and replace a column by another."""
+"""Add a table, replace a column by another, and change the index of candidates."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,9 +13,17 @@ depends_on = None
 
 _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql")
 
+_INDEX = "ix_compute_nodes_screening"
+_COLUMNS = [
+    "place", "id", "admission_flags", "memory_mb_free", "ordinary_mb_free", "vcpu_milli_free",
+    "disk_mb_free", "vcpu_milli_claimable", "pcpus_claimable", "memory_mb_claimable",
+    "overhead_mb", "disk_mb_claimable", "generation", "limits_generation", "host",
+    "hypervisor_hostname",
+]  # fmt: skip
+
 
 def upgrade() -> None:
-    """Create the table and add the column."""
+    """Create the table, add the column and replace the index."""
     op.create_table(
         "reservations",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -24,6 +32,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_reservations_host", "reservations", ["host"])
     op.add_column("compute_nodes", sa.Column("mediated", _JSON, nullable=True))
+    op.create_index(_INDEX, "compute_nodes", ["rack", *_COLUMNS[1:]])
 
 
 def contract() -> None:
@@ -32,7 +41,8 @@ def contract() -> None:
 
 
 def downgrade() -> None:
-    """Restore the column and remove what was added."""
+    """Restore the index and the column, and remove what was added."""
+    op.create_index(_INDEX, "compute_nodes", _COLUMNS)
     op.add_column("compute_nodes", sa.Column("mdev_types", _JSON, nullable=True))
     op.drop_column("compute_nodes", "mediated")
     op.drop_table("reservations")
