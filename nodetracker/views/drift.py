@@ -261,7 +261,7 @@ def _explain_workload(uuid: str, causes: Causes, claims: Sequence[Claim]) -> str
             f"{label} has {len(claims)} claims, {more} more than its guest: it moves or resizes. "
             "Confirm or revert its migration: migration list"
         )
-    return f"{label} has claimed {more} more than its guest has, which counts until: {abort}"
+    return f"{label} has claimed {more} more than its guest has. To release the claim: {abort}"
 
 
 def _explain_row(record: NodeRecord, resource: str, difference: float) -> str:
@@ -288,5 +288,5 @@ def _explain_rounding(record: NodeRecord, lines: Mapping[str, DriftLine]) -> Ite
         if used is not None and used != shown:
             yield (
                 f"{resource}: {render_amount(used)} used, {shown} in the row: {column} is "
-                "rounded up. This is no difference."
+                "rounded up."
             )
