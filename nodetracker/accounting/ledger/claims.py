@@ -287,20 +287,21 @@ def _demand_outside_pages(
 ) -> Demand:
     """Return what a claim takes of the memory outside huge pages.
 
-    What its workload is charged there changes by what is requested and not credited.
+    What its workload is charged there changes by what is requested and not credited. A claim
+    for pages may add to it: pages of the guest that covered another claim cover this one.
     """
     cells = decode_host_cells(node.values.numa_topology)
     placed = [fit] if isinstance(fit, NumaAssignment) else []
     on_pages = sum(count_huge_mb(cells, assignment) for assignment in placed)
-    if not placed and may_use_huge_pages(request.numa):
-        on_pages = request.amounts.memory_mb  # refused by the cells
+    if not placed and may_use_huge_pages(request.numa):  # refused by the cells
+        return Demand(charge.memory_mb - request.amounts.memory_mb)
     own = node.own_assignments
     guest = node.guest and replace(node.guest, claim_uuid=request.uuid)
     after = charge_of_workload(node.claimed + charge, guest, node.overhead_mb)
     pages_before = count_workload_mb(cells, own, node.guest)
     pages_after = count_workload_mb(cells, [*own, *placed], guest)
     added = after.memory_mb - node.charge.memory_mb - (pages_after - pages_before)
-    requested = charge.memory_mb - on_pages
+    requested = max(charge.memory_mb - on_pages, added)
     return Demand(requested, requested - added)
 
 

@@ -131,6 +131,17 @@ def test_pages_that_programs_of_the_host_use_are_nobody_s_memory():
     assert evaluate(node, 15 * GIB + 1).checks == ("ordinary_ram",)
 
 
+def test_a_claim_for_pages_does_not_expose_another_one_that_they_covered():
+    pins = GuestPins(pages=(LoosePages(2048, 1536),))
+    guest = dataclasses.replace(GUEST, memory_mb=3 * GIB, pins=pins, claim_uuid="own")
+    own = make_claim("own", amounts=dataclasses.replace(make_claim().amounts, memory_mb=3 * GIB))
+    paged = {"numa": {"nodes": 1, "page_size": "large"}}
+    for others_mb, checks in ((14 * GIB, ()), (14 * GIB + 1, ("ordinary_ram",))):
+        node = node_with([own, other(memory_mb=others_mb)], guest)
+        node = dataclasses.replace(node, claimed=own.amounts)
+        assert evaluate(node, GIB, **paged).checks == checks
+
+
 def test_a_claim_for_a_guest_on_huge_pages_need_not_name_them():
     pins = GuestPins(pages=(LoosePages(2048, 4096),))
     guest = dataclasses.replace(GUEST, memory_mb=8 * GIB, pins=pins)
