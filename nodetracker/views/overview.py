@@ -1,4 +1,4 @@
-"""Summarize the fleet: totals, states, its health in words, and one line for each node."""
+"""Summarize the fleet: totals, states, and one line for each node."""
 
 import enum
 from collections import Counter
@@ -16,6 +16,7 @@ from nodetracker.model.fleet import (
     OverviewNode,
     OverviewRows,
     UnclaimedSum,
+    WarningCount,
     blank_node,
     measure_guests,
 )
@@ -181,6 +182,7 @@ class NodeLine:
         audit_age_seconds: since its last good reading, None = never; not rendered.
         down_since: of its host; None = it is up, or unknown.
         node: its row, whose ratios metrics need.
+        agent: the row of its host's service, None without one.
     """
 
     node: OverviewNode
@@ -193,6 +195,7 @@ class NodeLine:
     warnings: int
     audit_age_seconds: float | None
     down_since: datetime | None = None
+    agent: ServiceRecord | None = None
 
     @property
     def why_unclaimable(self) -> str:
@@ -224,6 +227,7 @@ class ServiceLine:
         heartbeat_age_seconds: since its last heartbeat, None = never.
         audit_age_seconds: since the last audit of a host, None = never.
         clock_skew_seconds: the host's clock minus the database's, None = unknown.
+        down_since: None = it is up, or unknown.
     """
 
     host: str
@@ -235,6 +239,7 @@ class ServiceLine:
     heartbeat_age_seconds: float | None
     audit_age_seconds: float | None
     clock_skew_seconds: float | None
+    down_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +260,7 @@ class Overview:
         nodes: in order of host and nodename.
         empty_hosts: the hosts whose agent has no node, such as one whose driver has not
             answered since it was installed; see `blank_node`.
+        warned: the unresolved warnings of each node and host by kind, as stored.
     """
 
     now: datetime
@@ -271,6 +277,7 @@ class Overview:
     services: tuple[ServiceLine, ...]
     nodes: tuple[NodeLine, ...]
     empty_hosts: tuple[NodeLine, ...] = ()
+    warned: tuple[WarningCount, ...] = ()
 
     @property
     def lines(self) -> tuple[NodeLine, ...]:
@@ -321,6 +328,7 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
         services=services,
         nodes=lines,
         empty_hosts=tuple(line for line in found if not line.node.nodename),
+        warned=rows.warnings,
     )
 
 
@@ -362,6 +370,7 @@ def _list_lines(
                 warnings=sum(warnings[node.host, name] for name in {node.nodename, WHOLE_HOST}),
                 audit_age_seconds=age,
                 down_since=find_down_since(agent, liveness),
+                agent=agent,
             )
         )
     return lines
@@ -455,6 +464,7 @@ def _service_line(service: ServiceRecord, liveness: Liveness) -> ServiceLine:
         # No node has this name: the age of the host's last audit.
         audit_age_seconds=audit_age_seconds(service, WHOLE_HOST, now) if is_agent else None,
         clock_skew_seconds=None if skew is None else skew / 1000,
+        down_since=find_down_since(service, liveness),
     )
 
 
@@ -462,121 +472,3 @@ _UNCLAIMABLE = ("down", "unreachable", "in maintenance", "disabled")
 """What `NodeLine.why_unclaimable` returns."""
 
 _RECENT = (Freshness.FRESH, Freshness.LATE)
-_LATE = (Freshness.LATE, Freshness.STALE)
-_PAGED_FILTERS = frozenset(("state", "status"))
-"""Filters of the page that large fleets have, too: those of ``/v1/nodes``."""
-
-
-class HealthLevel(enum.StrEnum):
-    """How bad the worst problem is."""
-
-    UNKNOWN = "unknown"  # there is no node
-    GOOD = "good"
-    WARNING = "warning"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True)
-class HealthFinding:
-    """One statement about the fleet.
-
-    Attributes:
-        path: of the page's view that lists what it is about, "" where none does.
-        filters: which select its nodes, or hosts without one, in that view.
-    """
-
-    level: HealthLevel
-    text: str
-    path: str = "/"
-    filters: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class FleetHealth:
-    """The health of the fleet.
-
-    Attributes:
-        problems: what is wrong, the worst first.
-        notes: what administrators have set and takes nodes away from claims, or warnings
-            from the problems.
-    """
-
-    level: HealthLevel
-    text: str
-    problems: tuple[HealthFinding, ...]
-    notes: tuple[HealthFinding, ...]
-
-
-def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHealth:
-    """Return the health of the fleet.
-
-    Args:
-        is_truncated: the page does not get all nodes, so it cannot list those that only
-            their lines identify.
-    """
-    problems = tuple(_find_problems(overview, is_truncated))
-    notes = tuple(_find_notes(overview, is_truncated))
-    count = len(overview.nodes)
-    if problems:
-        text = ", ".join(problem.text for problem in problems)
-        return FleetHealth(problems[0].level, text, problems, notes)
-    if not count:
-        return FleetHealth(HealthLevel.UNKNOWN, "No node yet", (), notes)
-    text = "The node is fine" if count == 1 else f"All {count:,} nodes are fine"
-    return FleetHealth(HealthLevel.GOOD, text, (), notes)
-
-
-def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[HealthFinding]:
-    lines = overview.nodes
-    for state in ("down", "unreachable"):
-        if lost := len({line.node.host for line in overview.lines if line.state == state}):
-            text = f"{count_many(lost, 'host')} {state}"
-            yield HealthFinding(HealthLevel.BAD, text, filters={"state": state})
-    if lost := len(overview.lost_services):
-        yield HealthFinding(
-            HealthLevel.BAD, f"{count_many(lost, 'other service')} down", "/services"
-        )
-    unread = sum(line.state == "up" and line.freshness in _LATE for line in lines)
-    never = overview.freshness.get(Freshness.NEVER, 0)
-    over = sum(map(_is_overcommitted, lines))
-    for count, text, filters in (
-        (unread, "not read recently", {"only": "unread"}),
-        (never, "never read", {"freshness": Freshness.NEVER.value}),
-        (over, "overcommitted", {"only": "overcommitted"}),
-    ):
-        yield from _find_nodes(HealthLevel.WARNING, count, text, filters, is_truncated)
-    if empty := sum(line.state == "up" for line in overview.empty_hosts):
-        text = f"{count_many(empty, 'host')} without nodes"
-        path = "" if is_truncated else "/"
-        yield HealthFinding(HealthLevel.WARNING, text, path, {"only": "empty"})
-    if warnings := sum(overview.warnings.values()):
-        yield HealthFinding(HealthLevel.WARNING, count_many(warnings, "warning"), "/warnings")
-
-
-def _is_overcommitted(line: NodeLine) -> bool:
-    """Return whether workloads use more than ratios allow; not of a node that was never read."""
-    return any(use.used > 0 and use.left < 0 for use in line.amounts.values())
-
-
-def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[HealthFinding]:
-    good, lines = HealthLevel.GOOD, overview.nodes
-    count = sum(line.status == "disabled" for line in lines)
-    yield from _find_nodes(good, count, "disabled", {"status": "disabled"}, is_truncated)
-    count = sum(line.maintenance for line in lines)
-    yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"}, is_truncated)
-    if count := overview.silenced:
-        text = f"{count_many(count, 'warning')} silenced"
-        yield HealthFinding(good, text, "/warnings", {"silenced": "true"})
-
-
-def _find_nodes(
-    level: HealthLevel, count: int, text: str, filters: Mapping[str, str], is_truncated: bool
-) -> Iterable[HealthFinding]:
-    """Yield a statement about some nodes, unless there are none."""
-    if not count:
-        return
-    text = f"{count_many(count, 'node')} {text}"
-    if is_truncated and not filters.keys() <= _PAGED_FILTERS:
-        yield HealthFinding(level, text, path="")
-    else:
-        yield HealthFinding(level, text, filters=filters)

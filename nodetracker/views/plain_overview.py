@@ -10,13 +10,16 @@ from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
-from nodetracker.views.overview import NodeLine, Overview, Uses, summarize_health
-from nodetracker.views.services import STATES, STATUSES, Freshness
+from nodetracker.views.fleet_health import summarize_health
+from nodetracker.views.overview import NodeLine, Overview, Uses
+from nodetracker.views.services import DISABLING, FORCING, STATES, STATUSES, Freshness
 from nodetracker.views.values import count_many
 
 
 def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[str, Any]:
     """Return the overview as plain data; only ``now`` differs while the fleet is steady.
+
+    And the ages in the texts of causes, by the minute, hour or day.
 
     Args:
         max_nodes: lines of nodes at most, None = all; totals and counts are those of all.
@@ -52,6 +55,11 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
             line.node.host: render_time(line.down_since)
             for line in overview.lines
             if line.down_since is not None
+        },
+        "decisions": {
+            line.node.host: pick(line.agent, "forced_down", *FORCING, *DISABLING)
+            for line in overview.lines
+            if line.agent and (line.agent.forced_down or line.agent.disabled)
         },
         "truncated": is_truncated,
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.fleet import OverviewRows
-from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.text import name_some
 from nodetracker.model.trend import TrendSample
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
@@ -64,7 +64,6 @@ def find_problems(overview: Overview, rows: OverviewRows) -> NodeProblems:
     Args:
         rows: that the overview was built from.
     """
-    agents = {found.host: found for found in rows.services if found.binary == COMPUTE_BINARY}
     services = {found.host: found for found in overview.services if found.binary == COMPUTE_BINARY}
     kinds: dict[tuple[str, str], list[WarningKind]] = {}
     for warning in sorted(rows.warnings, key=lambda warning: warning.kind):
@@ -74,13 +73,12 @@ def find_problems(overview: Overview, rows: OverviewRows) -> NodeProblems:
     found = {}
     for line in overview.lines:
         host, nodename = line.node.host, line.node.nodename
-        agent = agents.get(host)
         warned = [*kinds.get((host, nodename), ()), *kinds.get((host, WHOLE_HOST), ())]
         found[host, nodename] = (
-            *_find_lost(line, agent, services.get(host)),
+            *_find_lost(line, services.get(host)),
             *_find_unread(line),
             *(Problem(Severity.WARNED, kind.replace("_", " ")) for kind in dict.fromkeys(warned)),
-            *_find_settings(line, agent),
+            *_find_settings(line),
         )
     return found
 
@@ -106,23 +104,25 @@ def select_host(rows: OverviewRows, host: str) -> OverviewRows:
     )
 
 
-def _find_lost(
-    line: NodeLine, agent: ServiceRecord | None, service: ServiceLine | None
-) -> Iterable[Problem]:
+def _find_lost(line: NodeLine, service: ServiceLine | None) -> Iterable[Problem]:
     if line.state == "up":
         return
-    age = None if service is None else service.heartbeat_age_seconds
+    words, reason = explain_lost(line)
+    is_forced = line.agent is not None and line.agent.forced_down
+    age = None if service is None or is_forced else service.heartbeat_age_seconds
+    yield Problem(Severity.LOST, f"{words}: {reason}" if reason else words, age)
+
+
+def explain_lost(line: NodeLine) -> tuple[str, str | None]:
+    """Return why a node's host is not up in a few words, and the reason of who forced it down."""
+    agent = line.agent
     if agent is None:
-        yield Problem(Severity.LOST, "no agent")
-    elif line.state == "unreachable":
-        yield Problem(Severity.LOST, "message broker away", age)
-    elif agent.forced_down:
-        reason = agent.forced_down_reason
-        yield Problem(Severity.LOST, f"forced down: {reason}" if reason else "forced down")
-    elif agent.ended_epoch == agent.epoch:
-        yield Problem(Severity.LOST, "agent stopped", age)
-    else:
-        yield Problem(Severity.LOST, "no heartbeat", age)
+        return "no agent", None
+    if line.state == "unreachable":
+        return "message broker away", None
+    if agent.forced_down:
+        return "forced down", agent.forced_down_reason
+    return "agent stopped" if agent.ended_epoch == agent.epoch else "no heartbeat", None
 
 
 def _find_unread(line: NodeLine) -> Iterable[Problem]:
@@ -134,9 +134,9 @@ def _find_unread(line: NodeLine) -> Iterable[Problem]:
         yield Problem(Severity.UNREAD, "not read", line.audit_age_seconds)
 
 
-def _find_settings(line: NodeLine, agent: ServiceRecord | None) -> Iterable[Problem]:
+def _find_settings(line: NodeLine) -> Iterable[Problem]:
     if line.maintenance:
         yield Problem(Severity.SET, "in maintenance")
     if line.status == "disabled":
-        reason = agent.disabled_reason if agent else None
+        reason = line.agent.disabled_reason if line.agent else None
         yield Problem(Severity.SET, f"disabled: {reason}" if reason else "disabled")

@@ -25,15 +25,14 @@ from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import count_noun, natural_key
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample
+from nodetracker.views.fleet_health import HealthLevel, summarize_health
 from nodetracker.views.overview import (
-    HealthLevel,
     Left,
     NodeLine,
     Overview,
     ResourceUse,
     Severity,
     Uses,
-    summarize_health,
 )
 from nodetracker.views.problems import FleetView, Problem
 from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, list_shares

@@ -3,15 +3,17 @@
 from datetime import datetime
 
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import SHORT_TEXT, answer, parameters
+from nodetracker.api.fields import SHORT_TEXT, answer, answer_with, parameters
 from nodetracker.metrics.fleet import CONTENT_TYPE, render_page
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.errors import BusyError, StoreError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.health import HealthState
-from nodetracker.views.overview import HealthLevel, Severity
-from nodetracker.views.services import STATES, STATUSES, Freshness
+from nodetracker.model.service import ServiceRecord
+from nodetracker.views.fleet_health import MOST_HOSTS, HealthLevel
+from nodetracker.views.overview import Severity
+from nodetracker.views.services import DISABLING, FORCING, STATES, STATUSES, Freshness
 
 USE = answer(
     total=float,
@@ -48,6 +50,18 @@ _FINDING = answer(
     filters=({str: str}, "by which that view lists its nodes"),
 )
 
+_CAUSE = answer(
+    level=HealthLevel,
+    text=(str, "whom it affects, since when, why, and how many guests are there"),
+    hosts=([str], f"in natural order, at most {MOST_HOSTS}"),
+    guests=(int, "on all that it affects"),
+    since=(datetime | None, "of the first of them, where that is known"),
+    path=(str, "of the view of the page that shows whom it affects, or empty"),
+    filters=({str: str}, "by which that view lists them"),
+)
+
+_DECISION = answer_with(ServiceRecord, ("forced_down", *FORCING, *DISABLING))
+
 OVERVIEW = answer(
     now=datetime,
     health=answer(
@@ -55,6 +69,7 @@ OVERVIEW = answer(
         text=str,
         problems=([_FINDING], "the worst first"),
         notes=([_FINDING], "nodes that administrators disabled or maintain"),
+        causes=([_CAUSE], "the same by cause: the worst first, then those with the most guests"),
     ),
     summary=(str, "what the fleet has, in words"),
     totals=_AMOUNTS,
@@ -80,6 +95,7 @@ OVERVIEW = answer(
     nodes=[_NODE],
     empty_hosts=([_NODE], "hosts without nodes; their uuid and nodename are empty"),
     down_since=({str: str}, "since when each host is down or unreachable, where that is known"),
+    decisions=({str: _DECISION}, "why hosts are disabled or forced down, since when and by whom"),
     truncated=(bool, "there are more nodes than [api] overview_max_nodes"),
 )
 
