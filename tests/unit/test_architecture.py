@@ -1,4 +1,4 @@
-"""Files that the architecture names exist, and so do the tests that documentation names."""
+"""Files and tests that documentation names exist, and its links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -32,6 +32,32 @@ def test_each_line_about_costs_and_projects_has_a_test() -> None:
     lines = re.findall(r"^\| (?!who)(.*) \|$", text, re.MULTILINE)
     assert len(lines) >= 11
     assert [line for line in lines if "`tests/" not in line.rpartition(" | ")[2]] == []
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+    found = [(page, link) for page in pages for link in _LINK.findall(_read_prose(page))]
+    assert len(found) > 200
+    assert [(page.name, link) for page, link in found if not _leads(page, link)] == []
+
+
+_LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+
+
+def _leads(page: Path, link: str) -> bool:
+    """Return whether a link's file exists, and has its heading."""
+    name, _, anchor = link.partition("#")
+    path = page.parent / name if name else page
+    if not path.exists():
+        return False
+    headings = re.findall(r"^#+ (.*)$", _read_prose(path), re.MULTILINE) if anchor else []
+    slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return not anchor or anchor in slugs
+
+
+def _read_prose(path: Path) -> str:
+    """Return the text of a page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
 def _exists(name: str) -> bool:
