@@ -10,9 +10,8 @@ from nodetracker.model.candidate import CandidateNode, ResourceLeft
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.serializer import encode, pick
-from nodetracker.model.text import count_noun
 from nodetracker.views.nodes import render_damage
-from nodetracker.views.values import render_mib, render_plain, render_resource
+from nodetracker.views.values import Role, count_many, render_mib, render_number, render_resource
 
 _WEIGHT_DECIMALS = 6
 _LACKS = {
@@ -109,13 +108,15 @@ def _explain_part(part: str | ResourceVerdict | Missing) -> str:
         return part
     name = _NAMES.get(part.resource, part.resource)
     if isinstance(part, Missing):
-        amount = render_resource(part.resource, part.amount)
+        amount = render_resource(part.resource, part.amount, Role.REQUESTED)
         is_size = part.resource in (MEMORY, ORDINARY, DISK)
         return f"{amount} of {name}" if is_size else f"{amount} {part.resource}"
-    requested = render_resource(part.resource, part.refused)
+    beside = (part.refused, Role.REQUESTED)
+    requested = render_resource(part.resource, *beside)
     if not part.is_free:
-        return f"{name}: {render_resource(part.resource, part.free)} free, {requested} requested"
-    largest = render_resource(part.resource, part.largest)
+        free = render_resource(part.resource, part.free, Role.FREE, beside)
+        return f"{name}: {free} free, {requested} requested"
+    largest = render_resource(part.resource, part.largest, Role.FREE, beside)
     return f"{name}: {requested} requested, {largest} is the most of one claim"
 
 
@@ -176,10 +177,10 @@ def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
 
 def _describe_left(left: ResourceLeft) -> str:
     """Return e.g. ``2 PCPU`` or ``cell 0: 4 CPUs, 12 GiB``."""
-    amount = "unlimited" if left.free is None else render_plain(left.free)
+    amount = "unlimited" if left.free is None else render_number(left.free, Role.FREE)
     if not left.resource.startswith("cell "):
         return f"{amount} {left.resource}"
-    memory = "unlimited memory" if left.memory_mb is None else render_mib(left.memory_mb)
+    memory = "unlimited memory" if left.memory_mb is None else render_mib(left.memory_mb, Role.FREE)
     return f"{left.resource}: {amount} CPUs, {memory}"
 
 
@@ -214,5 +215,5 @@ def _render_near(miss: NearMiss) -> dict[str, Any]:
 def _explain_check(check: AdmissionCheck, exclusions: Exclusions) -> str:
     """Return how many nodes a check excludes, e.g. ``4 of 5 nodes have too few CPUs free``."""
     bound = "at least " if check in exclusions.lower_bounds else ""
-    nodes = count_noun(exclusions.total, "node")
-    return f"{bound}{exclusions.counts[check]} of {nodes} {_LACKS.get(check, check.value)}"
+    nodes = count_many(exclusions.total, "node")
+    return f"{bound}{exclusions.counts[check]:,} of {nodes} {_LACKS.get(check, check.value)}"

@@ -9,7 +9,7 @@ from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
 from nodetracker.model.serializer import pick
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import MILLI
-from nodetracker.views.values import render_gib, render_mib, render_plain
+from nodetracker.views.values import render_gib, render_mib, render_number, render_plain
 
 _KEYS = ("id", "size_kb", "uuid", "address", "name")  # by which items of lists are matched
 _USED = {"vcpus_used": "vCPU", "pcpus_used": "pinned", "memory_mb_used": "memory",
@@ -21,7 +21,7 @@ _FOLLOWING = {  # columns that follow from guests, claims and capacity
 }  # fmt: skip
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "_mb": render_mib, ".memory": render_mib, "_gb": render_gib,
-    "_milli": lambda milli: render_plain(milli / MILLI),
+    "_milli": lambda milli: render_number(milli / MILLI),
 }  # fmt: skip
 """End of the path of an amount -> how it is shown; the memory of a NUMA cell is in MiB."""
 _MAX_LEAVES = 3
@@ -196,9 +196,9 @@ def _render_size(diff: Mapping[str, Any]) -> str:
     guests = diff.get("guests") or {}
     devices = diff.get("devices") or {}
     parts = [
-        f"{new('vcpus')} vCPU",
-        *([f"{new('pcpus')} pinned"] if new("pcpus") else []),
-        render_mib(new("memory_mb")),
+        f"{render_number(new('vcpus'))} vCPU",
+        *([f"{render_number(new('pcpus'))} pinned"] if new("pcpus") else []),
+        f"{render_mib(new('memory_mb'))} memory",
         f"{render_gib(new('local_gb'))} disk",
         count_noun(len(guests.get("added", ())), "guest"),
         *([count_noun(len(devices["added"]), "device")] if devices.get("added") else []),
@@ -252,7 +252,8 @@ def _describe_facts(before: Any, after: Any) -> Iterator[ChangeText]:
 
 def _describe_items(entry: HistoryEntry, names: Names) -> Iterator[ChangeText]:
     for guest in _items(entry, "guests", "added"):
-        size = f"{render_plain(guest['vcpu_milli'] / MILLI)} vCPU, {render_mib(guest['memory_mb'])}"
+        cpus, memory = render_number(guest["vcpu_milli"] / MILLI), render_mib(guest["memory_mb"])
+        size = f"{cpus} vCPU, {memory} memory"
         yield ChangeText(f"+ guest {guest['name'] or guest['uuid']} ({size})", ChangeLevel.GOOD)
     for device in _items(entry, "devices", "added"):
         yield ChangeText(f"+ device {_render_device(device)}", ChangeLevel.GOOD)
@@ -298,7 +299,7 @@ def _render_device(device: Mapping[str, Any]) -> str:
 def _render_used(column: str, amount: Any) -> str:
     if column == "memory_mb_used":
         return render_mib(amount)
-    return render_gib(amount) if column == "local_gb_used" else render_plain(amount)
+    return render_gib(amount) if column == "local_gb_used" else render_number(amount)
 
 
 def _is_usage(path: str) -> bool:

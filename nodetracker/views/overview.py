@@ -31,7 +31,7 @@ from nodetracker.views.services import (
     state_of,
     status_of,
 )
-from nodetracker.views.values import count_many, render_parts, render_percent
+from nodetracker.views.values import Role, count_many, render_parts, render_percent
 from nodetracker.views.warnings import find_hosts_down
 
 
@@ -122,10 +122,12 @@ class Left:
         >>> Left(257024, 74752).render("DISK_GB")
         '251 GiB left, 73 GiB on disk'
         """
-        shown = render_parts(resource, abs(self.amount))
-        text = f"{shown} {'over' if self.amount < 0 else 'left'}"
+        if self.amount < 0:
+            text = f"{render_parts(resource, -self.amount)} over"
+        else:
+            text = f"{render_parts(resource, self.amount, Role.FREE)} left"
         if self.on_disk < self.amount:
-            text += f", {render_parts(resource, self.on_disk)} on disk"
+            text += f", {render_parts(resource, self.on_disk, Role.FREE)} on disk"
         return text
 
     def render_elsewhere(self, resource: str) -> str:
@@ -135,7 +137,7 @@ class Left:
         'and 512 GiB on 3 hosts that are down'
         """
         found = [
-            f"{render_parts(resource, amount)} on {count_many(hosts, 'host')} "
+            f"{render_parts(resource, amount, Role.FREE)} on {count_many(hosts, 'host')} "
             f"that {'is' if hosts == 1 else 'are'} {why}"
             for why, (amount, hosts) in self.elsewhere.items()
         ]

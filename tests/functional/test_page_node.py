@@ -278,7 +278,7 @@ class TestFit:
             page.get_by_label("Memory (GiB)").fill("8000")
             page.keyboard.press("Enter")
             page.get_by_role("heading", name="0 nodes would take it").wait_for()
-            page.get_by_text("7.8 TiB requested").first.wait_for()
+            page.get_by_text("8,000 GiB requested").first.wait_for()
 
     def test_says_why_not_on_a_host(self, browser, url):
         with open_tab(browser, f"{url}#/fit?memory=8000&disk=1") as tab:
@@ -286,7 +286,7 @@ class TestFit:
             page.get_by_role("textbox", name="Why not on").fill(RICH[0])
             page.keyboard.press("Enter")
             why = page.get_by_role("region", name=f"Why not on {RICH[0]}?")
-            why.get_by_text("outside huge pages: 56 GiB free, 7.8 TiB requested").wait_for()
+            why.get_by_text("outside huge pages: 56 GiB free, 8,000 GiB requested").wait_for()
             for name in ("Memory 7.8 TiB", "MEMORY_MB outside huge pages"):
                 why.get_by_role("row", name=name).get_by_text("too little").wait_for()
             why.get_by_role("row").filter(has_text="Disk").get_by_text("fits").wait_for()

@@ -21,7 +21,12 @@ from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow
 from nodetracker.model.text import name_some, natural_key, parse_uuid
 from nodetracker.usecases.reads import find_node, read_consistently, read_items
-from nodetracker.views.values import render_gib, render_json, render_mib, render_plain
+from nodetracker.views.values import (
+    render_gib,
+    render_json,
+    render_mib,
+    render_number,
+)
 from nodetracker.views.workloads import (
     describe_workload,
     render_bindings,
@@ -130,15 +135,15 @@ def render_place_line(place: Mapping[str, Any]) -> str:
     claim = "no claim"
     if place["claimed"]:
         claim = f"claim {place['claim_uuid']} {place['claim_state']}"
-    cpus = [f"{render_plain(place['vcpus'])} CPU"]
+    cpus = [f"{render_number(place['vcpus'])} CPU"]
     if place["pcpus"]:
-        cpus.append(f"{place['pcpus']} pinned CPU")
+        cpus.append(f"{render_number(place['pcpus'])} pinned CPU")
     parts = [
         f"{place['host']} {place['nodename']}: {claim}",
         *cpus,
-        render_mib(place["memory_mb"]),
+        f"{render_mib(place['memory_mb'])} memory",
         f"{render_gib(place['disk_gb'])} disk",
-        *(f"{amount} {name}" for name, amount in sorted(place["resources"].items())),
+        *(f"{amount:,} {name}" for name, amount in sorted(place["resources"].items())),
         f"gone since {place['missing_since']}"
         if place["missing_since"]
         else place["power_state"] or "not listed",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from nodetracker.cmd.screen.bars import fill_of, share_cells
@@ -17,12 +18,12 @@ from nodetracker.cmd.screen.lines import (
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, safe_text
 from nodetracker.model.units import render_amount
-from nodetracker.views.values import render_gib, render_mib, render_plain, render_resource
+from nodetracker.views.values import Role, render_gib, render_mib, render_number, render_resource
 
 _RENDERERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "free_vcpus": ("CPU LEFT", render_plain),
-    "free_memory_mb": ("MEMORY LEFT", render_mib),
-    "free_disk_gb": ("DISK LEFT", render_gib),
+    "free_vcpus": ("CPU LEFT", partial(render_number, role=Role.FREE)),
+    "free_memory_mb": ("MEMORY LEFT", partial(render_mib, role=Role.FREE)),
+    "free_disk_gb": ("DISK LEFT", partial(render_gib, role=Role.FREE)),
 }
 _BARS = (4, 16)
 _GAP = 2
@@ -107,17 +108,19 @@ def draw_verdicts(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
 def _row_of_verdict(verdict: Mapping[str, Any]) -> dict[str, Any]:
     resource, asked, free = verdict["resource"], verdict["requested"], verdict["free"]
     lacking = 0.0 if free is None else asked - free
+    beside = None if verdict["fits"] else (asked, Role.REQUESTED)
     if verdict["fits"]:
         text = "fits"
     elif lacking > 0:
-        text = f"lacks {render_resource(resource, lacking)}"
+        text = f"lacks {render_resource(resource, lacking, Role.REQUESTED)}"
     else:
-        text = f"larger than one claim may be, by {render_resource(resource, verdict['excess'])}"
+        excess = render_resource(resource, verdict["excess"], Role.REQUESTED)
+        text = f"larger than one claim may be, by {excess}"
     return {
         "resource": resource,
-        "asked": render_resource(resource, asked),
-        "free": render_resource(resource, free),
-        "limit": render_resource(resource, verdict["limit"]),
+        "asked": render_resource(resource, asked, Role.REQUESTED),
+        "free": render_resource(resource, free, Role.FREE, beside),
+        "limit": render_resource(resource, verdict["limit"], Role.USED, beside),
         "verdict": text,
     }
 

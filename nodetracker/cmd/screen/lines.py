@@ -125,7 +125,7 @@ def draw_node_state(
     (text, style), *_ = draw_state("never read" if word == "up" and not is_read else word, terminal)
     if state == "up":
         return Piece(text, style)
-    age = "" if down_seconds is None else f" {render_age(down_seconds)}"
+    age = "" if down_seconds is None else f" {render_age(down_seconds, is_short=True)}"
     return Piece(f"{text}{age}" + (f", {setting}" if setting != "up" else ""), style)
 
 

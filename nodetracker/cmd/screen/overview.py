@@ -361,7 +361,7 @@ def _draw_end(line: NodeLine) -> list[Line]:
     """Return the cells of the number of guests and the age of the reading."""
     return [
         make_line(str(sum(line.guests.values()))),
-        make_line(render_age(line.audit_age_seconds)),
+        make_line(render_age(line.audit_age_seconds, is_short=True)),
     ]
 
 

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from nodetracker.cmd.screen.lines import (
@@ -106,7 +107,7 @@ _RENDERERS: dict[Kind, Callable[[Any], str]] = {
     Kind.COUNT: lambda number: render_plain(number or None),
     Kind.MIB: render_mib,
     Kind.GIB: render_gib,
-    Kind.AGE: render_age,
+    Kind.AGE: partial(render_age, is_short=True),
 }
 _SHARES: dict[Kind, Callable[[float], str]] = {
     Kind.SHARE: render_plain,
@@ -192,7 +193,7 @@ def _draw_node_state(values: Sequence[Any], terminal: Terminal) -> Piece:
 
 
 def _draw_moment(value: str | None, now: datetime, is_deadline: bool) -> Piece:
-    text = render_moment(value, now)
+    text = render_moment(value, now, is_short=True)
     if is_deadline and value is not None and not text.startswith("in "):
         return Piece(f"{text} ago", Style.WARNING)
     return Piece(text)

@@ -67,7 +67,7 @@ class TestCreate:
                 "Free memory 8192.00 MB < requested 9000 MB",
             ]
             assert error["explanations"][1] == {
-                "text": "memory: 8 GiB free, 8.8 GiB requested",
+                "text": "memory: 8,192 MiB free, 9,000 MiB requested",
                 "amounts": [
                     {"resource": "MEMORY_MB", "free": 8192, "requested": 9000, "max_unit": None}
                 ],

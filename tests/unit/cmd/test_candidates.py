@@ -42,10 +42,10 @@ def test_a_host_explains_why_it_takes_a_request_or_not(programs):
     assert done.stdout == (
         "small of host host-1 does not take it\n"
         "  CPU: 1 free, 9 requested\n"
-        "  memory: 1.5 GiB free, 39.1 GiB requested\n"
-        "  RESOURCE      ASKED     FREE  LIMIT  VERDICT\n"
-        "  VCPU              9        1      1  lacks 8\n"
-        "  MEMORY_MB  39.1 GiB  1.5 GiB  2 GiB  lacks 37.6 GiB\n"
+        "  memory: 1,536 MiB free, 40,000 MiB requested\n"
+        "  RESOURCE        ASKED       FREE      LIMIT  VERDICT\n"
+        "  VCPU                9          1          1  lacks 8\n"
+        "  MEMORY_MB  40,000 MiB  1,536 MiB  2,048 MiB  lacks 38,464 MiB\n"
     )
     done = programs.manage(*LISTED, "--why", "host-1")  # one of its nodes takes it
     assert done.returncode == 0

@@ -96,7 +96,7 @@ def test_refusals_are_one_line_with_all_reasons(programs):
     done = programs.manage("claim", "create", request)
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "CPU: 64 free, 99 requested; memory: 63.5 GiB free, 977 GiB requested"
+        "CPU: 64 free, 99 requested; memory: 65,024 MiB free, 999,999 MiB requested"
     )
     done = programs.manage("claim", "create", request, "-f", "json")
     assert done.stderr.strip() == (

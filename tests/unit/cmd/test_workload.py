@@ -35,7 +35,7 @@ def test_a_place_has_all_that_its_claim_holds():
     (row,) = list_workloads(record)
     line = render_place_line(render_place(row) | render_bindings(row, record))
     assert line == (
-        "host-1 node-1: claim claim-1 held, 0 CPU, 2 pinned CPU, 1 GiB, 0 MiB disk, "
+        "host-1 node-1: claim claim-1 held, 0 CPU, 2 pinned CPU, 1 GiB memory, 0 disk, "
         "9 CUSTOM_LICENSE, 1 PGPU, not listed, cell 1: 1 GiB, pinned to CPUs 12-13, "
         "devices 0000:81:10.0"
     )

@@ -35,7 +35,7 @@ def large(resource, total, excess, max_unit=None, free=99):
         (
             short(VCPU, 28, 2_000_000.0),
             "Free vcpu 28.00 VCPU < requested 2000000 VCPU",
-            "CPU: 28 free, 2000000 requested",
+            "CPU: 28 free, 2,000,000 requested",
         ),
         (short(PCPU, 0, 1), "Free PCPU 0.00 < requested 1", "PCPU: 0 free, 1 requested"),
         (
@@ -51,7 +51,7 @@ def large(resource, total, excess, max_unit=None, free=99):
         (
             short(DISK, 10.9990234375, 11),  # not shown as large as what is requested
             "Free disk 10.99 GB < requested 11 GB",
-            "disk: 11 GiB free, 11 GiB requested",
+            "disk: 10.9 GiB free, 11 GiB requested",
         ),
         (
             short(DISK, -900, 1),

@@ -240,8 +240,8 @@ def test_left_is_what_can_be_claimed_now():
     )
     shown = render_overview(overview)
     assert shown["left"][MEMORY] == (
-        "55.8 GiB left and 112 GiB on 2 hosts that are down, "
-        "55.8 GiB on 1 host that is in maintenance, 55.8 GiB on 1 host that is disabled"
+        "55.7 GiB left and 111 GiB on 2 hosts that are down, "
+        "55.7 GiB on 1 host that is in maintenance, 55.7 GiB on 1 host that is disabled"
     )
     assert shown["left"][VCPU].startswith("35.5 left and 71 on 2 hosts that are down, ")
     assert shown["totals"][MEMORY]["limit"] == 5 * 98048  # which is of all hosts
@@ -257,7 +257,7 @@ def test_nothing_is_named_where_all_hosts_take_claims():
     assert render_overview(build_apart((1, {}), (2, {})))["left"] == {
         VCPU: "71 left",
         PCPU: "2 left",
-        MEMORY: "112 GiB left",
+        MEMORY: "111 GiB left",
         DISK: "937 GiB left",
     }
 
@@ -266,20 +266,20 @@ def test_hosts_on_which_nothing_is_left_are_not_named():
     full = dataclasses.replace(NODE, id=2, host="host-2", nodename="node-2", memory_mb_used=98304)
     services = [SERVICE, dataclasses.replace(SERVICE, host="host-2", **DOWN)]
     left = render_overview(build(NODE, full, services=services))["left"]
-    assert left[MEMORY] == "55.8 GiB left"
+    assert left[MEMORY] == "55.7 GiB left"
     assert left[PCPU] == "1 left and 1 on 1 host that is down"
 
 
 def test_a_host_with_several_nodes_is_one_host():
     other = dataclasses.replace(NODE, id=2, nodename="node-2")
     left = render_overview(build(NODE, other, services=[dataclasses.replace(SERVICE, **DOWN)]))
-    assert left["left"][MEMORY] == "0 left and 112 GiB on 1 host that is down"
+    assert left["left"][MEMORY] == "0 left and 111 GiB on 1 host that is down"
 
 
 def test_an_overcommitted_node_takes_nothing_from_what_others_have_left():
     over = dataclasses.replace(NODE, id=2, nodename="node-2", memory_mb_used=98304 + 8192)
-    assert render_overview(build(NODE, over))["left"][MEMORY] == "55.8 GiB left"
-    assert render_overview(build(over))["left"][MEMORY] == "8.2 GiB over"
+    assert render_overview(build(NODE, over))["left"][MEMORY] == "55.7 GiB left"
+    assert render_overview(build(over))["left"][MEMORY] == "8.3 GiB over"
 
 
 @pytest.mark.parametrize(
