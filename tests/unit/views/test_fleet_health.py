@@ -148,7 +148,7 @@ def test_hosts_that_fail_together_are_one_cause():
     found = health_of(NODE, *nodes, services=services).causes
     assert [(cause.text, cause.hosts, cause.guests) for cause in found] == [
         ("host-9 and host-10 down for 25 min, no heartbeat, 10 guests", ("host-9", "host-10"), 10),
-        ("host-3 down for 60 min, no heartbeat, 5 guests", ("host-3",), 5),
+        ("host-3 down for 1 h, no heartbeat, 5 guests", ("host-3",), 5),
     ]
     assert [(cause.since, cause.path, dict(cause.filters)) for cause in found] == [
         (NOW - timedelta(minutes=25), "/", {"state": "down"}),
@@ -167,7 +167,7 @@ def test_an_agent_that_stopped_and_one_that_hangs_are_different_causes():
 def test_of_many_hosts_the_first_are_named_and_of_many_incidents_the_longest():
     services = [silent(f"host-{number}", 20 * number) for number in range(1, 111)]
     assert texts_of(*services) == [
-        "host-1, host-2 and 108 more down for up to 36 h, no heartbeat, 555 guests"
+        "host-1, host-2 and 108 more down for up to 1 d 12 h, no heartbeat, 555 guests"
     ]
     (found,) = health_of(services=services).causes
     assert (len(found.hosts), found.hosts[1], found.hosts[-1]) == (100, "host-2", "host-100")
