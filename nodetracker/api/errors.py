@@ -28,6 +28,7 @@ from nodetracker.model.errors import (
     RequestError,
     RpcUnavailableError,
     SchemaError,
+    ServiceChangedError,
     StoreBusyError,
     StoreUnavailableError,
     ThrottledError,
@@ -52,6 +53,7 @@ _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (NotFoundError, HTTPStatus.NOT_FOUND, "nodetracker.not_found"),
     (ClaimRefusedError, HTTPStatus.CONFLICT, ClaimRefusedError.code),
     (ClaimConflictError, HTTPStatus.CONFLICT, ClaimConflictError.code),
+    (ServiceChangedError, HTTPStatus.PRECONDITION_FAILED, "nodetracker.service.changed"),
     (RefusedError, HTTPStatus.CONFLICT, "nodetracker.refused"),
     (ConflictError, HTTPStatus.CONFLICT, "nodetracker.conflict"),
     (ThrottledError, HTTPStatus.TOO_MANY_REQUESTS, "nodetracker.too_many_logins"),
@@ -93,6 +95,7 @@ class Problem:
         code: for programs, e.g. ``nodetracker.claim.refused``.
         detail: for people.
         refusal: of a claim.
+        present: the present state of what a change was not for.
     """
 
     status: HTTPStatus
@@ -100,6 +103,7 @@ class Problem:
     detail: str
     headers: Mapping[str, str] = field(default_factory=dict)
     refusal: ClaimRefusedError | None = None
+    present: Mapping[str, Any] | None = None
 
 
 def explain(error: Exception) -> Problem:
@@ -108,8 +112,14 @@ def explain(error: Exception) -> Problem:
         return _explain_http(error)
     for kind, status, code in _TABLE:
         if isinstance(error, kind):
-            refusal = error if isinstance(error, ClaimRefusedError) else None
-            return Problem(status, code, _describe(error), _list_headers(error, status), refusal)
+            return Problem(
+                status,
+                code,
+                _describe(error),
+                _list_headers(error, status),
+                refusal=error if isinstance(error, ClaimRefusedError) else None,
+                present=error.present if isinstance(error, ServiceChangedError) else None,
+            )
     return Problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "nodetracker.internal",
@@ -166,6 +176,8 @@ def show_problem(problem: Problem) -> dict[str, Any]:
             "reasons": list(problem.refusal.reasons),
             "explanations": explain_reasons(problem.refusal),
         }
+    if problem.present is not None:
+        shown["present"] = dict(problem.present)
     return shown
 
 

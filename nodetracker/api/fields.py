@@ -42,6 +42,9 @@ PAGE: Schema = {
 }
 """The parameters of every list; `limit` above ``[api] max_limit`` is cut."""
 
+WITH_COUNT: Schema = {"with_count": (bool, "whether to count what the filters select")}
+"""The parameter of lists that say how many items they have in all."""
+
 LINKS: Schema = {
     "description": "the link to the next page, if any",
     "type": "array",
@@ -139,9 +142,17 @@ def _hint_of(kind: Any, path: str) -> Any:
     return _hint_of(inner, rest) if rest else inner
 
 
-def answered_page(noun: str, item: Schema) -> Schema:
-    """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``."""
-    return answer(**{noun: [item], "links": LINKS})
+def answered_page(noun: str, item: Schema, is_counted: bool = False) -> Schema:
+    """Return the schema of a page: ``{"NOUN": [...], "links": [...]}``.
+
+    Args:
+        is_counted: the query may have `WITH_COUNT`.
+    """
+    page = answer(**{noun: [item], "links": LINKS})
+    if not is_counted:
+        return page
+    count = schema_of((int, "items of all pages; absent without with_count"))
+    return {**page, "properties": {**page["properties"], "count": count}}
 
 
 def nullable(schema: Schema, description: str) -> Schema:

@@ -24,13 +24,21 @@ def next_links(call: Call, marker: str | int | None) -> list[dict[str, Any]]:
     return [] if marker is None else [{"rel": "next", "href": next_url(call, marker)}]
 
 
-def answer_page(call: Call, noun: str, shown: Sequence[Any], marker: str | int | None) -> Answer:
+def answer_page(
+    call: Call,
+    noun: str,
+    shown: Sequence[Any],
+    marker: str | int | None,
+    count: int | None = None,
+) -> Answer:
     """Return a page of nodetracker's own API.
 
     Args:
         marker: of the last item of this page; None if it is the last page.
+        count: of the items of all pages, None if it was not asked for.
     """
-    return Answer({noun: shown, "links": next_links(call, marker)})
+    body = {noun: shown, "links": next_links(call, marker)}
+    return Answer(body if count is None else body | {"count": count})
 
 
 def get_node(call: Call, columns: tuple[str, ...] = (), reads_audits: bool = False) -> FleetNode:

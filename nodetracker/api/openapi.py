@@ -29,6 +29,10 @@ ERROR: Schema = {
                     "request_id": {"type": "string"},
                     "reasons": {"type": "array", "items": {"type": "string"}},
                     "explanations": EXPLANATIONS,
+                    "present": {
+                        "description": "what is decided about a service that was changed meanwhile",
+                        "type": "object",
+                    },
                 },
             },
         }

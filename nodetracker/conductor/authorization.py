@@ -403,6 +403,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "load_ledger_nodes": None,
         "count_exclusions": None,
         "sum_fleet": None,
+        "sum_hosts": None,
         "read_overview": None,
         "read_trend": None,
         "read_node_hours": None,

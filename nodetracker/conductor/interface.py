@@ -16,7 +16,7 @@ CHANGES_BYTES = PLAIN_BYTES - 64 * 1024
 CONDUCTOR = Interface(
     Store,
     topic="conductor",
-    version="4.6",
+    version="4.7",
     local=frozenset({"close", "rehearse"}),
     since={
         WarningKind.CAPACITY_JUMP: "4.6",

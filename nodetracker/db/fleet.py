@@ -35,7 +35,7 @@ from nodetracker.model.node import ADMISSION_COLUMNS, NODE_TIMES, NodeRecord
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
 from nodetracker.model.units import MILLI
-from nodetracker.model.warning import WarningKind
+from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 _nodes = tables.compute_nodes.c
 _services = tables.services.c
@@ -48,7 +48,7 @@ _ROW = ("uuid", "host", "hypervisor_hostname", "generation", "epoch")
 _SERVICE_ROW = (
     "id", "uuid", "host", "created_at", "last_seen_up", "epoch", "ended_epoch", "forced_down",
     "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
-    "forced_down_reason", "forced_down_at", "forced_down_by",
+    "forced_down_reason", "forced_down_at", "forced_down_by", "maintenance_at", "maintenance_by",
 )  # fmt: skip
 _AUDIT_ROW = ("last_audit", "report_interval")
 _NODE_FIELDS = ("id", "uuid", "host", "nodename", "generation", "epoch", "values", "damaged")
@@ -98,6 +98,7 @@ def _make_decoder(
     its_values = its_times + len(times)
     its_service = its_values + len(values)
     its_audit = its_service + len(_SERVICE_ROW)
+    its_siblings = its_audit + (len(_AUDIT_ROW) if query.reads_audits else 0)
 
     def decode(row: "sa.Row[Any]") -> FleetNode:
         service = None
@@ -111,7 +112,7 @@ def _make_decoder(
         if is_damaged(row[:its_service]):
             damaged = list_damage(dict(zip(names, row[first:its_service], strict=True)))
         node = make_node(*row[1:its_times], make_values(*own), damaged, *row[its_times:its_values])
-        return FleetNode(node, service, row[-1] if query.counts_siblings else None)
+        return FleetNode(node, service, row[its_siblings] if query.counts_siblings else None)
 
     return decode
 
@@ -143,14 +144,38 @@ def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
     )
     if query.name_part is not None:
         found.append(_nodes.hypervisor_hostname.icontains(query.name_part, autoescape=True))
-    if query.is_disabled is not None:
-        found.append(sa.func.coalesce(_services.disabled, sa.false()) == query.is_disabled)
+    if query.text is not None:
+        columns = (_nodes.hypervisor_hostname, _nodes.host, _nodes.uuid)
+        found.append(sa.or_(*(item.icontains(query.text, autoescape=True) for item in columns)))
+    for column, wanted in (
+        (_services.disabled, query.is_disabled),
+        (_services.maintenance, query.is_in_maintenance),
+    ):
+        if wanted is not None:
+            found.append(sa.func.coalesce(column, sa.false()) == wanted)
+    if query.is_overcommitted is not None:
+        found.append(_nodes.fullness > 1 if query.is_overcommitted else _nodes.fullness <= 1)
+    if query.has_warnings is not None:
+        found.append(_has_warnings() if query.has_warnings else ~_has_warnings())
     if query.has_service is not None:
         is_without = _services.id.is_(None)
         found.append(sa.not_(is_without) if query.has_service else is_without)
     if query.liveness is not None:
         found.append(is_live(query.liveness))
     return found
+
+
+def _has_warnings() -> "sa.ColumnElement[bool]":
+    """Return the condition that a node has warnings as `NodeLine.warnings` counts them."""
+    return sa.exists().where(
+        _warnings.host == _nodes.host,
+        _warnings.nodename.in_([WHOLE_HOST, _nodes.hypervisor_hostname]),
+        _warnings.resolved_at.is_(None),
+        _warnings.kind.in_(
+            [kind.value for kind in WarningKind if kind is not WarningKind.HOST_DOWN]
+        ),
+        sa.not_(services.is_silenced()),
+    )
 
 
 def read_overview(connection: sa.Connection) -> OverviewRows:

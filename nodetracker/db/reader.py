@@ -52,6 +52,7 @@ class SqlReader:
     list_outage_services = reading(services.list_outage_services)
     list_service_page = reading(services.list_service_page)
     find_service = reading(services.find_service)
+    sum_hosts = reading(services.sum_hosts)
     list_workloads = reading(workloads.list_workloads)
     sum_usage = reading(workloads.sum_usage)
     list_claims = reading(claim_lists.list_claims)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ from nodetracker.db.connection.dialect import (
 )
 from nodetracker.db.nodes import lock_nodes
 from nodetracker.db.schema import tables
-from nodetracker.db.statements import Listing, by_name, matches, select_page
+from nodetracker.db.statements import Listing, by_name, matches, select_page, sum_of
 from nodetracker.model.change import StoreEvent
 from nodetracker.model.errors import (
     ConflictError,
@@ -28,9 +28,15 @@ from nodetracker.model.errors import (
     HostNameError,
     NotFoundError,
     RequestError,
+    ServiceChangedError,
 )
-from nodetracker.model.fleet import LivenessFilter
-from nodetracker.model.listing import HostsDownQuery, Page, ServiceQuery
+from nodetracker.model.listing import (
+    HostsDownQuery,
+    HostSum,
+    LivenessFilter,
+    Page,
+    ServiceQuery,
+)
 from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
@@ -65,6 +71,9 @@ _NOT_DISABLED = {"disabled_at": None, "disabled_by": None}
 
 _NOT_FORCED = {"forced_down_at": None, "forced_down_by": None}
 """The columns of a row that is not forced down."""
+
+_NOT_IN_MAINTENANCE = {"maintenance_at": None, "maintenance_by": None}
+"""The columns of a row that is not in maintenance."""
 
 
 def list_services(
@@ -152,15 +161,51 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
         (_services.host, query.host),
         (_services.binary, query.binary),
         (_services.disabled, query.is_disabled),
+        (_services.maintenance, query.is_in_maintenance),
     )
+    if query.name_part is not None:
+        conditions.append(_services.host.icontains(query.name_part, autoescape=True))
+    if query.liveness is not None:
+        conditions.append(is_live(query.liveness))
     if query.has_nodes is not None:
-        found = sa.exists().where(tables.compute_nodes.c.host == _services.host)
+        found = sa.exists().where(_nodes.host == _services.host)
         conditions.append(found if query.has_nodes else ~found)
+    orders = {"id": None, "host": _services.host, "fullness": _select_fullness}
     listing = Listing(
         table=tables.services,
         conditions=conditions,
+        order=orders[query.order],
+        is_descending=query.is_descending,
     )
     return select_page(connection, query, listing, by_name(codec.decode_service))
+
+
+_LEAST = -1.0
+"""Below the fullness of every host with a node."""
+
+
+def _select_fullness(services: Any) -> "sa.ColumnElement[float]":
+    """Return the fullness of the fullest node of each service's host."""
+    fullest = sa.select(sa.func.max(_nodes.fullness)).where(_nodes.host == services.c.host)
+    return sa.func.coalesce(fullest.correlate(services).scalar_subquery(), _LEAST)
+
+
+def sum_hosts(
+    connection: sa.Connection, hosts: Collection[str] | None = None
+) -> dict[str, HostSum]:
+    found = sa.select(
+        _nodes.host,
+        sa.func.count(),
+        sum_of(_nodes.running_vms),
+        sum_of(_nodes.total_containers),
+        sa.func.max(_nodes.fullness),
+    ).group_by(_nodes.host)
+    if hosts is not None:
+        found = found.where(_nodes.host.in_(sorted(hosts)))
+    return {
+        host: HostSum(count, int(instances) + int(containers), fullness)
+        for host, count, instances, containers, fullness in connection.execute(found)
+    }
 
 
 def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord:
@@ -367,6 +412,8 @@ def set_service(
     if row is None:
         raise NotFoundError(f"no such service: {binary} on host {host}")
     before = codec.decode_service(row)
+    if change.if_admin_version not in (None, before.admin_version):
+        raise ServiceChangedError(host, binary, before.admin_state)
     columns: dict[str, Any] = {}
     if change.disabled:
         is_kept = sa.and_(_services.disabled, sa.not_(sa.func.coalesce(_is_marked(), sa.false())))
@@ -383,6 +430,10 @@ def set_service(
     if change.forced_down is not None:
         columns["forced_down"] = change.forced_down
         columns["forced_down_reason"] = change.forced_down_reason if change.forced_down else None
+    if change.maintenance:
+        columns |= _date("maintenance", _services.maintenance, change.disabled_by)
+    elif change.maintenance is not None:
+        columns |= _NOT_IN_MAINTENANCE
     if change.maintenance is not None:
         columns["maintenance"] = change.maintenance
     columns["updated_at"] = utc_now()
@@ -394,11 +445,20 @@ def set_service(
     pairs = {name: [getattr(before, name), getattr(after, name)] for name in names}
     changed: dict[str, Any] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if changed:
-        by = {"by": change.disabled_by} if change.disabled_by else {}
-        line = history.service_line(host, binary, "changed", changed | by)
+        if change.disabled_by:
+            changed["by"] = change.disabled_by
+        is_taken_out = any(pair == [False, True] for pair in map(changed.get, _TAKEN_OUT))
+        if binary == COMPUTE_BINARY and is_taken_out:
+            found_nodes = sum_hosts(connection, [host]).get(host)
+            changed["guests"] = 0 if found_nodes is None else found_nodes.guests
+        line = history.service_line(host, binary, "changed", changed)
         history.insert(connection, [line])
     places = ((host, None),) if binary == COMPUTE_BINARY else ()
     return after, StoreEvent(services=((before, after),), places=places)
+
+
+_TAKEN_OUT = ("disabled", "maintenance")
+"""What takes a host out of use when it is set; its guests are counted then."""
 
 
 def end_agent(connection: sa.Connection, host: str, reason: str) -> None:
@@ -469,7 +529,7 @@ def _is_marked() -> "sa.ColumnElement[bool]":
 
 
 def _date(setting: str, is_kept: "sa.ColumnElement[bool]", user: str | None) -> dict[str, Any]:
-    """Return the columns that say since when and by whom a service is disabled or forced down.
+    """Return the columns that say since when and by whom something is set of a service.
 
     They come before the setting and its reason in an UPDATE: MariaDB assigns from left to
     right, and an expression sees what was assigned before it.

@@ -34,7 +34,8 @@ class Listing:
             refer to. Only these, as an optimizer may start with any of them.
         alternatives: further conditions; each row fulfils one of them at most. Each is
             searched by itself, as no index that starts with its column serves several.
-        order: a column of the table that is never NULL; None = ordered by id alone.
+        order: what is never NULL: a column of the table, or what returns an expression of the
+            table or an alias of it; None = ordered by id alone.
         is_descending: largest first, also by id.
     """
 
@@ -44,7 +45,7 @@ class Listing:
     joined: sa.FromClause | None = None
     filtered: sa.FromClause | None = None
     alternatives: Sequence["sa.ColumnElement[bool]"] = ()
-    order: "sa.Column[Any] | None" = None
+    order: "sa.Column[Any] | Callable[[Any], sa.ColumnElement[Any]] | None" = None
     is_descending: bool = False
 
 
@@ -57,8 +58,8 @@ def select_page(
     """Read one page.
 
     The keys of the page are selected and ordered first and joined to the
-    columns, so that no database sorts or copies wide rows. The database's time
-    comes with them, and also when the page is empty.
+    columns, so that no database sorts or copies wide rows. The database's time, and the
+    number of all rows if the query asks for it, come with them, and also when the page is empty.
 
     Args:
         decode: gets the page's time, the row's id and its columns.
@@ -69,31 +70,37 @@ def select_page(
     table = listing.table
     keys = _keys_of(table, listing)
     marker = _find_marker(query, listing)
-    columns = [table.c.id] if listing.order is None else [table.c.id, listing.order]
+    columns = [table.c.id, *(key.label(_ORDER) for key in _orders_of(table, listing))]
     filtered = table if listing.filtered is None else listing.filtered
     found = sa.select(*columns).select_from(filtered).where(*listing.conditions)
+    count = [_count_rows(found, listing).label("page_count")] if query.with_count else []
     if query.after is not None:
-        found = found.where(_is_beyond(keys, _edges_of(query, listing, marker), listing))
+        found = found.where(*_is_beyond(keys, _edges_of(query, listing, marker), listing))
     # One more than the page has: whether there are further ones.
     found = found.order_by(*_sort(keys, listing)).limit(query.limit + 1)
     if listing.alternatives:
         # SQLite has no LIMIT in a part of a union.
         parts = (sa.select(found.where(item).subquery()) for item in listing.alternatives)
         union = sa.union_all(*parts).subquery()
-        order = _sort(_keys_of(union, listing), listing)
+        order = _sort(_read_keys(union, listing), listing)
         found = sa.select(union).order_by(*order).limit(query.limit + 1)
     page = found.subquery("page")
     now: sa.ColumnElement[Any] = utc_now()
     if marker is not None:
         now = sa.case((sa.exists(marker.select), now))
-    head = sa.select(now.label("page_now")).subquery("head")
+    head = sa.select(now.label("page_now"), *count).subquery("head")
     joined = table if listing.joined is None else listing.joined
     source = head.outerjoin(page, sa.true()).outerjoin(joined, table.c.id == page.c.id)
     read = tuple(table.c) if listing.columns is None else listing.columns
     statement: sa.Select[Any] = (
-        sa.select(*head.c, page.c.id.label("page_id"), *read)
+        sa.select(
+            head.c.page_now,
+            page.c.id.label("page_id"),
+            *read,
+            *(head.c[item.name] for item in count),
+        )
         .select_from(source)
-        .order_by(*_sort(_keys_of(page, listing), listing))
+        .order_by(*_sort(_read_keys(page, listing), listing))
     )
     rows = connection.execute(statement).all()
     if rows[0].page_now is None:
@@ -104,7 +111,20 @@ def select_page(
         items=tuple(decode(row) for row in listed[: query.limit]),
         now=rows[0].page_now,
         next=listed[query.limit - 1].page_id if has_more else None,
+        count=rows[0].page_count if query.with_count else None,
     )
+
+
+_ORDER = "page_order"
+"""The column of pages that has what they are ordered by before the id."""
+
+
+def _count_rows(found: "sa.Select[Any]", listing: Listing) -> "sa.ScalarSelect[int]":
+    """Return the number of the rows of a list; no row fulfils two alternatives."""
+    own = found.with_only_columns(listing.table.c.id)
+    if listing.alternatives:
+        own = own.where(sa.or_(*listing.alternatives))
+    return sa.select(sa.func.count()).select_from(own.subquery()).scalar_subquery()
 
 
 def by_name(decode: Callable[[sa.RowMapping], T]) -> Callable[[sa.Row[Any]], T]:
@@ -150,13 +170,27 @@ def _find_marker(query: PageQuery, listing: Listing) -> _Marker | None:
     return _Marker(table, equals_id(table.c.id, query.after))
 
 
-def _keys_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
-    """Return the columns of a table, its alias or a page by which the list is ordered."""
+def _orders_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
+    """Return what a list is ordered by before the id, of its table or an alias of that."""
     if listing.order is None:
-        return [table.c.id]
-    order = table.c[listing.order.name]
-    is_text = isinstance(order.type, (Line, sa.String))
-    return [byte_order(order) if is_text else order, table.c.id]
+        return []
+    if isinstance(listing.order, sa.Column):
+        return [table.c[listing.order.name]]
+    return [listing.order(table)]
+
+
+def _keys_of(table: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
+    """Return what a list is ordered by, of its table or an alias of that."""
+    return [*map(_as_key, _orders_of(table, listing)), table.c.id]
+
+
+def _read_keys(page: Any, listing: Listing) -> "list[sa.ColumnElement[Any]]":
+    """Return the columns of a page by which it is ordered."""
+    return [page.c.id] if listing.order is None else [_as_key(page.c[_ORDER]), page.c.id]
+
+
+def _as_key(order: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
+    return byte_order(order) if isinstance(order.type, (Line, sa.String)) else order
 
 
 def _sort(
@@ -178,15 +212,16 @@ def _edges_of(query: PageQuery, listing: Listing, marker: _Marker | None) -> lis
 
 def _is_beyond(
     keys: "Sequence[sa.ColumnElement[Any]]", edges: Sequence[Any], listing: Listing
-) -> "sa.ColumnElement[bool]":
-    """Return the condition of the rows that follow the marker."""
+) -> "list[sa.ColumnElement[bool]]":
+    """Return the conditions of the rows that follow the marker; an index finds the first one."""
     beyond: list[sa.ColumnElement[bool]] = [
         key < edge if listing.is_descending else key > edge
         for key, edge in zip(keys, edges, strict=True)
     ]
     if len(keys) == 1:
-        return beyond[0]
-    return sa.or_(beyond[0], sa.and_(keys[0] == edges[0], beyond[1]))
+        return beyond
+    first = keys[0] <= edges[0] if listing.is_descending else keys[0] >= edges[0]
+    return [first, sa.or_(beyond[0], beyond[1])]
 
 
 def sum_of(column: "sa.ColumnElement[int]") -> "sa.ColumnElement[Any]":

@@ -4,7 +4,7 @@ They are active claims with their guests, and guests without a claim.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,8 +49,8 @@ class _Branch:
     conditions: "tuple[sa.ColumnElement[bool], ...]"
     alternatives: "tuple[sa.ColumnElement[bool], ...]"
 
-    def select_uuids(self, count: int) -> "Iterator[sa.Select[Any]]":
-        """Select the first uuids, by an index alone unless nodes or projects are filtered."""
+    def select_uuids(self, count: int | None = None) -> "Iterator[sa.Select[Any]]":
+        """Select the first uuids, or all, by an index unless nodes or projects are filtered."""
         for condition in self.alternatives:
             first = (
                 sa.select(self.uuid.label("uuid"))
@@ -71,21 +71,18 @@ class _Branch:
 
 
 def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[WorkloadRow]:
-    branches = []
-    if query.is_claimed is not False:
-        branches.append(_select_claimed(query))
-    if query.is_claimed is not True:
-        branches.append(_select_unclaimed(query))
+    branches = _list_branches(query)
     parts = (part for branch in branches for part in branch.select_uuids(query.limit + 1))
     found = sa.union(*parts).subquery()
     page = sa.select(found.c.uuid).order_by(found.c.uuid).limit(query.limit + 1).cte("page")
     rows_of_page = (part for branch in branches for part in branch.select_rows(page))
     listed = sa.union_all(*rows_of_page).subquery()
     # One row to join to, so that an empty page has the time as well.
-    head = sa.select(utc_now().label("now")).subquery()
+    count = _count(query) if query.with_count else sa.null()
+    head = sa.select(utc_now().label("now"), count.label("count")).subquery()
     rows = (
         connection.execute(
-            sa.select(head.c.now, *listed.c)
+            sa.select(head.c.now, head.c.count, *listed.c)
             .select_from(head.outerjoin(listed, sa.true()))
             .order_by(listed.c.uuid, listed.c.node_id, listed.c.rank, listed.c.row_id)
         )
@@ -116,7 +113,24 @@ def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[Work
         tuple(row for row in charge_larger_guests(workloads, listed_guests) if row.uuid in on_page),
         rows[0]["now"],
         uuids[query.limit - 1] if len(uuids) > query.limit else None,
+        rows[0]["count"],
     )
+
+
+def _list_branches(query: WorkloadQuery) -> list[_Branch]:
+    branches = []
+    if query.is_claimed is not False:
+        branches.append(_select_claimed(query))
+    if query.is_claimed is not True:
+        branches.append(_select_unclaimed(query))
+    return branches
+
+
+def _count(query: WorkloadQuery) -> "sa.ScalarSelect[int]":
+    """Return the number of workloads of all pages."""
+    branches = _list_branches(replace(query, after=None))
+    uuids = sa.union(*(part for branch in branches for part in branch.select_uuids()))
+    return sa.select(sa.func.count()).select_from(uuids.subquery()).scalar_subquery()
 
 
 def _select_claimed(query: WorkloadQuery) -> _Branch:

@@ -17,7 +17,8 @@
     ├── RefusedError            the operation is not allowed now; the message has the reason
     │   ├── ClaimRefusedError   the claim does not fit; `reasons` has all reasons
     │   │   └── MoveSourceError no other destination helps: the move's source is the reason
-    │   └── ClaimConflictError  the claim's uuid belongs to another request
+    │   ├── ClaimConflictError  the claim's uuid belongs to another request
+    │   └── ServiceChangedError another one has decided meanwhile: show that, and ask again (412)
     ├── RequestError            the request is invalid; `path` names the key
     ├── BodyTooLargeError       the body is longer than its sender's may be (413)
     ├── BodyTimeoutError        the body did not arrive in time (408)
@@ -45,7 +46,8 @@
         └── ConflictError           read and decide again
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nodetracker.model.amounts import ReasonParts
 
@@ -170,6 +172,20 @@ class ClaimConflictError(RefusedError):
     """A claim with this uuid exists for a request with another body."""
 
     code = "nodetracker.claim.conflict"
+
+
+class ServiceChangedError(RefusedError):
+    """What administrators have decided about a service is not what the caller has read.
+
+    Args:
+        present: what is decided now, as `ServiceRecord.admin_state`.
+    """
+
+    def __init__(self, host: str, binary: str, present: Mapping[str, Any]) -> None:
+        super().__init__(f"{binary} on host {host} was changed meanwhile; nothing was changed now")
+        self.host = host
+        self.binary = binary
+        self.present = present
 
 
 class RequestError(NodetrackerError):

@@ -10,7 +10,7 @@ from nodetracker.model.amounts import MEMORY, VCPU
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import Guest, WorkloadKind
-from nodetracker.model.listing import PageQuery
+from nodetracker.model.listing import LivenessFilter, PageQuery
 from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES, NodeRecord, NodeValues
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability, ServiceRecord
@@ -22,22 +22,9 @@ FLEET_ORDERS: Final = (
     "local_gb", "local_gb_used", "free_ram_mb", "free_disk_gb", "current_workload", "running_vms",
     "cpu_used", "disk_used", "pcpus", "pcpus_used", "total_containers", "running_containers",
     "paused_containers", "stopped_containers", "hypervisor_type", "hypervisor_version", "host_ip",
-    "architecture", "os_type", "os", "kernel_version", "created_at",
+    "architecture", "os_type", "os", "kernel_version", "created_at", "fullness",
 )  # fmt: skip
 """By what nodes can be ordered: columns that are never NULL. Text is ordered by its bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class LivenessFilter:
-    """Selects nodes by their agents' heartbeats, as `accounting.liveness.is_service_up` does.
-
-    Attributes:
-        is_up: False selects nodes whose agent is down or unreachable, and those without one.
-        service_down_time: seconds without a heartbeat after which an agent is down.
-    """
-
-    is_up: bool
-    service_down_time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +39,12 @@ class FleetQuery(PageQuery):
         id, uuid, host, nodename: exact.
         name_part: part of the nodename; upper and lower case of ASCII letters
             are equal, and no character is a wildcard.
+        text: the same of the nodename, the host or the uuid.
         is_disabled: whether its service is disabled; without one it is not.
+        is_in_maintenance: whether its service is in maintenance; without one it is not.
+        is_overcommitted: whether more of a resource is allocated than may be.
+        has_warnings: whether a warning about it or its whole host is unresolved and not
+            silenced, ``host_down`` left out.
         liveness: whether its agent is up.
         has_service: True leaves out nodes whose host has no services row.
         order: one of `FLEET_ORDERS`; equal nodes are ordered by id.
@@ -70,7 +62,11 @@ class FleetQuery(PageQuery):
     host: str | None = None
     nodename: str | None = None
     name_part: str | None = None
+    text: str | None = None
     is_disabled: bool | None = None
+    is_in_maintenance: bool | None = None
+    is_overcommitted: bool | None = None
+    has_warnings: bool | None = None
     liveness: LivenessFilter | None = None
     has_service: bool | None = None
     order: str = "id"

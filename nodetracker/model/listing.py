@@ -27,6 +27,7 @@ class PageQuery:
             row's id, which `Page.next` is, or the item's uuid. The row of an
             id may be deleted meanwhile; a uuid must exist.
         limit: maximum number of items, at least 1.
+        with_count: count what the filters select, whatever the page.
 
     Raises:
         RequestError: the limit is too small.
@@ -34,6 +35,7 @@ class PageQuery:
 
     after: int | str | None = None
     limit: int = PAGE_LIMIT
+    with_count: bool = False
 
     def __post_init__(self) -> None:
         """Check the limit."""
@@ -49,28 +51,85 @@ class Page(Generic[T]):
         items: in the order of the list, at most as many as the query's limit.
         now: the database's time when they were read, UTC.
         next: what `PageQuery.after` must be for the next page; None = this is the last one.
+        count: of all pages' items, None if the query does not ask for it; see
+            `PageQuery.with_count`.
     """
 
     items: tuple[T, ...]
     now: datetime
     next: int | str | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessFilter:
+    """Selects agents by their heartbeats, as `accounting.liveness.is_service_up` does.
+
+    Attributes:
+        is_up: False selects those that are down or unreachable, and of nodes those without
+            an agent.
+        service_down_time: seconds without a heartbeat after which an agent is down.
+    """
+
+    is_up: bool
+    service_down_time: int
+
+
+SERVICE_ORDERS: Final = ("id", "host", "fullness")
+"""By what services can be ordered. Text is ordered by its bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceQuery(PageQuery):
-    """Selects services, in order of id.
+    """Selects services.
 
     Attributes:
         binary: e.g. ``nodetracker-compute``.
+        name_part: part of the host's name; upper and lower case of ASCII letters are equal,
+            and no character is a wildcard.
+        is_in_maintenance: whether its host is in maintenance.
+        liveness: whether it is up.
         has_nodes: whether its host has a node.
+        order: one of `SERVICE_ORDERS`; equal services are ordered by id. The fullness is that
+            of the fullest node of its host, and that of a host without nodes is the least.
+        is_descending: largest first, also by id.
+
+    Raises:
+        RequestError: the order is unknown, or the limit too small.
     """
 
     id: int | None = None
     uuid: str | None = None
     host: str | None = None
     binary: str | None = None
+    name_part: str | None = None
     is_disabled: bool | None = None
+    is_in_maintenance: bool | None = None
+    liveness: LivenessFilter | None = None
     has_nodes: bool | None = None
+    order: str = "id"
+    is_descending: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the order."""
+        PageQuery.__post_init__(self)
+        if self.order not in SERVICE_ORDERS:
+            raise RequestError("order", f"services cannot be ordered by {self.order!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class HostSum:
+    """What the nodes of one host have in all.
+
+    Attributes:
+        guests: instances and containers that their drivers list.
+        fullness: the allocated share of what may be allocated of the fullest resource of its
+            fullest node; above 1, more is allocated.
+    """
+
+    nodes: int
+    guests: int
+    fullness: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Services: one row per host and binary, with identity, heartbeat and admin state."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,7 +27,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0025"
+SCHEMA_REVISION = "0026"
 """The revision of the database's schema that this version is written for."""
 
 FIRST_REVISION = "0025"
@@ -119,6 +121,7 @@ class ServiceRecord:
         disabled_at, disabled_by: when it was disabled, and the user who did; both
             None while it is enabled, and where unknown.
         forced_down_reason, forced_down_at, forced_down_by: the same of being forced down.
+        maintenance_at, maintenance_by: the same of its host's maintenance.
         damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
@@ -146,7 +149,22 @@ class ServiceRecord:
     forced_down_reason: str | None = None
     forced_down_at: datetime | None = None
     forced_down_by: str | None = None
+    maintenance_at: datetime | None = None
+    maintenance_by: str | None = None
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
+
+    @property
+    def admin_version(self) -> str:
+        """A digest of what an administrator has decided, by which a change of it is noticed."""
+        decided = (self.disabled, self.disabled_reason, self.maintenance, self.forced_down)
+        text = json.dumps(decided)
+        return hashlib.sha256(text.encode(), usedforsecurity=False).hexdigest()[:12]
+
+    @property
+    def admin_state(self) -> dict[str, Any]:
+        """What an administrator has decided, with its version."""
+        names = ("disabled", "disabled_reason", "maintenance", "forced_down", "forced_down_reason")
+        return {name: getattr(self, name) for name in (*names, "admin_version")}
 
 
 def takes_calls(service: ServiceRecord) -> bool:
@@ -167,7 +185,9 @@ class ServiceChange:
             independent of `disabled` and its reason.
         disabled_by: name of the user who makes the change, None = unknown. It is stored
             with the time when the service becomes disabled, or was disabled by its agent,
-            and when it is forced down; a later reason changes neither.
+            and when it is forced down or its host in maintenance; a later reason changes
+            neither.
+        if_admin_version: nothing is changed unless this is `ServiceRecord.admin_version`.
 
     Raises:
         RequestError: a reason has control characters or the prefix of agents' reasons,
@@ -180,6 +200,7 @@ class ServiceChange:
     maintenance: bool | None = None
     disabled_by: str | None = None
     forced_down_reason: str | None = None
+    if_admin_version: str | None = None
 
     def __post_init__(self) -> None:
         """Check the reasons."""

@@ -12,6 +12,7 @@ from nodetracker.model.listing import (
     DeviceQuery,
     HistoryQuery,
     HostsDownQuery,
+    HostSum,
     MigrationQuery,
     Page,
     ServiceQuery,
@@ -126,7 +127,11 @@ class FleetReader(Protocol):
 
     @repeatable
     def list_service_page(self, query: ServiceQuery) -> Page[ServiceRecord]:
-        """Return services in order of id."""
+        """Return services, by default in order of id."""
+
+    @repeatable
+    def sum_hosts(self, hosts: Collection[str] | None = None) -> Mapping[str, HostSum]:
+        """Return what hosts with nodes have by host, all or these, by one statement."""
 
     @repeatable
     def find_service(self, service: int | str) -> ServiceRecord:

@@ -248,6 +248,7 @@ class OperatorStore(ReadingStore, LedgerStore, RemovalStore, Protocol):
 
         Raises:
             NotFoundError: no such service.
+            ServiceChangedError: it has another version than the change is for.
         """
 
     @repeatable

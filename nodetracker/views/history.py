@@ -148,7 +148,10 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
         text = f"{diff['binary']} {event}{reason}"
         yield ChangeText(text, levels.get(event, ChangeLevel.PLAIN))
         return
-    by = f" (by {diff['by']})" if diff.get("by") else ""
+    known = [f"by {diff['by']}"] if diff.get("by") else []
+    if "guests" in diff:
+        known.append(count_noun(diff["guests"], "guest"))
+    by = f" ({', '.join(known)})" if known else ""
     texts = {
         "disabled": ("disabled", "enabled"),
         "maintenance": ("in maintenance", "no longer in maintenance"),

@@ -9,7 +9,7 @@ from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
 from nodetracker.views.measured import render_measurements
-from nodetracker.views.services import DISABLING, FORCING, state_of, status_of
+from nodetracker.views.services import DISABLING, FORCING, MAINTENANCE, state_of, status_of
 
 
 def render_node(
@@ -48,6 +48,7 @@ def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict
         "status": status_of(service),
         **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
+        **pick(service, *MAINTENANCE),
         "forced_down": service is not None and service.forced_down,
         **pick(service, *FORCING),
     }

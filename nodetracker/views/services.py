@@ -54,6 +54,22 @@ def find_down_since(service: ServiceRecord | None, liveness: Liveness) -> dateti
     return service.last_seen_up or service.created_at
 
 
+def find_since(service: ServiceRecord | None, liveness: Liveness) -> datetime | None:
+    """Return since when a service is as it is shown; None = as it should be, or unknown.
+
+    That it is down comes before that it is forced down, in maintenance and disabled.
+    """
+    if service is None:
+        return None
+    if since := find_down_since(service, liveness):
+        return since
+    if service.forced_down:
+        return service.forced_down_at
+    if service.maintenance:
+        return service.maintenance_at
+    return service.disabled_at if service.disabled else None
+
+
 def status_of(service: ServiceRecord | None) -> str:
     """Return ``enabled`` or ``disabled``."""
     return "disabled" if service is not None and service.disabled else "enabled"
@@ -147,6 +163,10 @@ DISABLING = ("disabled_reason", "disabled_at", "disabled_by")
 
 FORCING = ("forced_down_reason", "forced_down_at", "forced_down_by")
 """Why, since when and by whom a service is forced down; all null while it is not."""
+
+
+MAINTENANCE = ("maintenance_at", "maintenance_by")
+"""Since when and by whom a service's host is in maintenance; null while it is not."""
 
 
 def render_host(service: ServiceRecord) -> dict[str, Any]:

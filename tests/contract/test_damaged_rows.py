@@ -288,6 +288,7 @@ class Fleet:
             "list_workloads",
             lambda: store.list_workloads(WorkloadQuery(reads_details=True, reads_numa=True)),
         )
+        yield "sum_hosts", store.sum_hosts
         yield "sum_usage", store.sum_usage
         yield "list_claims", store.list_claims
         yield "list_claim_page", lambda: store.list_claim_page(ClaimQuery())

@@ -1,16 +1,25 @@
 """Every store lists nodes and services by pages, and sums nodes and workloads."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
 import pytest
 
+from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.model.errors import NotFoundError, RequestError
-from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, FleetSums, LivenessFilter
+from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, FleetSums
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.listing import HostsDownQuery, Page, ServiceQuery, UsageSum
+from nodetracker.model.listing import (
+    HostsDownQuery,
+    HostSum,
+    LivenessFilter,
+    Page,
+    ServiceQuery,
+    UsageSum,
+    WorkloadQuery,
+)
 from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
@@ -42,7 +51,7 @@ IDENTITY = ("id", "uuid", "host", "nodename", "generation", "epoch")
 LISTED = (
     "id", "uuid", "host", "binary", "created_at", "last_seen_up", "epoch", "ended_epoch",
     "forced_down", "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
-    "forced_down_reason", "forced_down_at", "forced_down_by",
+    "forced_down_reason", "forced_down_at", "forced_down_by", "maintenance_at", "maintenance_by",
     "last_audit",
 )  # fmt: skip
 """What a list knows of a service."""
@@ -126,7 +135,8 @@ class TestFilters:
         add_host(store, "gamma", "straße")
         add_host_without_agent(store, "delta", "lost")
         store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True))
-        store.set_service("gamma", COMPUTE_BINARY, ServiceChange(forced_down=True))
+        change = ServiceChange(forced_down=True, maintenance=True)
+        store.set_service("gamma", COMPUTE_BINARY, change)
         alpha, beta = ["rack1-node1", "rack1-Node2"], ["rack2_node1", "100%", "a\\b/c"]
         expected: list[tuple[dict[str, Any], list[str]]] = [
             ({"host": "alpha"}, alpha),
@@ -153,11 +163,47 @@ class TestFilters:
             ({"liveness": DOWN, "has_service": True}, ["straße"]),
             ({"liveness": LivenessFilter(True, -60)}, []),
             ({"has_service": False}, ["lost"]),
+            ({"text": "RACK1"}, alpha),
+            ({"text": "eta"}, beta),
+            ({"text": "%"}, ["100%"]),
+            ({"is_in_maintenance": True}, ["straße"]),
+            ({"is_in_maintenance": False}, [*alpha, *beta, "lost"]),
         ]
         assert [(filters, find(store, **filters)) for filters, _ in expected] == expected
         for item in store.list_fleet(FleetQuery()).items:
             node = item.node
             assert find(store, id=node.id) == find(store, uuid=node.uuid) == [node.nodename]
+            assert find(store, text=node.uuid[1:]) == [node.nodename]
+
+    def test_a_node_is_overcommitted_where_more_is_allocated_than_may_be(
+        self, store: Store
+    ) -> None:
+        add_host(store, "alpha", "full", memory_mb_used=257_554, disk_allocation_ratio=1.0)
+        add_host(store, "beta", "over", memory_mb_used=257_555, disk_allocation_ratio=1.0)
+        assert find(store, is_overcommitted=True) == ["over"]
+        assert find(store, is_overcommitted=False) == ["full"]
+
+    def test_warnings_are_those_of_a_node_or_its_host_that_count(self, store: Store) -> None:
+        for host, *nodes in (
+            ("alpha", "a1", "a2"),
+            ("beta", "b1", "b2"),
+            ("gamma", "c1"),
+            ("d", "d1"),
+        ):
+            add_host(store, host, *nodes)
+        for host, kind, nodename in (
+            ("alpha", WarningKind.FACT_HELD, "a2"),
+            ("beta", WarningKind.CLOCK_SKEW, WHOLE_HOST),
+            ("gamma", WarningKind.HOST_DOWN, WHOLE_HOST),
+            ("d", WarningKind.FACT_HELD, "d1"),
+        ):
+            store.raise_warning(host, HostWarning(kind, nodename, "", "why"))
+        (silenced,) = store.list_warnings("d")
+        store.silence_warning(silenced.id, "known", 60, None)
+        assert find(store, has_warnings=True) == ["a2", "b1", "b2"]
+        assert find(store, has_warnings=False) == ["a1", "c1", "d1"]
+        store.resolve_warnings(WarningKind.CLOCK_SKEW)
+        assert find(store, has_warnings=True) == ["a2"]
 
     def test_an_agent_that_reported_its_end_is_down(self, store: Store) -> None:
         agent = register(store)
@@ -232,6 +278,117 @@ class TestPages:
         assert find(store, after=TOO_LARGE) == []
 
 
+class TestCounts:
+    def test_a_page_counts_what_the_filters_select_whatever_its_place(self, store: Store) -> None:
+        add_host(store, "alpha", "n1", "n2", "n3")
+        add_host(store, "beta", "n4")
+        guests = tuple(make_guest(f"g{number}") for number in range(3))
+        make_node(store, guests, host="gamma")
+        for _ in range(2):
+            store.create_claim(ask(VCPU=1), "gamma", "node-1", ADMISSION_POLICY)
+        for order in ("id", "host", "fullness"):
+            query = FleetQuery(order=order, limit=2, with_count=True)
+            assert [page.count for page in read_pages(store.list_fleet, query)] == [5, 5, 5]
+            services = ServiceQuery(order=order, limit=2, with_count=True)
+            assert [found.count for found in read_pages(store.list_service_page, services)] == [
+                3,
+                3,
+            ]
+        for filters, count in ({"host": "alpha"}, 3), ({"liveness": DOWN}, 0):
+            assert store.list_fleet(FleetQuery(with_count=True, **filters)).count == count
+        for filters, count in ({}, 5), ({"is_claimed": True}, 2), ({"host": "alpha"}, 0):
+            workloads = WorkloadQuery(limit=1, with_count=True, **filters)
+            counts = {found.count for found in read_pages(store.list_workloads, workloads)}
+            assert counts == {count}
+        assert store.list_fleet(FleetQuery()).count is None
+        assert store.list_service_page(ServiceQuery()).count is None
+        assert store.list_workloads(WorkloadQuery()).count is None
+
+    def test_a_workload_on_two_nodes_counts_once(self, store: Store) -> None:
+        guest = make_guest("web")
+        for host in ("alpha", "beta"):
+            make_node(store, (guest,), host=host)
+        assert store.list_workloads(WorkloadQuery(with_count=True)).count == 1
+
+
+FILLS: Mapping[str, tuple[dict[str, Any], float]] = {
+    "memory": ({"memory_mb_used": 128_777}, 0.5),
+    "memory with a ratio": ({"memory_mb_used": 257_554, "ram_allocation_ratio": 2.0}, 0.5),
+    "cpus": ({"cpu_used": 48.0}, 0.75),
+    "cpus with a ratio and reserved ones": (
+        {"cpu_used": 200.0, "cpu_allocation_ratio": 16.0, "reserved": {"vcpus": 14}}, 214 / 814,
+    ),
+    "a ratio that is not binary": (
+        {"cpu_used": 40.0, "cpu_allocation_ratio": 0.7, "reserved": {"vcpus": 1}}, 41 / 45.1,
+    ),
+    "disk with reserved": (
+        {"disk_used": 3000.0, "disk_allocation_ratio": 1.5, "reserved": {"disk_mb": 102_400}},
+        3100 / 4450,
+    ),
+    "pinned cpus": ({"pcpus": 4, "pcpus_used": 3}, 0.75),
+    "pinned cpus of none": ({"pcpus": 0, "pcpus_used": 1}, 2),
+    "too much": ({"memory_mb_used": 515_108}, 2),
+    "no cpus": ({"vcpus": 0, "cpu_used": 0.5}, 2),
+    "no disk": ({"local_gb": 0, "disk_used": 0.0}, 2_560 / 257_554),
+    "reserved of nothing": (
+        {"local_gb": 0, "disk_used": 0.0, "reserved": {"disk_mb": 5}}, 1,
+    ),
+}  # fmt: skip
+"""Changes of an almost empty node -> how full it is."""
+
+
+class TestFullness:
+    def add(self, store: Store, host: str, **changes: Any) -> None:
+        plain = {"cpu_used": 0.0, "disk_used": 0.0, "pcpus": 0, "pcpus_used": 0, "reserved": {}}
+        ratios = ("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio")
+        add_host(store, host, "n1", **(plain | dict.fromkeys(ratios, 1.0) | changes))
+
+    def test_it_is_that_of_the_fullest_resource(self, store: Store) -> None:
+        for host, (changes, _) in FILLS.items():
+            self.add(store, host, **changes)
+        sums = store.sum_hosts()
+        assert {host: found.fullness for host, found in sums.items()} == {
+            host: pytest.approx(fill, abs=1e-5) for host, (_, fill) in FILLS.items()
+        }
+        for record in store.list_nodes():
+            fills = [found.fill for found in list_capacities(record.values).values()]
+            assert sums[record.host].fullness == pytest.approx(max(fills), abs=1e-5)
+
+    def test_it_follows_claims_at_once(self, store: Store) -> None:
+        make_node(store)
+        before = store.sum_hosts()["alpha"].fullness
+        store.create_claim(ask(MEMORY_MB=2048), "alpha", "node-1", ADMISSION_POLICY)
+        (record,) = store.list_nodes()
+        fills = [found.fill for found in list_capacities(record.values).values()]
+        assert before < store.sum_hosts()["alpha"].fullness == pytest.approx(max(fills), abs=1e-5)
+
+    def test_nodes_and_hosts_are_ordered_by_it(self, store: Store) -> None:
+        for number, used in enumerate((3, 1, 2, 1)):
+            self.add(store, f"h{number}", memory_mb_used=used * 50_000)
+        register(store, "empty", "agent-of-empty")
+        up, down = ["h1", "h3", "h2", "h0"], ["h0", "h2", "h3", "h1"]
+        for limit in (1, 2, 5):
+            for is_descending, expected in ((False, up), (True, down)):
+                order = {"order": "fullness", "is_descending": is_descending, "limit": limit}
+                pages = read_pages(store.list_fleet, FleetQuery(**order))
+                assert [item.node.host for page in pages for item in page.items] == expected
+                services = read_pages(store.list_service_page, ServiceQuery(**order))
+                hosts = [item.host for page in services for item in page.items]
+                assert hosts == ([*down, "empty"] if is_descending else ["empty", *up])
+
+    def test_hosts_are_summed_by_name(self, store: Store) -> None:
+        add_host(store, "alpha", "n1", "n2", running_vms=2, total_containers=3)
+        add_host(store, "beta", "n3", running_vms=1, total_containers=0)
+        register(store, "empty", "agent-of-empty")
+        sums = store.sum_hosts(["beta", "empty", "nowhere"])
+        assert {host: (found.nodes, found.guests) for host, found in sums.items()} == {
+            "beta": (1, 1)
+        }
+        assert (sums | store.sum_hosts(["alpha"])).keys() == store.sum_hosts().keys()
+        assert store.sum_hosts()["alpha"] == HostSum(2, 10, store.sum_hosts()["alpha"].fullness)
+        assert store.sum_hosts([]) == {}
+
+
 @pytest.mark.parametrize(
     ("build", "path"),
     [
@@ -239,6 +396,7 @@ class TestPages:
         (lambda: ServiceQuery(limit=-1), "limit"),
         (lambda: FleetQuery(columns=("vcpus", "id")), "columns"),
         (lambda: FleetQuery(order="stats"), "order"),
+        (lambda: ServiceQuery(order="fulness"), "order"),
     ],
 )
 def test_a_query_that_cannot_be_answered_is_refused(build: Callable[[], object], path: str) -> None:
@@ -304,6 +462,8 @@ class TestServices:
         assert before.id == after.id == services.set_service("beta", COMPUTE_BINARY, change).id
 
     def test_filters_select_services_in_order_of_id(self, services: Store) -> None:
+        change = ServiceChange(maintenance=True, forced_down=True)
+        services.set_service("beta", COMPUTE_BINARY, change)
         expected: list[tuple[dict[str, Any], list[str]]] = [
             ({}, ["gamma", "alpha", "beta", "alpha"]),
             ({"host": "alpha"}, ["alpha", "alpha"]),
@@ -311,6 +471,11 @@ class TestServices:
             ({"host": "beta", "binary": CONDUCTOR_BINARY}, []),
             ({"is_disabled": True}, ["alpha"]),
             ({"is_disabled": False, "binary": COMPUTE_BINARY}, ["gamma", "beta"]),
+            ({"is_in_maintenance": True}, ["beta"]),
+            ({"liveness": UP}, ["gamma", "alpha", "alpha"]),
+            ({"liveness": DOWN}, ["beta"]),
+            ({"name_part": "MMA"}, ["gamma"]),
+            ({"name_part": "%"}, []),
             ({"id": TOO_LARGE}, []),
             ({"uuid": MISSING}, []),
         ]

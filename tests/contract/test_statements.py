@@ -8,11 +8,12 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import EventKind, ItemDiff
 from nodetracker.model.claim import ACTIVE_STATES
-from nodetracker.model.fleet import FleetQuery, LivenessFilter
+from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import (
     ClaimQuery,
     DeviceQuery,
     HistoryQuery,
+    LivenessFilter,
     MigrationQuery,
     ServiceQuery,
     WarningQuery,

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.db.store import SqlStore
-from nodetracker.model.change import ChangeKind, ItemDiff, NodeChange, is_removed
+from nodetracker.model.change import ChangeKind, EventKind, ItemDiff, NodeChange, is_removed
 from nodetracker.model.errors import (
     ClaimRefusedError,
     ConflictError,
@@ -16,7 +17,9 @@ from nodetracker.model.errors import (
     NotFoundError,
     RefusedError,
     RequestError,
+    ServiceChangedError,
 )
+from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.node import HostSums, NodeRecord, NodeVersion, VersionSums
 from nodetracker.model.service import (
     COMPUTE_BINARY,
@@ -673,6 +676,94 @@ class TestAdministration:
             store.mark_service(agent, own)
             (after,) = store.list_services()
             assert (after.disabled, after.disabled_reason) == (True, reason)
+
+    def test_a_host_in_maintenance_has_since_when_and_by_whom(self, store: Store) -> None:
+        register(store)
+        before = store.now()
+        change = ServiceChange(maintenance=True, disabled_by="alice")
+        first = store.set_service("alpha", COMPUTE_BINARY, change)
+        assert first.maintenance_by == "alice"
+        assert first.maintenance_at is not None
+        assert before <= first.maintenance_at <= store.now()
+        change = ServiceChange(maintenance=True, disabled=True, disabled_by="bob")
+        later = store.set_service("alpha", COMPUTE_BINARY, change)
+        assert (later.maintenance_at, later.maintenance_by) == (first.maintenance_at, "alice")
+        after = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=False))
+        assert (after.maintenance_at, after.maintenance_by) == (None, None)
+
+    def test_its_version_changes_with_what_an_administrator_decides_alone(
+        self, store: Store
+    ) -> None:
+        agent = register(store)
+        (first,) = store.list_services()
+        changes = (
+            ServiceChange(disabled=True),
+            ServiceChange(disabled=True, disabled_reason="disk"),
+            ServiceChange(maintenance=True),
+            ServiceChange(forced_down=True),
+        )
+        after = [store.set_service("alpha", COMPUTE_BINARY, change) for change in changes]
+        versions = [first.admin_version, *(found.admin_version for found in after)]
+        assert len(set(versions)) == 5
+        change = ServiceChange(forced_down=True, forced_down_reason="fire", disabled_by="bob")
+        store.set_service("alpha", COMPUTE_BINARY, change)
+        store.report_state(agent, 1, AuditState(2.0))
+        (same,) = store.list_services()
+        assert same.admin_version == versions[-1]
+        change = ServiceChange(False, forced_down=False, maintenance=False)
+        assert store.set_service("alpha", COMPUTE_BINARY, change).admin_version == versions[0]
+
+    def test_a_change_for_another_version_is_refused_with_the_present_state(
+        self, store: Store
+    ) -> None:
+        register(store)
+        (first,) = store.list_services()
+        change = ServiceChange(True, "disk", if_admin_version=first.admin_version)
+        second = store.set_service("alpha", COMPUTE_BINARY, change)
+        undo = ServiceChange(False, if_admin_version=first.admin_version)
+        with pytest.raises(ServiceChangedError, match="was changed meanwhile") as caught:
+            store.set_service("alpha", COMPUTE_BINARY, undo)
+        assert caught.value.present == {
+            "disabled": True, "disabled_reason": "disk", "maintenance": False,
+            "forced_down": False, "forced_down_reason": None,
+            "admin_version": second.admin_version,
+        }  # fmt: skip
+        assert store.list_services() == [second]
+        assert len(store.list_history_page(HistoryQuery(kinds=(EventKind.SERVICE,))).items) == 2
+
+    def test_of_two_changes_for_the_same_version_one_is_refused(self, stores: StoreMaker) -> None:
+        register(stores.open())
+        version = stores.open().list_services()[0].admin_version
+
+        def change(reason: str) -> str | None:
+            wanted = ServiceChange(True, reason, if_admin_version=version)
+            try:
+                return stores.open().set_service("alpha", COMPUTE_BINARY, wanted).disabled_reason
+            except ServiceChangedError as error:
+                return f"not, as it is {error.present['disabled_reason']}"
+
+        with ThreadPoolExecutor(2) as pool:
+            found = set(pool.map(change, ("disk", "fan")))
+        (after,) = stores.open().list_services()
+        assert found == {after.disabled_reason, f"not, as it is {after.disabled_reason}"}
+
+    def test_the_guests_that_a_host_has_when_it_is_taken_out_are_recorded(
+        self, store: Store
+    ) -> None:
+        agent = register(store)
+        values = make_values(running_vms=2, total_containers=1)
+        store.apply_changes(agent, [create(agent, "n1", values)], DOWN_TIME)
+        for change in (
+            ServiceChange(forced_down=True),
+            ServiceChange(True, "disk", maintenance=True, disabled_by="alice"),
+            ServiceChange(True, "disk and fan"),
+            ServiceChange(False, maintenance=False),
+        ):
+            store.set_service("alpha", COMPUTE_BINARY, change)
+        page = store.list_history_page(HistoryQuery(kinds=(EventKind.SERVICE,)))
+        lines = [entry.diff for entry in page.items if entry.diff["event"] == "changed"]
+        assert [line.get("guests") for line in lines] == [None, None, 3, None]
+        assert lines[2]["by"] == "alice"
 
     def test_a_disabled_service_has_since_when_and_by_whom(self, store: Store) -> None:
         register(store)

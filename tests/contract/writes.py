@@ -184,7 +184,13 @@ WRITES = [
         lambda scene: scene.store.set_service(
             "alpha", CONDUCTOR_BINARY, ServiceChange(maintenance=True)
         ),
-        {"service alpha conductor": {"maintenance", "updated_at"}}
+        {
+            "service alpha conductor": {
+                "maintenance",
+                "maintenance_at",
+                "updated_at",
+            }
+        }
         | rows("history alpha  service changed *"),
     ),
     Write(

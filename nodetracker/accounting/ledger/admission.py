@@ -68,6 +68,17 @@ class Capacity(NamedTuple):
         """The node's own limit of the total usage: placement's capacity plus the reservation."""
         return limit_of(self.total, self.reserved, self.ratio)
 
+    @property
+    def fill(self) -> float:
+        """The allocated share of the limit; above 1, more is allocated.
+
+        Of nothing, what is reserved fills it, and what is used beside that exceeds it.
+        """
+        limit = self.own_limit
+        if limit > 0:
+            return self.used / limit
+        return float((self.used > 0) + (self.used > self.reserved))
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:

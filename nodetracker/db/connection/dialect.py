@@ -357,6 +357,16 @@ _define(
 )
 
 
+class greatest(GenericFunction[float]):  # noqa: N801 - reads as an SQL function
+    """The largest of some numbers, none of which is null."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+_define(greatest, "greatest({all})", sqlite="max({all})")
+
+
 class has_text(GenericFunction[bool]):  # noqa: N801 - reads as an SQL function
     """Whether a text contains another one, compared by bytes."""
 

@@ -20,6 +20,7 @@ from nodetracker.db.connection.dialect import (
     Real,
     UtcDateTime,
     Whole,
+    greatest,
 )
 from nodetracker.model.change import ChangeKind
 from nodetracker.model.claim import (
@@ -160,6 +161,41 @@ def amount_columns() -> "Iterator[sa.Column[float]]":
         yield sa.Column(name, Real(), sa.Computed(expression, persisted=True))
 
 
+def fullness() -> "sa.Column[float]":
+    """Return the allocated share of what may be allocated of a node's fullest resource.
+
+    Lists are ordered by it. The database computes it as the other amounts, so that it is right
+    whatever version writes a row; it agrees with `Capacity.fill`. The column ``reserved`` is JSON:
+    what is reserved follows from the total, the ratio and the limit.
+    """
+    cpu = _fill("vcpus * 1000e0", "round(cpu_used * 1000e0)", "vcpu_milli_limit", "cpu")
+    disk = _fill("local_gb * 1024e0", "round(disk_used * 1024e0)", "disk_mb_limit", "disk")
+    pcpus = (
+        "CASE WHEN pcpus >= 1 THEN pcpus_used * 1e0 / pcpus WHEN pcpus_used > 0 THEN 2e0 "
+        "ELSE 0e0 END"
+    )
+    memory = (
+        "CASE WHEN memory_mb_limit >= 1 THEN memory_mb_used * 1e0 / memory_mb_limit "
+        "WHEN memory_mb_used > 0 THEN 1e0 ELSE 0e0 END"
+    )
+    fullest = greatest(*map(sa.text, (cpu, pcpus, memory, disk)))
+    return sa.Column("fullness", Real(), sa.Computed(fullest, persisted=True))
+
+
+def _fill(total: str, used: str, limit: str, ratio: str) -> str:
+    """Return the share of a resource whose limit is without what is reserved.
+
+    A ratio too small to divide by is one that only a damaged row has.
+    """
+    ratio = f"{ratio}_allocation_ratio"
+    reserved = f"CASE WHEN {ratio} >= 1e-3 THEN {total} - {limit} / {ratio} ELSE 0e0 END"
+    whole = f"{limit} + {reserved}"
+    return (
+        f"CASE WHEN {whole} >= 1 THEN ({used} + {reserved}) / ({whole}) "
+        f"WHEN {used} > 0 THEN 2e0 WHEN {reserved} >= 1 THEN 1e0 ELSE 0e0 END"
+    )
+
+
 def flag(name: str) -> "sa.Column[bool]":
     """Return a column of booleans."""
     return sa.Column(name, sa.Boolean(), nullable=False)
@@ -258,8 +294,10 @@ compute_nodes = sa.Table(
     integer("place"),
     json_text("capacity_seen", columns.CAPACITY_SEEN, nullable=True),
     *amount_columns(),
+    fullness(),
     sa.UniqueConstraint("host", "hypervisor_hostname"),
     sa.UniqueConstraint("uuid"),
+    sa.Index(None, "fullness", "id"),
     sa.Index(CANDIDATE_INDEX, *CANDIDATE_COLUMNS),
     **MYSQL,
 )
@@ -279,6 +317,8 @@ services = sa.Table(
     time("disabled_at", nullable=True),
     text("disabled_by", nullable=True),
     flag("maintenance"),
+    time("maintenance_at", nullable=True),
+    text("maintenance_by", nullable=True),
     flag("forced_down"),
     long_text("forced_down_reason", nullable=True),
     time("forced_down_at", nullable=True),

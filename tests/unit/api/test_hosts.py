@@ -9,6 +9,7 @@ from nodetracker.model.errors import DriverFeatureError, RefusedError
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.text import render_time
 from tests.builders import ask, claim, key_of, make_guest, make_node
+from tests.contract.hosts import add_host
 from tests.unit.api.agents import Agents
 from tests.unit.api.conftest import Api, add_service
 
@@ -34,9 +35,60 @@ class TestList:
             "uuid": service.uuid, "host_name": "host-2", "service": COMPUTE_BINARY,
             "zone": "nova", "state": "up", "status": "disabled", "disabled_reason": "broken",
             "disabled_at": render_time(service.disabled_at), "disabled_by": None,
-            "maintenance": True, "forced_down": False, "down_since": None,
+            "maintenance": True, "maintenance_at": render_time(service.maintenance_at),
+            "maintenance_by": None, "forced_down": False, "down_since": None,
             "forced_down_reason": None, "forced_down_at": None, "forced_down_by": None,
+            "since": render_time(service.maintenance_at), "nodes": 0, "guests": 0,
+            "fullness": None, "admin_version": service.admin_version,
         }  # fmt: skip
+
+    def test_sums_up_the_nodes_of_each_host(self, api, store):
+        add_host(store, "full", "n1", "n2", running_vms=2, total_containers=1)
+        (host,) = api.get("/v1/hosts?name_part=full")["hosts"]
+        assert (host["nodes"], host["guests"]) == (2, 6)
+        assert host["fullness"] == store.sum_hosts(["full"])["full"].fullness > 0
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            ("name_part=T-2", ["host-2"]), ("name_part=ctl", []), ("maintenance=true", ["host-2"]),
+            ("maintenance=false", ["host-1", "full"]), ("state=up", ["host-1", "host-2", "full"]),
+            ("state=down", []), ("state=unreachable", []), ("has_nodes=true", ["full"]),
+            ("sort_key=host_name", ["full", "host-1", "host-2"]),
+            ("sort_key=host_name&sort_dir=desc&limit=2", ["host-2", "host-1"]),
+            ("sort_key=fullness&sort_dir=desc", ["full", "host-2", "host-1"]),
+        ],
+    )  # fmt: skip
+    def test_is_filtered_and_sorted(self, api, store, query, expected):
+        add_host(store, "full", "n1")
+        assert names(api.get(f"/v1/hosts?{query}")) == expected
+
+    def test_counts_all_pages(self, api):
+        assert "count" not in api.get("/v1/hosts")
+        for query, count in (("", 2), ("&limit=1", 2), ("&status=disabled", 1), ("&state=down", 0)):
+            assert api.get(f"/v1/hosts?with_count=true{query}")["count"] == count
+
+    @pytest.mark.parametrize(
+        ("change", "since"),
+        [
+            (ServiceChange(forced_down=True, forced_down_reason="no power"), "forced_down_at"),
+            (ServiceChange(maintenance=True), "maintenance_at"),
+            (ServiceChange(True, "broken"), "disabled_at"),
+            (ServiceChange(), None),
+        ],
+    )
+    def test_since_is_that_of_what_is_shown(self, api, store, change, since):
+        service = store.set_service("host-1", COMPUTE_BINARY, change)
+        shown = api.get("/v1/hosts?name_part=host-1")["hosts"][0]
+        assert shown["since"] == (since and render_time(getattr(service, since)))
+        assert shown["forced_down_reason"] == change.forced_down_reason
+
+    def test_a_host_that_is_down_is_so_since_its_last_heartbeat(self, api, store):
+        store.set_service("host-1", COMPUTE_BINARY, ServiceChange(True, maintenance=True))
+        (service,) = store.list_services("host-1")
+        store.report_state(key_of(service), 2, AuditState(), is_last=True)
+        (shown,) = api.get("/v1/hosts?state=down")["hosts"]
+        assert shown["since"] == shown["down_since"] is not None
 
     def test_is_filtered_and_paged(self, api):
         assert names(api.get("/v1/hosts?status=disabled")) == ["host-2"]

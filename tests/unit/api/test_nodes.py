@@ -18,7 +18,8 @@ from nodetracker.model.service import (
     AuditState,
     ServiceChange,
 )
-from nodetracker.model.warning import WarningKind
+from nodetracker.model.text import render_time
+from nodetracker.model.warning import HostWarning, WarningKind
 from tests.builders import key_of, make_incarnation, take_service, update
 from tests.contract.hosts import add_host, add_host_without_agent
 from tests.stores import SqliteStore
@@ -80,11 +81,31 @@ class TestList:
             ("?sort_key=vcpus&sort_dir=desc&limit=1", ["b1"]),
             ("?sort_key=nodename&sort_dir=desc", ["g1", "b1", "a2", "a1"]),
             ("?host=nowhere", []),
+            ("?text=ALPH", ["a1", "a2"]),
+            ("?maintenance=true", ["b1"]),
+            ("?maintenance=false&state=up", ["a1", "a2"]),
+            ("?overcommitted=true&status=disabled", ["b1"]),
+            ("?overcommitted=false", []),
+            ("?warnings=true", ["g1"]),
+            ("?sort_key=fullness&sort_dir=desc&limit=2", ["g1", "b1"]),
         ],
     )
     def test_is_filtered_and_sorted(self, api, store, query, expected):
-        store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True))
+        store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True, maintenance=True))
+        store.raise_warning("gone", HostWarning(WarningKind.FACT_HELD, "g1", "cpu", "held"))
         assert names(api.get(f"/v1/nodes{query}")) == expected
+
+    def test_counts_all_pages(self, api):
+        assert "count" not in api.get("/v1/nodes")
+        for query, count in (("", 4), ("&limit=1", 4), ("&host=alpha", 2), ("&text=alph", 2)):
+            assert api.get(f"/v1/nodes?with_count=true{query}")["count"] == count
+
+    def test_fullness_and_since_are_those_of_the_node_and_its_host(self, api, store):
+        service = store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True))
+        (shown,) = api.get("/v1/nodes?host=beta")["nodes"]
+        assert shown["fullness"] == pytest.approx(store.sum_hosts()["beta"].fullness)
+        assert shown["since"] == render_time(service.disabled_at)
+        assert api.get("/v1/nodes?host=alpha")["nodes"][0]["since"] is None
 
     @pytest.mark.parametrize("query", ["limit=1", "limit=1&sort_key=host", "limit=1&state=up"])
     def test_links_lead_through_all_pages(self, api, query):

@@ -225,6 +225,32 @@ class TestOwnChanges:
         assert found.json["maintenance"]
         assert api.get(f"/v1/services/{uuid}") == found.json
 
+    def test_a_change_is_for_the_version_that_it_names(self, api, store):
+        (service,) = store.list_services("host-1", COMPUTE_BINARY)
+        path = f"/v1/services/{service.uuid}"
+        version = api.get(path)["admin_version"]
+        assert version == service.admin_version
+        body = {"disabled": True, "disabled_reason": "disk", "if_admin_version": version}
+        first = api.request("PATCH", path, json=body)
+        assert (first.status_code, first.json["disabled_reason"]) == (200, "disk")
+        second = api.request("PATCH", path, json=body | {"disabled_reason": "fan"})
+        assert second.status_code == 412
+        (error,) = second.json["errors"]
+        assert error["code"] == "nodetracker.service.changed"
+        assert error["present"] == {
+            "disabled": True, "disabled_reason": "disk", "maintenance": False, "forced_down": False,
+            "forced_down_reason": None, "admin_version": first.json["admin_version"],
+        }  # fmt: skip
+        assert api.get(path)["disabled_reason"] == "disk"
+        listed = {
+            found["id"]: found["admin_version"] for found in api.get("/v1/services")["services"]
+        }
+        assert listed[service.uuid] == first.json["admin_version"]
+
+    def test_services_are_counted_when_asked_for(self, api):
+        assert api.get("/v1/services?limit=1&with_count=true")["count"] == 4
+        assert "count" not in api.get("/v1/services")
+
     def test_who_disabled_a_service_and_when_is_shown(self, api, store):
         (service,) = store.list_services("host-1", COMPUTE_BINARY)
         path = f"/v1/services/{service.uuid}"

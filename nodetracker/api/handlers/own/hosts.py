@@ -2,21 +2,44 @@
 
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 
+from nodetracker.accounting.liveness import Liveness
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import PAGE, answer, answer_of, answered_page, choice, parameters
-from nodetracker.api.handlers.own.services import STATE
+from nodetracker.api.fields import (
+    PAGE,
+    PART_OF_NAME,
+    WITH_COUNT,
+    answer,
+    answer_of,
+    answered_page,
+    choice,
+    parameters,
+)
+from nodetracker.api.handlers.own.services import ADMIN_VERSION, STATE
 from nodetracker.api.lookup import answer_page, get_liveness
-from nodetracker.model.listing import ServiceQuery
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.listing import HostSum, LivenessFilter, ServiceQuery
+from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
 from nodetracker.model.text import render_time
 from nodetracker.ports import POWER_ACTIONS
 from nodetracker.usecases.reads import read_host_usage, require_agent
 from nodetracker.views.nodes import render_node_state
-from nodetracker.views.services import STATUSES, find_down_since, render_host
+from nodetracker.views.services import STATES, STATUSES, find_down_since, find_since, render_host
 from nodetracker.views.usages import HostUsage
 
-LIST_QUERY = parameters(status=choice(STATUSES), **PAGE)
+_ORDERS = {"id": "id", "host_name": "host", "fullness": "fullness"}
+
+LIST_QUERY = parameters(
+    name_part=PART_OF_NAME,
+    state=choice(STATES),
+    status=choice(STATUSES),
+    maintenance=bool,
+    has_nodes=bool,
+    sort_key=choice(_ORDERS),
+    sort_dir=choice(("asc", "desc")),
+    **WITH_COUNT,
+    **PAGE,
+)
 
 HOSTS = answered_page(
     "hosts",
@@ -27,7 +50,21 @@ HOSTS = answered_page(
         zone=str,
         down_since=(datetime | None, "null: it is up, or unknown"),
         **STATE,
+        since=(
+            datetime | None,
+            "since when it is down, or else forced down, in maintenance or disabled; null: none of "
+            "them, or unknown",
+        ),
+        nodes=int,
+        guests=(int, "instances and containers on its nodes"),
+        fullness=(
+            float | None,
+            "allocated share of the fullest resource of its nodes, above 1 if overcommitted; null: "
+            "it has no node",
+        ),
+        admin_version=ADMIN_VERSION,
     ),
+    is_counted=True,
 )
 
 HOST = answer(host=str, resources=[answer_of(HostUsage)])
@@ -41,25 +78,41 @@ ACTION_STARTED = answer(host=str, action=choice(POWER_ACTIONS))
 
 def list_hosts(call: Call) -> Answer:
     """List hosts, with the uuids of their agents' services."""
-    status = call.query.get("status")
+    state, status = call.query.get("state"), call.query.get("status")
     query = ServiceQuery(
         after=call.marker,
         limit=call.limit,
         binary=COMPUTE_BINARY,
+        name_part=call.query.get("name_part"),
         is_disabled=None if status is None else status == "disabled",
+        is_in_maintenance=call.query.get("maintenance"),
+        liveness=None if state is None else LivenessFilter(state == "up", call.service_down_time),
+        has_nodes=call.query.get("has_nodes"),
+        order=_ORDERS[call.query.get("sort_key", "id")],
+        is_descending=call.query.get("sort_dir") == "desc",
+        with_count=call.query.get("with_count", False),
     )
     page = call.store.list_service_page(query)
     liveness = get_liveness(call, page.now)
-    shown = [
-        {
-            "uuid": item.uuid,
-            **render_host(item),
-            **render_node_state(item, liveness),
-            "down_since": render_time(find_down_since(item, liveness)),
-        }
-        for item in page.items
-    ]
-    return answer_page(call, "hosts", shown, page.next and page.items[-1].uuid)
+    sums = call.store.sum_hosts([item.host for item in page.items])
+    shown = [_render_line(item, liveness, sums.get(item.host)) for item in page.items]
+    if state is not None:  # the database does not distinguish down from unreachable
+        shown = [item for item in shown if item["state"] == state]
+    return answer_page(call, "hosts", shown, page.next and page.items[-1].uuid, page.count)
+
+
+def _render_line(item: ServiceRecord, liveness: Liveness, found: HostSum | None) -> dict[str, Any]:
+    return {
+        "uuid": item.uuid,
+        **render_host(item),
+        **render_node_state(item, liveness),
+        "down_since": render_time(find_down_since(item, liveness)),
+        "since": render_time(find_since(item, liveness)),
+        "nodes": 0 if found is None else found.nodes,
+        "guests": 0 if found is None else found.guests,
+        "fullness": None if found is None else found.fullness,
+        "admin_version": item.admin_version,
+    }
 
 
 def show_host(call: Call) -> Answer:

@@ -12,6 +12,8 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
     PAGE,
     PART_OF_NAME,
+    SHORT_TEXT,
+    WITH_COUNT,
     answer,
     answer_of,
     answered_page,
@@ -23,7 +25,8 @@ from nodetracker.api.handlers.own.services import STATE
 from nodetracker.api.lookup import answer_page, get_liveness, get_node, get_node_page
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.audit import AuditOutcome
-from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery, LivenessFilter
+from nodetracker.model.fleet import FLEET_ORDERS, FleetNode, FleetQuery
+from nodetracker.model.listing import LivenessFilter
 from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES, NodeValues
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import render_time
@@ -38,6 +41,7 @@ from nodetracker.views.services import (
     audit_age_seconds,
     find_down_since,
     find_read_at,
+    find_since,
     freshness_of,
 )
 
@@ -54,10 +58,15 @@ LIST_QUERY = parameters(
     host=str,
     nodename=str,
     name_part=PART_OF_NAME,
+    text=SHORT_TEXT | {"description": "a part of the node's or host's name or of the uuid"},
     state=choice(STATES),
     status=choice(STATUSES),
+    maintenance=bool,
+    overcommitted=bool,
+    warnings=(bool, "whether it or its host has unresolved warnings, those not silenced"),
     sort_key=choice(FLEET_ORDERS),
     sort_dir=choice(("asc", "desc")),
+    **WITH_COUNT,
     **PAGE,
 )
 
@@ -88,10 +97,17 @@ NODES = answered_page(
             **{name: _COLUMNS[name] for name in LIST_COLUMNS},
             generation=int,
             amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
+            fullness=(float, "allocated share of its fullest resource, above 1 if overcommitted"),
+            since=(
+                datetime | None,
+                "since when its host is down, or else forced down, in maintenance or disabled; "
+                "null: none of them, or unknown",
+            ),
             down_since=(datetime | None, "of its host; null: it is up, or unknown"),
             **_READING,
         )
     ),
+    is_counted=True,
 )
 
 _NODE = answer(
@@ -157,28 +173,36 @@ def list_nodes(call: Call) -> Answer:
         host=call.query.get("host"),
         nodename=call.query.get("nodename"),
         name_part=call.query.get("name_part"),
+        text=call.query.get("text"),
         is_disabled=None if status is None else status == "disabled",
+        is_in_maintenance=call.query.get("maintenance"),
+        is_overcommitted=call.query.get("overcommitted"),
+        has_warnings=call.query.get("warnings"),
         liveness=None if state is None else LivenessFilter(state == "up", call.service_down_time),
         order=call.query.get("sort_key", "id"),
         is_descending=call.query.get("sort_dir") == "desc",
+        with_count=call.query.get("with_count", False),
     )
     page = call.store.list_fleet(query)
     liveness = get_liveness(call, page.now)
     shown = [_render_line(found, call, liveness) for found in page.items]
     if state is not None:  # the database does not distinguish down from unreachable
         shown = [item for item in shown if item["state"] == state]
-    return answer_page(call, "nodes", shown, page.next and page.items[-1].node.uuid)
+    return answer_page(call, "nodes", shown, page.next and page.items[-1].node.uuid, page.count)
 
 
 def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, Any]:
     node = found.node
     state = render_node_state(found.service, liveness)
+    capacities = list_capacities(node.values)
     return {
         **pick(node, "uuid", "host", "hypervisor_hostname=nodename"),
         **state,
         **pick(node.values, *LIST_COLUMNS),
         "generation": node.generation,
-        "amounts": render_capacities(list_capacities(node.values)),
+        "amounts": render_capacities(capacities),
+        "fullness": max(capacity.fill for capacity in capacities.values()),
+        "since": render_time(find_since(found.service, liveness)),
         "down_since": render_time(find_down_since(found.service, liveness)),
         **_render_reading(found, call, liveness, state["state"]),
         **render_damage(node),

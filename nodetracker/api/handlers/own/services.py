@@ -9,6 +9,7 @@ from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
     PAGE,
     SHORT_TEXT,
+    WITH_COUNT,
     answer,
     answered_page,
     parameters,
@@ -19,9 +20,9 @@ from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.listing import ServiceQuery
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import ServiceChange, ServiceRecord
-from nodetracker.views.services import FORCING, STATES, STATUSES, render_service
+from nodetracker.views.services import FORCING, MAINTENANCE, STATES, STATUSES, render_service
 
-LIST_QUERY = parameters(host=str, binary=str, **PAGE)
+LIST_QUERY = parameters(host=str, binary=str, **WITH_COUNT, **PAGE)
 
 UPDATE = parameters(
     disabled=bool,
@@ -29,7 +30,11 @@ UPDATE = parameters(
     maintenance=bool,
     forced_down=bool,
     forced_down_reason=SHORT_TEXT,
-) | {"description": "an object with what is to change", "minProperties": 1}
+    if_admin_version=(str, "admin_version as it was read: of another one nothing is changed"),
+) | {
+    "description": "an object with what is to change",
+    "minProperties": 1,
+}
 
 _DISABLING: Schema = {
     "disabled_reason": str | None,
@@ -51,9 +56,13 @@ STATE: Schema = {
     "status": {"enum": list(STATUSES)},
     **_DISABLING,
     "maintenance": bool,
+    "maintenance_at": (datetime | None, "null: not in maintenance, or unknown"),
+    "maintenance_by": (str | None, "the user; null: not in maintenance, or unknown"),
     **_FORCING,
 }
 """What the service of a node's host decides."""
+
+ADMIN_VERSION = (str, "changes with disabled, its reason, maintenance and forced_down alone")
 
 SERVICE = answer(
     id=str,
@@ -66,12 +75,15 @@ SERVICE = answer(
     epoch=int,
     clock_skew_seconds=float | None,
     maintenance=bool,
+    maintenance_at=STATE["maintenance_at"],
+    maintenance_by=STATE["maintenance_by"],
     **_FORCING,
     last_seen_up=datetime | None,
     version=str,
+    admin_version=ADMIN_VERSION,
 )
 
-SERVICES = answered_page("services", SERVICE)
+SERVICES = answered_page("services", SERVICE, is_counted=True)
 
 
 def list_services(call: Call) -> Answer:
@@ -81,11 +93,12 @@ def list_services(call: Call) -> Answer:
         limit=call.limit,
         host=call.query.get("host"),
         binary=call.query.get("binary"),
+        with_count=call.query.get("with_count", False),
     )
     page = call.store.list_service_page(query)
     liveness = get_liveness(call, page.now)
     shown = [_render(service, liveness) for service in page.items]
-    return answer_page(call, "services", shown, page.next and page.items[-1].uuid)
+    return answer_page(call, "services", shown, page.next and page.items[-1].uuid, page.count)
 
 
 def show_service(call: Call) -> Answer:
@@ -135,5 +148,5 @@ def _show(call: Call, uuid: str) -> Answer:
 
 def _render(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return a service as ``service show`` has it, without the details of its process."""
-    more = pick(service, "maintenance", "forced_down", *FORCING, "last_seen_up", "version")
-    return render_service(service, liveness) | more
+    more = ("maintenance", *MAINTENANCE, "forced_down", *FORCING, "last_seen_up", "version")
+    return render_service(service, liveness) | pick(service, *more, "admin_version")

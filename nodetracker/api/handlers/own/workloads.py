@@ -11,6 +11,7 @@ from nodetracker.api.fields import (
     NODENAME,
     PAGE,
     PART_OF_NAME,
+    WITH_COUNT,
     answer,
     answered_page,
     hideable,
@@ -30,7 +31,13 @@ from nodetracker.views.usages import describe_usages
 from nodetracker.views.workloads import describe_workload, render_workload
 
 LIST_QUERY = parameters(
-    host=str, nodename=NODENAME, name_part=PART_OF_NAME, project=str, claimed=bool, **PAGE
+    host=str,
+    nodename=NODENAME,
+    name_part=PART_OF_NAME,
+    project=str,
+    claimed=bool,
+    **WITH_COUNT,
+    **PAGE,
 )
 
 OF_NODE_QUERY = parameters(**PAGE)
@@ -52,7 +59,7 @@ _PLACE: Schema = {
     "missing_since": datetime | None,
 }
 
-WORKLOADS = answered_page("workloads", answer(**_IDENTITY, **_PLACE))
+WORKLOADS = answered_page("workloads", answer(**_IDENTITY, **_PLACE), is_counted=True)
 
 _NUMA = PLACEMENT | {"description": "the placement of its claim, or the pins of its guest"}
 
@@ -88,9 +95,10 @@ def list_workloads(call: Call) -> Answer:
         name_part=call.query.get("name_part"),
         project_id=call.select_project("nodetracker:workloads:list", call.query.get("project")),
         is_claimed=call.query.get("claimed"),
+        with_count=call.query.get("with_count", False),
     )
     shown = [call.hide_hosts(_render_line(row)) for row in page.items]
-    return answer_page(call, "workloads", shown, page.next)
+    return answer_page(call, "workloads", shown, page.next, page.count)
 
 
 def list_workloads_of_node(call: Call) -> Answer:
