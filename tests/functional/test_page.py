@@ -28,7 +28,7 @@ HOSTILE = (
 )
 VIEWS = {
     "#/": "n1",
-    "#/services": "nodetracker-compute",
+    "#/hosts": "nodetracker-conductor",
     "#/warnings": "clock skew",
     "#/moves": "migration",
     "#/events": "created: ",
@@ -176,8 +176,8 @@ class TestViews:
     def test_one_that_fails_leaves_the_others(self, browser, scene):
         with open_tab(browser, scene) as tab:
             page = tab.page
-            page.route("**/v1/services?*", lambda route: route.fulfill(json={"services": [None]}))
-            page.get_by_role("link", name="Services", exact=True).click()
+            page.route("**/v1/warnings?*", lambda route: route.fulfill(json={"warnings": [None]}))
+            page.get_by_role("link", name="Warnings", exact=True).click()
             page.get_by_text("This view failed").wait_for()
             page.get_by_role("link", name="Moves", exact=True).click()
             page.locator("main").get_by_text("migration").first.wait_for()
@@ -207,7 +207,7 @@ def wait_for_nodes(page, nodes) -> None:
     """Wait until the table has these nodes, each with its host."""
     page.wait_for_function(
         "nodes => JSON.stringify([...document.querySelectorAll('tbody tr')].map((row) => "
-        "[row.cells[1].textContent, row.cells[2].textContent])) === JSON.stringify(nodes)",
+        "[row.querySelector('[data-title=Host]').textContent, row.querySelector('[data-title=Node]').textContent])) === JSON.stringify(nodes)",
         arg=nodes,
     )
 
@@ -250,7 +250,7 @@ class TestOverview:
             for start in range(0, len(nodes), 2):
                 wait_for_nodes(page, nodes[start : start + 2])
                 if start + 2 < len(nodes):
-                    page.get_by_role("link", name="Next nodes").click()
+                    page.get_by_role("button", name="Next nodes").click()
             page.get_by_label("Find").fill("n2")
             wait_for_nodes(page, [node for node in nodes if node[1] == "n2"])
             tab.check(THEMES[:1])

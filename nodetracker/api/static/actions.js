@@ -1,20 +1,51 @@
-// Buttons of actions, each with a dialog that asks once.
+// Buttons of actions, each with a dialog that asks once; one about hosts says how they are, and asks again if that has changed meanwhile.
 import { refreshAll, request } from "./api.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
-import { announce, bdi, button, field, join, list, plural, quiet, RequestForm, sentence } from "./widgets.js";
+import { announce, bdi, button, decisions, field, join, plural, RequestForm, sentence, states } from "./widgets.js";
 
-// The dialog of an action on places {"Host": name}, or on many hosts with a request each: [{name, path}].
+const AGENT = "nodetracker-compute";
+const CHANGED = 412; // the status of a refusal, because somebody else was faster
+
+// Read the services of hosts. Return [{name, path, service, error}].
+const readHosts = (hosts) => Promise.all(hosts.map(async ({ name, path }) => {
+  const { data, error } = await request(path ?? `/v1/services?${new URLSearchParams({ host: name, binary: AGENT })}`);
+  const service = path ? data : data?.services[0];
+  return { name, service, path: path ?? `/v1/services/${service?.id}`, error: error ?? (service ? null : { title: "No such host", detail: "", reasons: [] }) };
+}));
+
+const howIsIt = ({ name, service }) => html`<li><bdi>${name}</bdi> ${service && html`${states(service)} ${decisions(service).map(([title, text]) => text
+  && html`<span class="quiet">${title} ${text}</span> `)}`}</li>`;
+
+// The dialog of an action on places {"Host": name}, or on many things with a request each: [{name, path}], of which hosts need no path.
 function Ask({ action, place, each, onDone, onClose }) {
   const { title, text, effect, method, path, body, takes_reason: takesReason, is_dangerous: isDangerous } = action;
   const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
+  const done = useRef(new Set()); // names, of many
+  const isOfHosts = method === "PATCH";
+  const [things, setThings] = useState(each ?? [{ name: place.Host, path }]);
+  const reading = useRef(null);
+  const read = () => {
+    reading.current = readHosts(things).then((found) => (setThings(found), found));
+    return reading.current;
+  };
+  useEffect(() => {
+    dialog.current.showModal();
+    if (isOfHosts) read();
+  }, []);
   const send = async (form) => {
     const reason = form.get("reason")?.trim();
-    const wanted = { method, body: reason ? { ...body, [takesReason === true ? `${Object.keys(body)[0]}_reason` : takesReason]: reason } : body };
+    const wanted = reason ? { ...body, [takesReason === true ? `${Object.keys(body)[0]}_reason` : takesReason]: reason } : body;
     let answer = {};
-    for (const { name, path: address } of each ?? [{ path }]) {
-      answer = await request(address, wanted);
-      if (answer.error) return { error: { ...answer.error, title: join([name, answer.error.title], ": ") } };
+    for (const { name, path: address, service, error } of await reading.current ?? things) {
+      if (done.current.has(name)) continue;
+      const version = service?.admin_version;
+      answer = error ? { error } : await request(address, { method, body: version ? { ...wanted, if_admin_version: version } : wanted });
+      if (answer.error?.status === CHANGED) {
+        await read();
+        return { error: { title: `${name} was changed meanwhile`, detail: "See how it is now, and confirm again", reasons: [] } };
+      }
+      if (answer.error) return { error: { ...answer.error, title: join([each && name, answer.error.title], ": ") } };
+      done.current.add(name);
     }
     return answer;
   };
@@ -28,19 +59,20 @@ function Ask({ action, place, each, onDone, onClose }) {
   return html`<dialog ref=${dialog} aria-labelledby="ask" onClose=${onClose}>
     <${RequestForm} submit=${text ?? title} isDangerous=${isDangerous} send=${(form) => send(form).then(settle)} onDone=${finish} onCancel=${close}>
       <h2 id="ask">${sentence(title)}</h2>
-      <p>${Object.entries(place).map(([kind, name], index) => html`${index > 0 && ", "}${kind} <strong><bdi>${name}</bdi></strong>`)}</p>
-      ${each && html`<p>${plural(each.length, "host")}</p>${list(each.map(({ name }) => bdi(name)), "plain many")}`}
+      ${each ? html`<p>${plural(each.length, isOfHosts ? "host" : "workload")}</p>`
+        : html`<p>${Object.entries(place).map(([kind, name], index) => html`${index > 0 && ", "}${kind} <strong><bdi>${name}</bdi></strong>`)}</p>`}
+      ${(each || isOfHosts) && html`<ul class="plain many">${things.map(howIsIt)}</ul>`}
       <p>${effect}</p>
       ${takesReason && field({}, "reason", "Reason", { maxlength: 255, required: takesReason !== true, autocomplete: "off" })}
     <//>
   </dialog>`;
 }
 
-// Return [dialog, open, show]: open(action, place, {text, each, onDone}) is a button that calls show.
+// Return [dialog, open, show]: open(action, place, {text, each, onDone}) is a button that calls show. It is the same
+// one for what undoes the action, and keeps the focus.
 export function useAsk() {
   const [asked, setAsked] = useState(null);
   const show = (action, place = {}, { text = action.title, ...more } = {}) => setAsked({ action: { ...action, text }, place, ...more });
-  const open = (action, place, more) =>
-    button(more?.text ?? action.title, () => show(action, place, more), { key: action.title, "aria-label": action.title });
+  const open = (action, place, more) => button(more?.text ?? action.title, () => show(action, place, more), { "aria-label": action.title });
   return [asked && html`<${Ask} ...${asked} onClose=${() => setAsked(null)} />`, open, show];
 }

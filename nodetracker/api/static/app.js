@@ -1,25 +1,24 @@
 // The page around its views: header, menu, banner, and the title and icon of the tab.
 import { Fit } from "./fit.js";
 import { HostPage, Hosts } from "./host.js";
-import { Events, Moves, Owned, Services, Warnings } from "./lists.js";
+import { Verbs } from "./keys.js";
+import { Events, Moves, Owned, Warnings } from "./lists.js";
 import { NodePage } from "./node.js";
 import { Overview } from "./overview.js";
-import { announce, button, field, hrefOf, html, join, link, refreshAll, render, request, RequestForm, select, setNow, time, useAbout, useChoice, useEffect, useErrorBoundary, useLayoutEffect, useLocation, useMemo, useOutage, usePoll, useRef } from "./page.js";
+import { announce, button, field, hrefOf, html, join, link, refreshAll, render, request, RequestForm, select, setNow, subjectOf, time, useAbout, useChoice, useEffect, useErrorBoundary, useLayoutEffect, useLocation, useMemo, useOutage, usePoll, useRef } from "./page.js";
 import { Palette } from "./palette.js";
-import { Search } from "./workloads.js";
 
 // The views by path: name in the menu, component, and the heading if that is another.
 const VIEWS = {
   "/": ["Overview", Overview],
   "/hosts": ["Hosts", Hosts],
-  "/services": ["Services", Services],
   "/warnings": ["Warnings", Warnings],
   "/moves": ["Moves", Moves],
   "/events": ["Events", Events],
   "/workloads": ["Workloads", Owned],
-  "/search": ["Search", Search],
   "/fit": ["Fit", Fit, "Where would it fit?"],
 };
+const MOVED = { "/services": "/hosts", "/search": "/workloads" }; // views of earlier releases
 const LOGIN_FIELDS = [
   ["user", "User", { autocomplete: "username", required: true }],
   ["domain", "Domain", { defaultValue: "Default", required: true }],
@@ -37,7 +36,8 @@ function iconOf(level) {
 }
 
 // Return the name and the view of a path, and the heading.
-function findView(path) {
+function findView(given) {
+  const path = Object.hasOwn(MOVED, given) ? MOVED[given] : given;
   if (Object.hasOwn(VIEWS, path)) return VIEWS[path];
   if (path === "/host") return ["Host", HostPage];
   return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage] : ["Not found", NotFound];
@@ -45,16 +45,17 @@ function findView(path) {
 
 const NotFound = () => html`<p>No view has this address. ${link("/", "Go to the overview.")}</p>`;
 
-// Say the fleet's health. Return whether the API asks for credentials.
-function useTab(name) {
+// Say what the view is about, or else its name with the fleet's health, and whether the API answers. Return whether it asks for credentials.
+function useTab(name, isOverview, outage) {
   const { data, error } = usePoll("/v1/overview");
   const { text = "", level } = data?.health ?? {};
   const icon = error ? "unknown" : level;
+  const { title: subject } = subjectOf();
   useMemo(() => data && setNow(data.now), [data]);
   useEffect(() => {
-    document.title = join([text, name, "nodetracker"], " – ");
+    document.title = join([outage && "No answer", subject || (isOverview ? text || name : name), "nodetracker"], " – ");
     document.querySelector("link[rel=icon]").href = iconOf(icon);
-  }, [text, name, icon]);
+  }, [text, name, icon, subject, outage]);
   useEffect(() => announce(text), [text]);
   return error?.status === 401;
 }
@@ -101,17 +102,17 @@ function grafanaOf(url, host) {
 }
 
 function App() {
-  const { path, query: { host } } = useLocation();
+  const { path, query: { host, nodename } } = useLocation();
   const [name, view, title = name] = findView(path);
   const outage = useOutage();
   const about = useAbout();
   const main = useRef(null);
   const isFirst = useRef(true);
-  const isLoggedOut = useTab(name);
+  const isLoggedOut = useTab(name, path === "/", Boolean(outage));
   useEffect(() => {
     if (!isFirst.current) main.current.focus({ preventScroll: true });
     isFirst.current = false;
-  }, [path]);
+  }, [path, path === "/host" && host, path === "/node" && nodename]);
   const skip = (event) => {
     event.preventDefault();
     main.current.focus();
@@ -133,6 +134,7 @@ function App() {
       <h1 class=${path === "/" && "hidden-text"}>${title}</h1>
       <${View} key=${path} view=${view} uuid=${path.split("/")[2]} />`}
     </main>
+    ${!isLoggedOut && html`<${Verbs} />`}
     <footer class="quiet">nodetracker ${about?.version} · <a href="../v1/openapi.json">API</a>
       ${about?.grafana_url && html`· <a href=${grafanaOf(about.grafana_url, host)}>Grafana${host && html` of <bdi>${host}</bdi>`}</a>`}</footer>`;
 }

@@ -1,65 +1,108 @@
 // The list of hosts, of which several are changed at once, and a host's page.
-import { List, OpenMoves, STATE, WARNINGS, WHY_DISABLED } from "./lists.js";
+import { List, OpenMoves, WARNINGS } from "./lists.js";
 import { NODES } from "./overview.js";
-import { ago, answer, column, decisions, fixed, hostLink, html, join, link, mark, plural, quiet, section, states, useAsk, useList, useLocation, useMay, usePoll, useState } from "./page.js";
+import { ago, answer, bar, bdi, column, compare, decisions, fixed, hostLink, html, join, link, mark, number, numeric, plural, quiet, section, select, sentence, setQuery, states, time, useAsk, useList, useLocation, useMay, usePoll, useSubject } from "./page.js";
+import { lastNight } from "./verbs.js";
 import { Workloads } from "./workloads.js";
 
+const AGENT = "nodetracker-compute";
+const OTHERS = ["nodetracker-conductor", "nodetracker-api"];
+
+const percent = (share) => ((share ?? null) === null ? "unknown" : html`${bar({ limit: 1, total: 1, reserved: 0, used: share, free: 1 - share })}<span class="amount">${Math.floor(100 * share)} %</span>`);
+const STATE = column("state", "State", (_, row) => states(row), ({ state, status }) => state + status);
 const HOSTS = [
   STATE,
-  column("host_name", "Host", hostLink),
-  WHY_DISABLED,
-  column("disabled_at", "Since", (at) => at && ago(at)),
-  column("disabled_by", "By"),
+  { ...column("host_name", "Host", hostLink), sortKey: "host_name" },
+  { ...numeric("fullness", "Fullest", percent), sortKey: "fullness" },
+  numeric("nodes", "Nodes", (count) => count !== undefined && number(count)),
+  numeric("guests", "Guests", (count) => count !== undefined && number(count)),
+  column("since", "Since", (at) => at && ago(at)),
+  column("why", "Why", sentence, (row) => row.forced_down_reason || row.disabled_reason),
+  column("by", "By", bdi, (row) => row.forced_down_by ?? row.disabled_by),
 ];
-const CHANGES = [ // of several hosts at once
-  { title: "Take out of service", takes_reason: true, body: { disabled: true, maintenance: true },
-    effect: "They are disabled, with a reason, and in maintenance: no node of them accepts new claims. What runs there is not touched." },
-  { title: "Put into service", body: { disabled: false, maintenance: false },
-    effect: "They are enabled, and maintenance ends: all of their nodes accept claims again." },
+const SERVICES = [
+  STATE,
+  column("binary", "Service"),
+  column("host", "On", bdi),
+  column("last_seen_up", "Heartbeat", ago),
+  column("version", "Version"),
 ];
+const CHOICES = { state: ["up", "down", "unreachable"], status: ["enabled", "disabled"], maintenance: [["true", "yes"], ["false", "no"]] };
+
+// The services that are no host's agent.
+function Services() {
+  const found = OTHERS.map((binary) => useList("services", { binary }).data?.services ?? []).flat();
+  return found.length > 0 && section("Other services", fixed("Other services", SERVICES, found));
+}
 
 export function Hosts() {
-  const [chosen, setChosen] = useState({}); // uuid of the agent's service -> host
-  const [dialog, open] = useAsk();
+  const { query } = useLocation();
+  const { name = query.host, ...filters } = query; // another view's links have a host
   const mayChange = useMay("services:update");
-  const each = Object.entries(chosen).map(([uuid, name]) => ({ name, path: `/v1/services/${uuid}` }));
-  const choose = (uuid, name, isChosen) => {
-    const { [uuid]: _, ...others } = chosen;
-    setChosen(isChosen ? { ...others, [uuid]: name } : others);
-  };
-  const box = column("chosen", "Choose", (_, { uuid, host_name: name }) => html`<input type="checkbox" aria-label=${`Choose ${name}`}
-    checked=${uuid in chosen} onChange=${({ target }) => choose(uuid, name, target.checked)} />`, ({ uuid }) => Number(uuid in chosen));
-  return html`${dialog}
-    ${mayChange && html`<p class="actions">${plural(each.length, "host")} chosen
-      ${each.length > 0 && CHANGES.map((change) => open({ ...change, method: "PATCH" }, {}, { each, onDone: () => setChosen({}) }))}</p>`}
-    <${List} noun="hosts" columns=${mayChange ? [box, ...HOSTS] : HOSTS} sort="host_name" empty="No host." />`;
+  return html`<form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+      <label class="grow">Find <input type="search" placeholder="part of a host's name" value=${name ?? ""}
+        onInput=${({ target }) => setQuery({ name: target.value, host: "", marker: "", from: "" })} /></label>
+      ${Object.entries(CHOICES).map(([each, values]) => select(each[0].toUpperCase() + each.slice(1), query[each] ?? "", [["", "all"], ...values],
+        (value) => setQuery({ [each]: value, marker: "", from: "" })))}
+      ${Object.keys(query).length > 0 && link("/hosts", "Clear")}
+    </form>
+    <${List} noun="hosts" columns=${HOSTS} sort="host_name" nameOf=${mayChange && (({ host_name: host }) => host)} empty="No host is like that."
+      filters=${{ name_part: name, ...Object.fromEntries(Object.keys(CHOICES).map((each) => [each, filters[each]])) }} />
+    <${Services} />`;
+}
+
+// Return how many guests a host had when it was taken out, if that is known.
+function useStart(host, isOut) {
+  const { history = [] } = useList("history", { host, kind: "service", limit: 20 }, String(isOut)).data ?? {};
+  return history.map(({ diff }) => diff.guests).find((guests) => guests !== undefined);
 }
 
 // Say what is still on a host, and whether it can be switched off.
-function remains({ status, maintenance }, nodes) {
+function Remains({ host, service: { status, maintenance }, nodes }) {
   const guests = nodes.reduce((sum, { running_vms: vms, total_containers: containers }) => sum + vms + containers, 0);
   const isOut = status === "disabled" || maintenance;
-  const text = join([plural(nodes.length, "node"), guests > 0 ? `${plural(guests, "guest")}${isOut ? " still there" : ""}` : "no guests"]);
-  return html`<p class="remains">${isOut ? mark(text, guests > 0 ? "warning" : "good") : text}</p>`;
+  const start = useStart(host, isOut);
+  const known = isOut && start > guests;
+  const text = join([plural(nodes.length, "node"), known ? `${number(start)} → ${plural(guests, "guest")}`
+    : guests > 0 ? `${plural(guests, "guest")}${isOut ? " still there" : ""}` : "no guests"]);
+  return html`<p class="remains">${isOut ? mark(text, guests > 0 ? "warning" : "good") : text}
+    ${known && html`<progress max=${start} value=${start - guests} aria-label="Guests that have left"></progress>`}</p>`;
+}
+
+// Return the nodes of a host in natural order, as the overview has them if it has all.
+function useNodes(host) {
+  const { nodes } = useList("nodes", { host }).data ?? {};
+  const overview = usePoll("/v1/overview").data?.nodes ?? [];
+  const known = Object.fromEntries(overview.filter((node) => node.host === host).map((node) => [node.uuid, node]));
+  return nodes?.map((node) => ({ ...node, amounts: known[node.uuid]?.amounts ?? node.amounts }))
+    .sort((a, b) => compare(a.hypervisor_hostname, b.hypervisor_hostname));
+}
+
+function Heartbeat({ host, service, since }) {
+  const { state, last_seen_up: seen, version, clock_skew_seconds: skew } = service;
+  const isUp = state === "up";
+  return html`<p class="quiet">${isUp ? html`Heartbeat ${ago(seen)}` : html`Down since ${time(since ?? seen)}, ${ago(since ?? seen)}`}, version ${version}${isUp && skew !== null
+    && Math.abs(skew) >= 1 && `, clock off by ${skew.toFixed(1)} s`}. ${link("/events", "Last night", { host, ...lastNight() })} · ${link("/events", "What happened", { host })}</p>`;
 }
 
 export function HostPage() {
   const { host = "" } = useLocation().query;
+  useSubject(host, host);
   const [dialog, open] = useAsk();
-  const services = useList("services", { host, binary: "nodetracker-compute" });
-  const { nodes } = useList("nodes", { host }).data ?? {};
-  const { workloads } = useList("workloads", { host }).data ?? {};
+  const services = useList("services", { host, binary: AGENT });
+  const nodes = useNodes(host);
+  const { workloads = [] } = useList("workloads", { host }).data ?? {};
   const { warnings = [] } = useList("warnings", { host }).data ?? {};
   const { actions = [] } = usePoll(`/v1/hosts/${encodeURIComponent(host)}/actions`).data ?? {};
   return answer(services, ({ services: [service] }) => (service ? html`${dialog}
     <div class="title"><h1><bdi>${host}</bdi></h1><p>${states(service)}</p>
       <p class="actions">${actions.map((action) => open(action, { Host: host }))}</p></div>
-    ${nodes && remains(service, nodes)}
+    ${nodes && html`<${Remains} host=${host} service=${service} nodes=${nodes} />`}
     ${decisions(service).map(([title, text]) => text && html`<p>${title} ${text}</p>`)}
-    <p class="quiet">Heartbeat ${ago(service.last_seen_up)}, version ${service.version}. ${link("/events", "What happened", { host })}</p>
-    ${section("Nodes", fixed("Nodes", NODES, nodes ?? [], { look: "dense", empty: "It has no node." }))}
-    ${section("Moves", html`<${OpenMoves} host=${host} />`)}
-    ${section("Workloads", html`<${Workloads} workloads=${workloads} empty="Nothing is on this host." />`)}
+    <${Heartbeat} host=${host} service=${service} since=${nodes?.[0]?.down_since} />
+    ${nodes && section("Nodes", fixed("Nodes", NODES, nodes, { look: "dense", empty: "It has no node." }))}
+    <${OpenMoves} host=${host} title="Moves" />
+    ${workloads.length > 0 && section("Workloads", html`<${Workloads} workloads=${workloads} />`)}
     ${warnings.length > 0 && section("Warnings", fixed("Warnings", WARNINGS, warnings))}`
     : quiet("No such host.")));
 }

@@ -1,20 +1,9 @@
 // The views that are one list of the API.
-import { ago, answer, bdi, column, field, HOST, html, link, list, mark, markerOf, NODE, nodeLink, numeric, QueryForm, select, sentence, setQuery, states, Table, time, useAsk, useList, useLocation, useMay } from "./page.js";
-import { AMOUNTS, EVERYWHERE, keyOf, NAME } from "./workloads.js";
+import { ago, answer, bdi, button, choose, column, field, HOST, hostLink, html, LINES, link, list, mark, markerOf, navigate, NODE, nodeLink, number, numeric, plural, QueryForm, section, select, sentence, setQuery, Table, time, useAsk, useChosen, useList, useLocation, useMay, useRef, useState } from "./page.js";
+import { lastNight } from "./verbs.js";
+import { AMOUNTS, EVERYWHERE, isUuid, keyOf, NAME, ProjectSum, Workload } from "./workloads.js";
 
 const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
-
-export const STATE = column("state", "State", (_, row) => states(row), ({ state, status }) => state + status);
-export const WHY_DISABLED = column("disabled_reason", "Why disabled", sentence);
-const SERVICES = [
-  STATE,
-  column("binary", "Binary"),
-  HOST,
-  column("last_seen_up", "Heartbeat", ago),
-  numeric("clock_skew_seconds", "Clock skew", (skew) => (skew === null ? "unknown" : `${skew.toFixed(1)} s`)),
-  column("version", "Version"),
-  WHY_DISABLED,
-];
 
 export const WARNINGS = [
   column("kind", "Kind", (kind) => mark(kind.replaceAll("_", " "), "warning")),
@@ -30,13 +19,13 @@ export const WARNINGS = [
 const SILENCED = [column("silenced_until", "Until", time), column("silenced_reason", "Why silenced", sentence), column("silenced_by", "By")];
 
 const place = (id, title) => column(
-  id, title, ([host, nodename]) => html`<span>${bdi(host)} / ${nodeLink({ host, nodename })}</span>`, (row) => [row[`${id}_host`], row[`${id}_node`]],
+  id, title, ([host, nodename]) => html`<span>${hostLink(host)} / ${nodeLink({ host, nodename })}</span>`, (row) => [row[`${id}_host`], row[`${id}_node`]],
 );
 
 const MOVES = [
   column("status", "Status", (status) => mark(status)),
   column("migration_type", "Type"),
-  column("workload_uuid", "Workload", (uuid) => link("/search", bdi(uuid), { text: uuid })),
+  column("workload_uuid", "Workload", (uuid) => link("/workloads", bdi(uuid), { text: uuid })),
   place("source", "From"),
   place("dest", "To"),
   column("created_at", "Started", ago),
@@ -47,13 +36,37 @@ const EVENTS = [
 ];
 const KINDS = [["", "all"], "node", "claim", "move", "service", "warning"];
 
-// Render a list with filters {name: value or values}: its first page, and the following ones on demand.
-export function List({ noun, filters, next = "More", ...table }) {
-  const { path, query: { marker, ...query } } = useLocation();
-  return answer(useList(noun, { ...filters, marker }), (data) => {
+const HAS_COUNT = false;
+const WHOLE = 1000; // rows of a list that are asked for at once, and sorted here
+
+// Return what a poll last answered, until it answers for another address.
+function useLast({ data, error }) {
+  const last = useRef(null);
+  if (data) last.current = data;
+  return { data: data ?? last.current, error, isOld: data === null };
+}
+
+const COUNTED = ["hosts", "nodes", "workloads", "services"]; // by the API, which then sorts them, too
+
+// Render a list with filters {name: value or values}: all of it if it is short, else page by page as the API sorts and finds.
+export function List({ noun, filters, next = "Next", order, title = noun, sort = "", ...table }) {
+  const { path, query: { marker, from = 0, sort: given, ...query } } = useLocation();
+  const isCounted = COUNTED.includes(noun);
+  const [limit, setLimit] = useState(isCounted ? LINES : undefined);
+  const by = table.columns.find(({ id, sortKey }) => sortKey && id === (given ?? sort).replace("-", ""));
+  const more = isCounted && { limit, ...(HAS_COUNT && { with_count: true }), ...(by && (HAS_COUNT || noun === "nodes") && { sort_key: by.sortKey, sort_dir: (given ?? sort).startsWith("-") ? "desc" : "asc" }) };
+  const found = useLast(useList(noun, { ...filters, marker, ...more }));
+  return answer(found, (data) => {
+    const { [noun]: rows, count = rows.length } = data;
     const following = markerOf(data);
-    return html`<${Table} caption=${noun} rows=${data[noun]} ...${table} />
-      <p class="pager">${marker && link(path, "First", query)} ${following && link(path, next, { ...query, marker: following, page: "" })}</p>`;
+    const isPart = Boolean(marker || following);
+    if (isCounted && isPart && !marker && count <= WHOLE) setLimit(WHOLE);
+    const step = (text, to) => button(text, () => to && navigate(path, { ...query, sort: given, page: "", ...to }), { "aria-disabled": !to });
+    const end = Number(from) + rows.length;
+    return html`<${Table} caption=${title} rows=${rows} order=${order ?? (isPart ? "api" : "local")} total=${isCounted ? count : undefined} sort=${sort} isOld=${found.isOld} ...${table} />
+      ${isPart && html`<nav class="pager" aria-label="Pages of the list">${step("First", marker && {})}
+        ${isCounted && html`<span>${number(Number(from) + 1)}–${number(end)} of ${number(count)}</span>`}
+        ${step(next, following && { marker: following, from: isCounted && end })}</nav>`}`;
   });
 }
 
@@ -66,16 +79,19 @@ const ENDS = [
   { title: "Revert", effect: "The move ends at its source: the claim of the destination is released.", is_dangerous: true },
 ];
 
-// The moves that go on, with what may end them.
-export function OpenMoves({ host }) {
+// The moves that go on, with what may end them; on a host's page, with a title, nothing if there are none.
+export function OpenMoves({ host, title }) {
   const [dialog, open] = useAsk();
   const may = [useMay("migrations:confirm"), useMay("migrations:revert")];
+  const { migrations = [] } = useList("migrations", { host, status: MOVING }).data ?? {};
+  if (title && migrations.length === 0) return dialog;
   const ends = ENDS.filter((_, index) => may[index]);
   const end = (_, { uuid, workload_uuid: workload, source_host: from, dest_host: to }) => html`<span class="ends">${ends.map((each) => open(
     { ...each, title: `${each.title} the move of ${workload}`, method: "POST", path: `/v1/migrations/${uuid}/${each.title.toLowerCase()}` },
     { "From host": from, "to host": to }, { text: each.title }))}</span>`;
-  return html`${dialog}<${List} noun="migrations" filters=${{ host, status: MOVING }} empty="No workload is moved."
+  const moves = html`<${List} noun="migrations" title="Moves" filters=${{ host, status: MOVING }} empty="No workload is moved."
     columns=${ends.length > 0 ? [...MOVES, column("end", "End", end)] : MOVES} />`;
+  return html`${dialog}${title ? section(title, moves) : moves}`;
 }
 
 function OpenWarnings({ filters: { host } }) {
@@ -98,22 +114,11 @@ const viewOf = (kind, View, props) => () => {
     <${View} host=${host} filters=${{ host }} ...${props} />`;
 };
 
-export const Services = viewOf("service", List, { noun: "services", columns: SERVICES, sort: "host", empty: "No service." });
 export const Warnings = viewOf("warning", OpenWarnings);
 export const Moves = viewOf("move", OpenMoves);
 
 const MOMENT = { type: "datetime-local" };
-const local = (date) => date.toLocaleString("sv", { dateStyle: "short", timeStyle: "short" }).replace(" ", "T");
 const iso = (text) => text && new Date(text).toISOString();
-
-// Return last night, 18:00 to 8:00, as fields have it.
-function lastNight() {
-  const end = new Date();
-  end.setHours(8, 0, 0, 0);
-  const since = new Date(end);
-  since.setHours(18 - 24);
-  return { since: local(since), until: local(end) };
-}
 
 export function Events() {
   const { query } = useLocation();
@@ -123,7 +128,7 @@ export function Events() {
       kindOf(query, "Kind", KINDS),
       field(query, "host", "Host"), field(query, "nodename", "Node"), field(query, "since", "From", MOMENT), field(query, "until", "To", MOMENT),
     )}
-    <${List} noun="history" filters=${{ host, nodename, kind, since: iso(since), until: iso(until) }} columns=${EVENTS} isFixed next="Older" empty="Nothing happened." />`;
+    <${List} noun="history" filters=${{ host, nodename, kind, since: iso(since), until: iso(until) }} columns=${EVENTS} order="none" title="Events" next="Older" empty="Nothing happened." />`;
 }
 
 const OWNED = { // in the address -> noun of the API, filters, columns, title
@@ -136,24 +141,30 @@ const OWNED = { // in the address -> noun of the API, filters, columns, title
   ], "Claims"],
 };
 
-const adoptionOf = ({ uuid, name }) => ({
-  title: `Adopt ${name || uuid}`, method: "POST", path: `/v1/workloads/${uuid}/adopt`,
-  effect: "A claim of what it uses is made and confirmed.",
-});
+// The button that adopts the guests that are chosen.
+function Adopt() {
+  const [dialog, open] = useAsk();
+  const each = [...useChosen()].map(([key, { uuid, name }]) => ({ key, name: name || uuid, path: `/v1/workloads/${uuid}/adopt` }));
+  const adoption = { title: "Adopt", method: "POST", effect: "A claim of what each uses is made and confirmed." };
+  return html`${dialog}<p class="actions">${plural(each.length, "guest")} chosen
+    ${each.length > 0 && open(adoption, {}, { each, onDone: () => choose([]) })}</p>`;
+}
 
-// Workloads, guests without a claim, and claims.
+// Workloads, guests without a claim, and claims; a workload by its uuid.
 export function Owned() {
   const { query } = useLocation();
-  const [dialog, open] = useAsk();
   const mayAdopt = useMay("workloads:adopt");
-  const [noun, only, columns, title] = OWNED[query.kind] ?? OWNED[""];
-  const adopt = column("adopt", "Action", (_, row) => row.claim_uuid === null
-    && open(adoptionOf(row), { Host: row.host, Node: row.nodename }, { text: "Adopt" }), () => "");
-  const { host, project, name } = query;
-  const chosen = { ...only, host, project, ...(noun === "workloads" && { name_part: name }) };
-  return html`${filters(kindOf(query, "Show", Object.entries(OWNED).map(([kind, owned]) => [kind, owned.at(-1)])),
-    field(query, "host", "Host"), field(query, "project", "Project"), noun === "workloads" && field(query, "name", "Name"))}
-    <${List} key=${title} noun=${noun} filters=${chosen} keyOf=${noun === "workloads" ? keyOf : undefined} empty="Nothing is like that."
-      columns=${noun === "workloads" && mayAdopt ? [...columns, adopt] : columns} />
-    ${dialog}`;
+  const { kind, host, project } = query;
+  const text = (query.text ?? query.name)?.trim(); // links of earlier releases have a name
+  const [noun, only, columns, title] = OWNED[kind] ?? OWNED[""];
+  const isOfWorkloads = noun === "workloads";
+  const canAdopt = kind === "unclaimed" && mayAdopt;
+  return html`${filters(kindOf(query, "Show", Object.entries(OWNED).map(([each, owned]) => [each, owned.at(-1)])),
+    isOfWorkloads && field({ text }, "text", "Workload", { type: "search", class: "grow", placeholder: "part of a name, UUID or project" }),
+    field(query, "host", "Host"), field(query, "project", "Project"))}
+    ${isOfWorkloads && isUuid(text) ? html`<${Workload} key=${text} uuid=${text} />` : html`
+      ${(project || (isOfWorkloads && text)) && html`<${ProjectSum} project=${project ?? text} isChosen=${Boolean(project)} />`}
+      ${canAdopt && html`<${Adopt} />`}
+      <${List} key=${title} noun=${noun} title=${title} filters=${{ ...only, host, project, ...(isOfWorkloads && { name_part: text }) }}
+        keyOf=${isOfWorkloads ? keyOf : undefined} nameOf=${canAdopt && keyOf} empty=${text ? "No workload has such a name." : "Nothing is like that."} columns=${columns} />`}`;
 }

@@ -1,15 +1,17 @@
 // The page of a node.
 import { WARNINGS } from "./lists.js";
-import { ageOf, ago, answer, aside, bar, column, decisions, fixed, folded, hostLink, html, legend, link, list, mark, navigate, number, quiet, section, sentence, setQuery, states, step, time, useAsk, useEffect, useList, useLocation, useMay, usePoll, useState } from "./page.js";
+import { ageOf, ago, answer, aside, bar, column, decisions, fixed, folded, hostLink, html, legend, link, list, mark, navigate, number, quiet, section, sentence, states, step, time, useAsk, useList, useLocation, useMay, usePoll, useState, useSubject } from "./page.js";
 import { TrendTotals } from "./trends.js";
 import { amountColumn, Claims, RESOURCE, useClaims, workloadLink, Workloads } from "./workloads.js";
 
 function summary(node, machine) {
+  const isUp = node.state === "up"; // what was measured before it went says nothing of now
   const lines = [
+    ["Down since", node.down_since && html`${time(node.down_since)}, ${ago(node.down_since)}`],
     ...decisions(node),
     ["Read", html`${ago(node.read_at)}, heartbeat ${ago(node.last_seen_up)}`],
-    ["Uptime", node.booted_at && `${ageOf(node.booted_at)}, since ${time(node.booted_at)}`],
-    ["Measured", list(node.measured.map(({ label, text, at }) => html`${label}: ${text}${at && html`, ${ago(at)}`}`), "plain")],
+    ["Uptime", isUp && node.booted_at && `${ageOf(node.booted_at)}, since ${time(node.booted_at)}`],
+    ["Measured", isUp && list(node.measured.map(({ label, text, at }) => html`${label}: ${text}${at && html`, ${ago(at)}`}`), "plain")],
     ...machine.map(({ label, text }) => [label, text]),
   ];
   return html`<dl class="summary">${lines.map(([label, text]) => text && html`<div><dt>${label}</dt><dd>${text}</dd></div>`)}</dl>`;
@@ -102,7 +104,7 @@ const gpuList = (gpus) => list(gpus.map(({ address, name, notes, owner }) => htm
 
 function Node({ node, path }) {
   const mayAbort = useMay("claims:abort");
-  const [dialog, open, show] = useAsk();
+  const [dialog, open] = useAsk();
   const { generation, host, hypervisor_hostname: nodename } = node;
   const usePart = (name) => usePoll(`${path}/${name}`, generation).data;
   const { actions = [] } = usePoll(`${path}/actions`).data ?? {};
@@ -116,14 +118,9 @@ function Node({ node, path }) {
   const placeOf = ({ target }) => (target === "host" ? { Host: host } : { Host: host, Node: nodename });
   const onDone = ({ path: changed }) => changed === path && navigate("/"); // it is deleted
   const ask = (action, text = action.title) => open(action, placeOf(action), { text, onDone });
-  const { ask: wanted } = useLocation().query;
-  const named = wanted && actions.find(({ title }) => title.includes(wanted));
-  useEffect(() => {
-    if (!named) return;
-    setQuery({ ask: "" });
-    show(named, placeOf(named));
-  }, [named]);
   const abortButton = (claim) => claim.state !== "released" && ask(abortOf(claim), "Abort");
+  const facts = Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }));
+  useSubject(nodename, host);
   const sections = {
     Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} left=${parts.left} path=${`${path}/trends`} />`,
     Warnings: warnings.length > 0 && fixed("Warnings", WARNINGS, warnings),
@@ -131,9 +128,9 @@ function Node({ node, path }) {
     NUMA: parts && numaMap(parts.cells),
     GPUs: parts?.gpus.length > 0 && gpuList(parts.gpus),
     "PCI devices": parts && pciTree(parts),
-    Workloads: html`<${Workloads} workloads=${workloads} isHere empty="Nothing is on this node." />`,
+    Workloads: workloads && html`<${Workloads} workloads=${workloads} isHere empty="Nothing is on this node." />`,
     Claims: html`<${Claims} claims=${claims} actionOf=${mayAbort && abortButton} />`,
-    Facts: fixed("Facts", FACTS, Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact })), { empty: "Nothing was read yet." }),
+    Facts: facts.some(({ state }) => state !== "fresh") && fixed("Facts", FACTS, facts),
     History: changes && html`${history(changes)}${link("/events", "All events", { host, nodename })}`,
     Row: folded(`All columns, generation ${number(generation)}`, html`<pre tabindex="0">${JSON.stringify(node, null, 2)}</pre>`),
   };

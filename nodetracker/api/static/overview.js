@@ -1,6 +1,6 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
 import { List } from "./lists.js";
-import { allocatedOf, amountOf, answer, bar, column, compare, cpuOf, fillOf, folded, HOST, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, useChoice, useEffect, useLocation, useMemo, usePoll, useState } from "./page.js";
+import { allocatedOf, amountOf, answer, bar, column, compare, cpuOf, fillOf, folded, HOST, hostOf, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, useChoice, useEffect, useLocation, useMay, useMemo, usePoll, useState } from "./page.js";
 import { Tiles } from "./tiles.js";
 import { DayLine, TrendTotals } from "./trends.js";
 
@@ -34,9 +34,9 @@ const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { uuid, a
 
 // Columns of nodes of the overview and of /v1/nodes.
 export const NODES = [
-  column("state", "State", (_, node) => states(node), ({ severity }) => -severity),
-  HOST,
-  column("node", "Node", (nodename, { uuid, host }) => (nodename ? nodeLink({ node_uuid: uuid, nodename }) : link("/host", "no node yet", { host })), (node) => node.nodename ?? node.hypervisor_hostname),
+  column("state", "State", (_, node) => states(node, true), ({ severity }) => -severity),
+  { ...HOST, sortKey: "host" },
+  { ...column("node", "Node", (nodename, { uuid, host }) => (nodename ? nodeLink({ node_uuid: uuid, nodename }) : link("/host", "no node yet", { host })), (node) => node.nodename ?? node.hypervisor_hostname), sortKey: "nodename" },
   barColumn("cpu", "CPU", cpuOf),
   barColumn("memory", "Memory", () => "MEMORY_MB"),
   barColumn("disk", "Disk", () => "DISK_GB"),
@@ -80,13 +80,14 @@ const classOf = ({ state }) => state !== "up" && "off";
 function Nodes({ nodes }) {
   const { query } = useLocation();
   const [columns, choice] = useColumns(WITH_WARNINGS);
+  const mayChange = useMay("services:update");
   const isShown = useMemo(() => filterOf(query), [query.text, ...Object.keys(CHOICES).map((name) => query[name])]);
   return html`${filters(query, Object.keys(CHOICES), "host, node or UUID")}${choice}
-    <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} empty=${NONE} />`;
+    <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} nameOf=${mayChange && hostOf} empty=${NONE} />`;
 }
 
 // A page of /v1/nodes.
-const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ sort_key: "host", ...filters }} isFixed look="dense" columns=${NODES}
+const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ ...filters }} sort="host" look="dense" columns=${NODES}
   classOf=${classOf} ...${more} />`;
 
 // The nodes of a fleet that is too large for the overview, page by page.

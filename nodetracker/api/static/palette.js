@@ -1,90 +1,130 @@
-// The palette that Ctrl-K and "/" open: finds views, objects and actions.
-import { announce, hrefOf, html, request, useEffect, useLayoutEffect, useMay, useRef, useState } from "./page.js";
+// The palette that Ctrl-K and "/" open: finds views and objects, does what is said of a host, and looks for room.
+import { announce, hrefOf, html, request, useAbout, useEffect, useLayoutEffect, useLocation, useMay, useRef, useState, useUpdates } from "./page.js";
+import { parseVerb, run, VERBS } from "./verbs.js";
 
 const WAIT_MS = 150; // after the last key
 const PLACES = { // kind -> where it is shown
   host: ({ name: host }) => hrefOf("/host", { host }),
   node: ({ uuid }) => hrefOf(`/nodes/${uuid}`),
-  project: ({ name }) => hrefOf("/search", { text: name }),
-  workload: ({ uuid }) => hrefOf("/search", { text: uuid }),
-  claim: ({ uuid }) => hrefOf("/search", { text: uuid }),
+  project: ({ name }) => hrefOf("/workloads", { project: name }),
+  workload: ({ uuid }) => hrefOf("/workloads", { text: uuid }),
+  claim: ({ uuid }) => hrefOf("/workloads", { text: uuid }),
 };
-const ACTIONS = [["disable or enable", "able"], ["start or end maintenance of", "maintenance"]];
+const ROOM = /^(?:fit )?(\d+(?:\.\d+)?)(?: (\d+(?:\.\d+)?))?(?: ([^\d\s]\S*))?(?: (?:on )?(\S+))?$/i; // CPUs, GiB, device, host
 
-const isTyping = ({ tagName, isContentEditable }) => isContentEditable || ["INPUT", "SELECT", "TEXTAREA"].includes(tagName);
+export const isTyping = ({ tagName, type, isContentEditable }) => isContentEditable || ["SELECT", "TEXTAREA"].includes(tagName) || (tagName === "INPUT" && type !== "checkbox");
 
-// What may be done to a host that is found.
-const actionsOf = ({ name, uuid }, mayChange) => [
-  { kind: "action", verb: "why not on", name, href: hrefOf("/fit", { why: name, cpus: 1 }) },
-  { kind: "action", verb: "what happened on", name, href: hrefOf("/events", { host: name }) },
-  ...(uuid && mayChange ? ACTIONS.map(([verb, ask]) => ({ kind: "action", verb, name, href: hrefOf(`/nodes/${uuid}`, { ask }) })) : []),
-];
-
-function itemsOf(text, views, found, mayChange) {
-  const matching = views.filter(([, title]) => title.toLowerCase().includes(text.toLowerCase()));
-  const things = found.map((item) => ({ ...item, href: PLACES[item.kind](item) }));
-  const actions = found.filter(({ kind }) => kind === "host").slice(0, 1).flatMap((host) => actionsOf(host, mayChange));
-  return [...things, ...actions, ...matching.map(([path, name]) => ({ kind: "view", name, href: hrefOf(path) }))];
+// Return where "8 32 h100" leads: a name of [pci] alias is a device, another word is a host.
+function roomOf(text, aliases = []) {
+  const [, cpus, memory, word, last] = text.trim().match(ROOM) ?? [];
+  if (!cpus) return [];
+  const pci = aliases.find((alias) => alias.toLowerCase() === word?.toLowerCase());
+  const why = pci ? last : word;
+  const wanted = [`${cpus} CPUs`, memory && `${memory} GiB`, pci].filter(Boolean).join(", ");
+  return [{ kind: why ? "why not" : "room for", name: why ? `${wanted} on ${why}` : wanted, href: hrefOf("/fit", { cpus, memory, pci, why }) }];
 }
 
-function Chooser({ views, onClose }) {
+function itemsOf(text, views, found, verbs, wanted) {
+  const places = found.filter(({ kind }) => kind === "host");
+  const verbOf = (verb, { name }) => ({ kind: "action", verb, name });
+  if (wanted) return places.map((host) => verbOf(wanted, host));
+  const matching = views.filter(([, title]) => text.trim() && title.toLowerCase().includes(text.trim().toLowerCase()));
+  const [first, ...things] = found.map((item) => ({ ...item, href: PLACES[item.kind](item) }));
+  const actions = first?.kind === "host" ? verbs.map((verb) => verbOf(verb, first)) : [];
+  const shown = text.trim() ? matching : views;
+  return [first, ...actions, ...things, ...shown.map(([path, name]) => ({ kind: "view", name, href: hrefOf(path) }))].filter(Boolean);
+}
+
+// For a verb that was chosen before, only hosts are found.
+function Chooser({ views, given, onClose }) {
+  const location = useLocation();
   const [text, setText] = useState("");
-  const [found, setFound] = useState([]);
+  const [found, setFound] = useState({ of: "", things: [] });
   const [chosen, setChosen] = useState(0);
   const dialog = useRef(null);
+  const isEntered = useRef(false); // before the answer
   const mayChange = useMay("services:update");
-  const items = itemsOf(text, views, found, mayChange);
+  const aliases = useAbout()?.pci_aliases;
+  const verbs = VERBS.filter(({ change }) => mayChange || !change);
+  const [said, name] = given ? [given, text.trim()] : parseVerb(text);
+  const wanted = verbs.includes(said) ? said : undefined;
+  const rooms = given ? [] : roomOf(text, aliases);
+  const items = [...rooms, ...itemsOf(text, given ? [] : views, found.things, verbs, wanted)];
   useLayoutEffect(() => dialog.current.showModal(), []); // before the next key
   useEffect(() => {
-    if (!text.trim()) return setFound([]);
+    if (!name) return setFound({ of: "", things: [] });
     let isLast = true;
     const timer = setTimeout(async () => {
-      const { data } = await request(`/v1/search?${new URLSearchParams({ text })}`);
+      const { data } = await request(`/v1/search?${new URLSearchParams({ text: name })}`);
       if (!isLast) return;
-      setFound(data?.found ?? []);
+      setFound({ of: name, things: data?.found ?? [] });
       setChosen(0);
     }, WAIT_MS);
     return () => {
       isLast = false;
       clearTimeout(timer);
     };
-  }, [text]);
-  useEffect(() => announce(items[chosen] ? "" : "Nothing is found."), [items.length > 0]);
+  }, [name]);
+  useEffect(() => announce(items.length > 0 ? `${items.length} found` : name ? "Nothing is found." : ""), [items.length, name]);
+  useEffect(() => {
+    if (isEntered.current && found.of === name && items[0]) open(items[0]);
+  }, [found]);
   useEffect(() => document.getElementById(`found-${chosen}`)?.scrollIntoView({ block: "nearest" }), [chosen]);
-  const open = ({ href }) => {
+  const open = ({ href, verb, name: host }) => {
     dialog.current.close();
-    location.hash = href;
+    if (verb) run(verb, [host], location);
+    else globalThis.location.hash = href;
+  };
+  const change = ({ target }) => {
+    isEntered.current = false;
+    setText(target.value);
+    setChosen(0);
   };
   const onKeyDown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) setChosen((chosen + step + items.length) % Math.max(1, items.length));
+    else if (event.key === "Enter" && name && found.of !== name && rooms.length === 0) isEntered.current = true;
     else if (event.key === "Enter" && items[chosen]) open(items[chosen]);
     else return;
     event.preventDefault();
   };
-  return html`<dialog ref=${dialog} class="palette" aria-label="Go to" onClose=${onClose}>
-    <input role="combobox" aria-label="Find a host, node, workload, project, claim or action" aria-expanded="true" aria-controls="found"
-      aria-activedescendant=${items[chosen] && `found-${chosen}`} autocomplete="off" placeholder="Host, node, guest, UUID, project or action"
-      value=${text} onInput=${({ target }) => setText(target.value)} onKeyDown=${onKeyDown} />
+  return html`<dialog ref=${dialog} class="palette" aria-label=${given ? given.name : "Go to"} onClose=${onClose}>
+    <input role="combobox" aria-label=${given ? `${given.name}: which host?` : "Find a host, node, workload, project, claim or action"} aria-expanded="true" aria-controls="found"
+      aria-activedescendant=${items[chosen] && `found-${chosen}`} autocomplete="off" placeholder=${given ? `${given.name}: which host?` : "h5, take h5 out, h5 events, a guest, a UUID, or room: 8 32 gpu"}
+      value=${text} onInput=${change} onKeyDown=${onKeyDown} />
     <ul id="found" role="listbox" aria-label="Found">${items.map((item, index) => html`<li id=${`found-${index}`} role="option"
       aria-selected=${index === chosen} onClick=${() => open(item)}>
-      <span class="quiet">${item.verb ?? item.kind}</span> <bdi>${item.name}</bdi>${["node", "workload"].includes(item.kind) && html` <span class="quiet">on <bdi>${item.host}</bdi></span>`}</li>`)}</ul>
+      <span class="quiet">${item.verb?.name ?? item.kind}</span> <bdi>${item.name}</bdi>${["node", "workload"].includes(item.kind) && html` <span class="quiet">on <bdi>${item.host}</bdi></span>`}</li>`)}</ul>
   </dialog>`;
 }
 
+let given; // the verb that the palette was opened for
+let last = 0; // which palette is open; one that closes stays until its event
+const listeners = new Set();
+
+function show(number, verb) {
+  [last, given] = [number, verb];
+  for (const update of listeners) update();
+}
+
+let opened = 0;
+
+// Open the palette, of a verb to choose its host.
+export const openPalette = (verb) => show(opened += 1, verb);
+
 export function Palette({ views }) {
-  const [last, setLast] = useState(0); // one that closes stays until its event
-  const open = () => setLast((now) => now + 1);
+  useUpdates(listeners);
   useEffect(() => {
     const onKeyDown = (event) => {
       const isKey = event.key === "k" ? event.ctrlKey || event.metaKey : event.key === "/" && !isTyping(event.target);
       if (!isKey || document.querySelector("dialog[open]")) return;
       event.preventDefault();
-      open();
+      openPalette();
     };
     addEventListener("keydown", onKeyDown);
     return () => removeEventListener("keydown", onKeyDown);
   }, []);
-  return html`<button type="button" class="go" aria-keyshortcuts="Control+K" onClick=${open}>Go to… <kbd>/</kbd></button>
-    ${last > 0 && html`<${Chooser} key=${last} views=${views} onClose=${() => setLast((now) => now === last ? 0 : now)} />`}`;
+  const mine = last;
+  return html`<button type="button" class="go" aria-keyshortcuts="Control+K" onClick=${() => openPalette()}>Go to… <kbd>/</kbd></button>
+    ${last > 0 && html`<${Chooser} key=${last} views=${views} given=${given} onClose=${() => last === mine && show(0)} />`}`;
 }

@@ -1,5 +1,5 @@
 // The address of the page: "#/nodes/UUID?sort=host" is the path /nodes/UUID with a query.
-import { useUpdates } from "./preact.js";
+import { useEffect, useUpdates } from "./preact.js";
 
 const filledOf = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => value));
 
@@ -19,6 +19,22 @@ export function hrefOf(path, query = {}) {
 export function useLocation() {
   useUpdates(listeners);
   return current;
+}
+
+let subject = {};
+
+// What the view is about: {title, host}, for the title of the tab, and for what is done with a host.
+export const subjectOf = () => subject;
+
+export function useSubject(title, host) {
+  useEffect(() => {
+    subject = { title, host };
+    move(current);
+    return () => {
+      subject = {};
+      move(current);
+    };
+  }, [title, host]);
 }
 
 // Change parameters of this view's query ("" removes one) without a new entry in the history.

@@ -1,5 +1,5 @@
 // Small parts of many views: numbers, times and ages as text, functions that return elements, and components.
-import { html, useState, useUpdates } from "./preact.js";
+import { html, useLayoutEffect, useRef, useState, useUpdates } from "./preact.js";
 import { hrefOf, setQuery } from "./router.js";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -92,10 +92,12 @@ export const decisions = (row) => [["Disabled", "disabled"], ["Forced down", "fo
   return [title, at && html`${ago(at)}${by && html` by <bdi>${by}</bdi>`}: <bdi>${reason}</bdi>`];
 });
 
-// The state of a node or service; lines may break between its words.
-export const states = (row) => html`<span>${wordsOf(row).map((word, index) => [
-  mark(word), " ", index === 0 && row.down_since && html`<span class="since"><${Ago} at=${row.down_since} end="" /></span> `,
-])}</span>`;
+const SINCE = { down: "down_since", "forced down": "forced_down_at", disabled: "disabled_at" }; // word -> since when
+
+// The state of a node or service, and why, if that is wanted; lines may break between its words.
+export const states = (row, hasReason) => html`<span>${wordsOf(row).map((word) => [
+  mark(word), " ", row[SINCE[word]] && html`<span class=${word === "disabled" ? "since quiet" : "since"}><${Ago} at=${row[SINCE[word]]} end="" /></span> `,
+])}${hasReason && html`<bdi class="quiet">${row.forced_down_reason || row.disabled_reason}</bdi>`}</span>`;
 
 // An error of the API with all its reasons.
 const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
@@ -150,15 +152,23 @@ export const select = (title, chosen, values, onChange) => html`<label>${title}
     <option value=${[each].flat()[0]}>${[each].flat().at(-1)}</option>`)}</select>
 </label>`;
 
-// A field that begins with what the address has.
-export const field = (query, name, title, { class: look, ...more } = {}) => html`<label class=${look}>${title}
-  <input name=${name} key=${name + query[name]} defaultValue=${query[name]} ...${more} /></label>`;
+function Field({ name, title, look, initial = "", ...more }) {
+  const input = useRef(null);
+  useLayoutEffect(() => {
+    input.current.value = initial; // the same element, which keeps the focus
+  }, [initial]);
+  return html`<label class=${look}>${title}<input name=${name} ref=${input} ...${more} /></label>`;
+}
+
+// A field that has what the address has, whenever that changes.
+export const field = (query, name, title, { class: look, defaultValue, ...more } = {}) =>
+  html`<${Field} name=${name} title=${title} look=${look} initial=${query[name] ?? defaultValue} ...${more} />`;
 
 // Render fields that are in the address once the button is pressed.
 export function QueryForm({ submit, children, ...more }) {
   const onSubmit = (event) => {
     event.preventDefault();
-    setQuery({ sort: "", marker: "", ...Object.fromEntries(new FormData(event.target)) });
+    setQuery({ sort: "", marker: "", from: "", ...Object.fromEntries(new FormData(event.target)) });
   };
   return html`<form class="filters" onSubmit=${onSubmit} ...${more}>${children}<button class="primary">${submit}</button></form>`;
 }

@@ -1,12 +1,11 @@
-// Workloads: tables, links, the claims of a node with their timeline, and the search for one by its uuid or a part of its name, or of a project.
-import { age, amount, bdi, column, disk, field, fixed, html, join, link, memory, NODE, number, numeric, plural, QueryForm, quiet, resourceOf, section, serverNow, Table, time, useList, useLocation, useMemo, usePoll } from "./page.js";
+// Workloads: tables, links, the claims of a node with their timeline, one by its uuid, and the sum of a project.
+import { age, amount, bdi, column, disk, fixed, html, join, link, memory, NODE, number, numeric, plural, quiet, resourceOf, section, serverNow, Table, time, useList, useMemo, usePoll, useSubject } from "./page.js";
 
+export const isUuid = (text) => UUID.test(text);
 const UUID = /^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$/i;
 
-const searchLink = (text, name = text) => link("/search", bdi(name), { text });
-
 // A workload's name, or its uuid, as a link to where it is.
-export const workloadLink = ({ uuid, name }) => searchLink(uuid, name || uuid);
+export const workloadLink = ({ uuid, name }) => link("/workloads", bdi(name || uuid), { text: uuid });
 
 // The columns of workloads and claims.
 export const NAME = column("name", "Workload", (_, row) => workloadLink(row), ({ name, uuid }) => name || uuid);
@@ -23,7 +22,7 @@ const COLUMNS = [
   column("kind", "Kind"),
   column("power_state", "Power", (state) => bdi(state ?? "not listed")),
   column("claim_state", "Claim", (state) => bdi(state ?? "unclaimed")),
-  column("project_id", "Project", (project) => project && searchLink(project)),
+  column("project_id", "Project", (project) => project && link("/workloads", bdi(project), { project })),
   ...AMOUNTS,
 ];
 const HERE = [NAME, ...COLUMNS];
@@ -38,33 +37,21 @@ export const Workloads = ({ workloads = [], isHere, empty }) => html`<${Table} c
 const sumUp = ({ workloads, vcpus, pcpus, memory_mb, disk_gb }) =>
   join([plural(workloads, "workload"), `${number(vcpus + pcpus)} CPUs`, `${memory(memory_mb)} of memory`, `${disk(disk_gb)} of disk`]);
 
-function Found({ text }) {
-  const named = useList("workloads", { name_part: text }, 0).data;
-  const owned = useList("workloads", { project: text }, 0).data;
-  const used = useList("usages", { project: text }, 0).data;
-  const usage = used?.usages[0];
-  const empty = named && used ? "No workload has such a name, and no project this id." : "Searching…";
-  return html`
-    ${usage && section(html`Project <bdi>${text}</bdi>`, html`<p>${sumUp(usage)}</p><${Workloads} workloads=${owned?.workloads} />`, "project")}
-    ${(!usage || named?.workloads.length > 0) && section(html`Names with <bdi>${text}</bdi>`,
-      html`<${Workloads} workloads=${named?.workloads} empty=${empty} />`, "named")}`;
+// What a project uses, if there is one of this id; with a link to its workloads, unless they are what is shown.
+export function ProjectSum({ project, isChosen }) {
+  const [usage] = useList("usages", { project }, 0).data?.usages ?? [];
+  return usage && html`<p>Project ${isChosen ? bdi(project) : link("/workloads", bdi(project), { project })}: ${sumUp(usage)}</p>`;
 }
 
-function Workload({ uuid }) {
+export function Workload({ uuid }) {
   const { data, error } = usePoll(`/v1/workloads/${uuid}`, 0);
+  useSubject(data?.name);
   if (!data) return quiet(error ? error.detail : "Searching…");
   const { places, ...workload } = data;
   const { name, kind, project_id: project } = workload;
   return section(bdi(name || uuid), html`
     ${quiet(html`${kind} <code>${uuid}</code>${project && html` of project <bdi>${project}</bdi>`}, on ${plural(places.length, "node")}`)}
     <${Workloads} workloads=${places.map((place) => ({ ...workload, ...place }))} />`, "found");
-}
-
-export function Search() {
-  const text = useLocation().query.text?.trim();
-  return html`<${QueryForm} role="search" submit="Search">
-      ${field({ text }, "text", "Workload or project", { type: "search", class: "grow", placeholder: "UUID, part of a name, or project" })}<//>
-    ${text && (UUID.test(text) ? html`<${Workload} key=${text} uuid=${text} />` : html`<${Found} key=${text} text=${text} />`)}`;
 }
 
 const RELEASED = 50; // claims that are shown beside the active ones

@@ -135,7 +135,7 @@ def test_a_host_is_taken_out_of_service_and_put_back(api, store):
     first, *others = api.get(address)["actions"]
     assert [item["title"] for item in others] == ["Disable", "Start maintenance", "Force down"]
     assert (first["title"], first["target"], first["takes_reason"]) == (
-        "Take out of service", "host", True,
+        "Take out", "host", True,
     )  # fmt: skip
     body = first["body"] | {"disabled_reason": "new disk"}
     found = api.request(first["method"], first["path"], json=body).json
@@ -143,7 +143,7 @@ def test_a_host_is_taken_out_of_service_and_put_back(api, store):
         "disabled", True, "new disk",
     )  # fmt: skip
     first, *_ = api.get(address)["actions"]
-    assert (first["title"], first["takes_reason"]) == ("Put into service", False)
+    assert (first["title"], first["takes_reason"]) == ("Put back in", False)
     found = api.request(first["method"], first["path"], json=first["body"]).json
     assert (found["status"], found["maintenance"]) == ("enabled", False)
     assert api.request("GET", "/v1/hosts/nobody/actions").status_code == 404

@@ -69,12 +69,12 @@ _SETTINGS = {  # setting of a host -> title and effect of setting and of unsetti
 }
 _OUT_OF_SERVICE = (  # whether it is out of service -> title and effect of changing that
     (
-        "Take out of service",
+        "Take out",
         "It is disabled, with a reason, and in maintenance: no node of the host accepts new "
         "claims. What runs there is not touched.",
     ),
     (
-        "Put into service",
+        "Put back in",
         "It is enabled, and maintenance ends: all nodes of the host accept claims again.",
     ),
 )
