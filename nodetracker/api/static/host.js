@@ -8,17 +8,17 @@ import { Workloads } from "./workloads.js";
 const AGENT = "nodetracker-compute";
 const OTHERS = ["nodetracker-conductor", "nodetracker-api"];
 
-const percent = (share) => ((share ?? null) === null ? "unknown" : html`${bar({ limit: 1, total: 1, reserved: 0, used: share, free: 1 - share })}<span class="amount">${Math.floor(100 * share)} %</span>`);
+const percent = (share) => (share === null ? "unknown" : html`${bar({ limit: 1, total: 1, reserved: 0, used: share, free: 1 - share })}<span class="amount">${Math.floor(100 * share)} %</span>`);
 const STATE = column("state", "State", (_, row) => states(row), ({ state, status }) => state + status);
 const HOSTS = [
   STATE,
   { ...column("host_name", "Host", hostLink), sortKey: "host_name" },
   { ...numeric("fullness", "Fullest", percent), sortKey: "fullness" },
-  numeric("nodes", "Nodes", (count) => count !== undefined && number(count)),
-  numeric("guests", "Guests", (count) => count !== undefined && number(count)),
+  numeric("nodes", "Nodes"),
+  numeric("guests", "Guests"),
   column("since", "Since", (at) => at && ago(at)),
   column("why", "Why", sentence, (row) => row.forced_down_reason || row.disabled_reason),
-  column("by", "By", bdi, (row) => row.forced_down_by ?? row.disabled_by),
+  column("by", "By", bdi, (row) => row.forced_down_by ?? row.maintenance_by ?? row.disabled_by),
 ];
 const SERVICES = [
   STATE,

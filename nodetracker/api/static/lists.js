@@ -36,7 +36,6 @@ const EVENTS = [
 ];
 const KINDS = [["", "all"], "node", "claim", "move", "service", "warning"];
 
-const HAS_COUNT = false;
 const WHOLE = 1000; // rows of a list that are asked for at once, and sorted here
 
 // Return what a poll last answered, until it answers for another address.
@@ -54,7 +53,7 @@ export function List({ noun, filters, next = "Next", order, title = noun, sort =
   const isCounted = COUNTED.includes(noun);
   const [limit, setLimit] = useState(isCounted ? LINES : undefined);
   const by = table.columns.find(({ id, sortKey }) => sortKey && id === (given ?? sort).replace("-", ""));
-  const more = isCounted && { limit, ...(HAS_COUNT && { with_count: true }), ...(by && (HAS_COUNT || noun === "nodes") && { sort_key: by.sortKey, sort_dir: (given ?? sort).startsWith("-") ? "desc" : "asc" }) };
+  const more = isCounted && { limit, with_count: true, ...(by && { sort_key: by.sortKey, sort_dir: (given ?? sort).startsWith("-") ? "desc" : "asc" }) };
   const found = useLast(useList(noun, { ...filters, marker, ...more }));
   return answer(found, (data) => {
     const { [noun]: rows, count = rows.length } = data;

@@ -87,16 +87,16 @@ export function wordsOf({ state, status, maintenance, freshness, forced_down: is
 }
 
 // What was decided about a host: [title, since when, by whom and why].
-export const decisions = (row) => [["Disabled", "disabled"], ["Forced down", "forced_down"]].map(([title, name]) => {
+export const decisions = (row) => [["Disabled", "disabled"], ["Maintenance", "maintenance"], ["Forced down", "forced_down"]].map(([title, name]) => {
   const [at, by, reason] = ["at", "by", "reason"].map((part) => row[`${name}_${part}`]);
-  return [title, at && html`${ago(at)}${by && html` by <bdi>${by}</bdi>`}: <bdi>${reason}</bdi>`];
+  return [title, at && html`${ago(at)}${by && html` by <bdi>${by}</bdi>`}${reason && html`: <bdi>${reason}</bdi>`}`];
 });
 
-const SINCE = { down: "down_since", "forced down": "forced_down_at", disabled: "disabled_at" }; // word -> since when
+const SINCE = { down: "down_since", "forced down": "forced_down_at", maintenance: "maintenance_at", disabled: "disabled_at" }; // word -> since when
 
 // The state of a node or service, and why, if that is wanted; lines may break between its words.
 export const states = (row, hasReason) => html`<span>${wordsOf(row).map((word) => [
-  mark(word), " ", row[SINCE[word]] && html`<span class=${word === "disabled" ? "since quiet" : "since"}><${Ago} at=${row[SINCE[word]]} end="" /></span> `,
+  mark(word), " ", row[SINCE[word]] && html`<span class=${["disabled", "maintenance"].includes(word) ? "quiet" : "since"}><${Ago} at=${row[SINCE[word]]} end="" /></span> `,
 ])}${hasReason && html`<bdi class="quiet">${row.forced_down_reason || row.disabled_reason}</bdi>`}</span>`;
 
 // An error of the API with all its reasons.
