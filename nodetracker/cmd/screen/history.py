@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nodetracker.cmd.screen.lines import Line, Piece, Style
+from nodetracker.cmd.screen.table import NARROWEST, shorten_names
 from nodetracker.cmd.screen.terminal import (
     Terminal,
-    cut_text,
     pad_text,
     safe_text,
     width_of,
@@ -33,9 +33,10 @@ def draw_history(
     )
     layout = "%H:%M:%SZ" if is_today else "%Y-%m-%d %H:%M:%SZ"
     has_unicode, widest = terminal.has_unicode, terminal.width // _NAME_SHARE
-    shown = [
-        cut_text(safe_text(entry.nodename, has_unicode), widest, has_unicode) for entry in entries
-    ]
+    shown = [safe_text(entry.nodename, has_unicode) for entry in entries]
+    if terminal.has_width:
+        short = shorten_names(shown, max(widest, NARROWEST), has_unicode)
+        shown = [short[name] for name in shown]
     width = max(map(width_of, shown), default=0)
     lines: list[Line] = []
     for entry, name in zip(entries, shown, strict=True):

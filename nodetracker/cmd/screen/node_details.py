@@ -23,8 +23,8 @@ from nodetracker.cmd.screen.lines import (
     word_of,
 )
 from nodetracker.cmd.screen.overview import TITLES
-from nodetracker.cmd.screen.table import Column, Kind, draw_table
-from nodetracker.cmd.screen.terminal import Terminal, cut_text, pad_text, safe_text, wrap_text
+from nodetracker.cmd.screen.table import Column, Kind, draw_table, shorten_names
+from nodetracker.cmd.screen.terminal import Terminal, pad_text, safe_text, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, name_some
@@ -34,11 +34,12 @@ from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machin
 from nodetracker.views.history import Names
 from nodetracker.views.overview import ResourceUse, left_on_node
 from nodetracker.views.services import status_of
-from nodetracker.views.values import NONE, render_age, render_mib, render_parts
+from nodetracker.views.values import NONE, Role, render_age, render_mib, render_parts
 
 _LABEL = 12
 _WORDS = {CpuUse.HOST: "of the host"}
 _MAX_CELLS = 8
+_LEAST_NAME = 20
 _MAX_POOLS = 6
 _MAX_USERS = 3
 _MAX_DRAWN = 192
@@ -212,7 +213,7 @@ def _row_of(line: ResourceLine) -> dict[str, Any]:
         "reserved": render(use.reserved),
         "claimed": render(use.claimed),
         "unclaimed": render(use.unclaimed),
-        "left": render(use.left),
+        "left": render(use.left, Role.FREE),
         "ratio": f"{line.ratio:g} {line.origin}".strip(),
     }
 
@@ -220,7 +221,10 @@ def _row_of(line: ResourceLine) -> dict[str, Any]:
 def _draw_workloads(described: NodeDescription, terminal: Terminal) -> list[Line]:
     """Return what is reserved and the largest workloads."""
     reserved = {line.resource: line for line in described.resources if line.use.reserved}
-    rows = [_row_of_use(use, terminal) for use in described.workloads[:MAX_WORKLOADS]]
+    uses = described.workloads[:MAX_WORKLOADS]
+    texts = [safe_text(use.name, terminal.has_unicode) for use in uses]
+    short = shorten_names(texts, max(_LEAST_NAME, terminal.width // 3), terminal.has_unicode)
+    rows = [_row_of_use(use, short[text]) for use, text in zip(uses, texts, strict=True)]
     amounts = {name: render_parts(name, line.use.reserved) for name, line in reserved.items()}
     if reserved:
         names = dict(zip(TITLES, ("cpu", "pinned", "memory", "disk"), strict=True))
@@ -239,11 +243,10 @@ def _draw_workloads(described: NodeDescription, terminal: Terminal) -> list[Line
     return table + _draw_more(len(described.workloads) - MAX_WORKLOADS, terminal)
 
 
-def _row_of_use(use: WorkloadUse, terminal: Terminal) -> dict[str, Any]:
+def _row_of_use(use: WorkloadUse, name: str) -> dict[str, Any]:
     charge = use.charge
-    name = safe_text(use.name, terminal.has_unicode)
     return {
-        "workload": cut_text(name, max(20, terminal.width // 3), terminal.has_unicode),
+        "workload": name,
         "claim": use.state,
         "cpu": render_parts(VCPU, charge.vcpu_milli),
         "pinned": render_parts(PCPU, charge.pcpus),

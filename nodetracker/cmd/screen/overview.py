@@ -1,9 +1,10 @@
 """Draw the overview of the fleet: a sentence, totals as bars, and a line for each node."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from itertools import repeat
 
 from nodetracker.cmd.screen.bars import PARTS as BAR_PARTS
 from nodetracker.cmd.screen.bars import draw_bar, draw_sparkline, fill_of
@@ -20,10 +21,11 @@ from nodetracker.cmd.screen.lines import (
     style_of_share,
     word_of,
 )
-from nodetracker.cmd.screen.terminal import Terminal, cut_middle, safe_text, wrap_text
+from nodetracker.cmd.screen.table import first_label, shorten_names, width_of_names
+from nodetracker.cmd.screen.terminal import Terminal, safe_text, width_of, wrap_text
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.text import count_noun, natural_key
+from nodetracker.model.text import natural_key
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample
 from nodetracker.views.fleet_health import HealthLevel, summarize_health
 from nodetracker.views.overview import (
@@ -46,6 +48,8 @@ from nodetracker.views.values import (
 TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
 """What resource classes are called."""
 
+_WORDS_OF_LEVELS = {HealthLevel.BAD: "down", HealthLevel.WARNING: "warning"}
+_MOST_CAUSES = 6
 _SMALL = (VCPU, MEMORY, DISK)
 _SMALL_WIDTHS = (3, 10)
 _ENDS = ("GUESTS", "READ")
@@ -58,7 +62,7 @@ _DAY = 8  # cells of the last day of a node
 _WITH_DAYS = 120
 _LEAST_NAME = 20  # bars are left out rather than to cut names below this
 _FEWEST = 9
-_WIDEST_NAME = 4  # a longer part of the terminal's width is shown without its domain
+_WIDEST_NAME = 4  # names that take a larger part of the width are shown without their domain
 _GAP = Piece("  ")
 _LABEL = 8
 _BEYOND = 6
@@ -76,13 +80,11 @@ def draw_overview(view: FleetView, terminal: Terminal, height: int | None = None
         height: maximum number of lines, None = one for each node.
     """
     overview = view.overview
-    head = [
-        *draw_sentence(view, terminal.width),
-        _draw_counts(overview),
-        BLANK,
-        *draw_totals(view, terminal),
-    ]
-    head += [make_line(found.text) for found in view.trend.forecasts]
+    sentence = draw_sentence(view, terminal.width)
+    totals = [_draw_counts(overview), BLANK, *draw_totals(view, terminal)]
+    totals += [make_line(found.text) for found in view.trend.forecasts]
+    room = height and min(_MOST_CAUSES, (height - len(sentence) - len(totals)) // 2 - 1)
+    head = [*sentence, *draw_causes(view, terminal, room), *totals]
     if not overview.lines:
         return [cut_line(line, terminal.width, terminal.has_unicode) for line in head]
     nodes = sorted(
@@ -109,7 +111,7 @@ def draw_sentence(view: FleetView, width: int | None = None) -> list[Line]:
     """
     overview = view.overview
     hosts = {line.node.host for line in overview.lines}
-    start = f"{count_noun(len(overview.nodes), 'node')} on {count_noun(len(hosts), 'host')}: "
+    start = f"{count_many(len(overview.nodes), 'node')} on {count_many(len(hosts), 'host')}: "
     health = summarize_health(overview)
     found = [problem.text for problem in health.problems] or ["all fine"]
     notes = [note.text for note in health.notes]
@@ -122,9 +124,32 @@ def draw_sentence(view: FleetView, width: int | None = None) -> list[Line]:
     return [line, *(make_line(Piece(text, style)) for text in further)]
 
 
+def draw_causes(view: FleetView, terminal: Terminal, room: int | None = None) -> list[Line]:
+    """Return a line for each of the first causes of trouble, the worst first.
+
+    Args:
+        room: maximum number of lines, None = `_MOST_CAUSES`.
+    """
+    causes = summarize_health(view.overview).causes
+    most = _MOST_CAUSES if room is None else room
+    lines: list[Line] = []
+    for number, cause in enumerate(causes):
+        (sign, style), *_ = draw_state(_WORDS_OF_LEVELS.get(cause.level, "disabled"), terminal)
+        text = safe_text(cause.text, terminal.has_unicode)
+        first, *further = wrap_text(text, terminal.width - 2)
+        drawn: list[Line] = [(Piece(f"{sign.partition(' ')[0]} ", style), Piece(first, style))]
+        drawn += [(Piece(f"  {part}", style),) for part in further]
+        rest = len(causes) - number
+        if len(lines) + len(drawn) + (rest > 1) > most:
+            text = f"{terminal.choose('…', '...')} and {rest:,} more" if lines else ""
+            return [*lines, (Piece(text, Style.DIM),)] if text else []
+        lines += drawn
+    return lines
+
+
 def _draw_counts(overview: Overview) -> Line:
-    guests = [count_noun(overview.guests.get(kind, 0), kind.value) for kind in WorkloadKind]
-    claims = [f"{count} {state}" for state, count in sorted(overview.claims.items()) if count]
+    guests = [count_many(overview.guests.get(kind, 0), kind.value) for kind in WorkloadKind]
+    claims = [f"{count:,} {state}" for state, count in sorted(overview.claims.items()) if count]
     text = ", ".join(guests)
     if claims:
         text += f"; claims: {', '.join(claims)}"
@@ -217,6 +242,15 @@ def _name_in_text(resource: str) -> str:
     return TITLES[resource] if resource == VCPU else TITLES[resource].lower()
 
 
+def _draw_state(line: NodeLine, now: datetime, terminal: Terminal) -> Line:
+    """Return the state of a node, and since when it is down."""
+    (text, style), *_ = draw_state(_word_of_node(line), terminal)
+    if line.down_since is None:
+        return (Piece(text, style),)
+    age = render_age((now - line.down_since).total_seconds(), is_short=True)
+    return (Piece(f"{text} {age}", style),)
+
+
 def _word_of_node(line: NodeLine) -> str:
     """Return the one word for a node: its state, or that it is not read."""
     word = word_of(line.state, line.status, line.maintenance)
@@ -235,18 +269,26 @@ def draw_nodes(
     """
     has_days = bool(view.hours) and terminal.width >= _WITH_DAYS
     days = {name: _DAY + 1 if has_days and name == chosen else 0 for name in _SMALL}
-    has_names = any(line.node.host != line.node.nodename for line in nodes)
     problems = [_draw_problems(view.problems_of(line), terminal) for line in nodes]
-    names = _shorten_names(nodes, terminal.width // _WIDEST_NAME)
-    starts = [_draw_start(line, names, has_names, terminal) for line in nodes]
-    ends = [_draw_end(line) for line in nodes]
-    titles = ("STATE", "HOST", "NODE")[: len(starts[0])]
+    states = [_draw_state(line, view.overview.now, terminal) for line in nodes]
+    names = _list_names(nodes, terminal)
+    end_titles = _ENDS if terminal.width >= _WITH_AGES else _ENDS[:1]
+    ends = [_draw_end(line)[: len(end_titles)] for line in nodes]
+    titles = ("STATE", "HOST", "NODE")[: 1 + len(names)]
     layout = _fit_nodes(
-        [_widest(title, [start[i] for start in starts]) for i, title in enumerate(titles)],
-        [_widest(title, [end[i] for end in ends]) for i, title in enumerate(_ENDS)],
+        [_widest(titles[0], states), *map(_width_of_names, titles[1:], names, repeat(terminal))],
+        [_widest(title, [end[i] for end in ends]) for i, title in enumerate(end_titles)],
         max(map(line_width, problems)),
         terminal.width - sum(days.values()),
     )
+    shown = [
+        shorten_names(column, width, terminal.has_unicode)
+        for column, width in zip(names, layout.starts[1:], strict=True)
+    ]
+    starts = [
+        (state, *(make_line(each[name]) for each, name in zip(shown, row, strict=True)))
+        for state, row in zip(states, zip(*names, strict=True), strict=True)
+    ]
     bars = [
         TITLES[resource].upper().ljust(layout.bar + layout.percent + days[resource])
         for resource in _SMALL
@@ -254,13 +296,13 @@ def draw_nodes(
     header = [
         *(title.ljust(width) for title, width in zip(titles, layout.starts, strict=True)),
         *bars,
-        *(title.rjust(width) for title, width in zip(_ENDS, layout.ends, strict=True)),
+        *(title.rjust(width) for title, width in zip(end_titles, layout.ends, strict=True)),
     ]
     lines: list[Line] = [(Piece("  ".join(header), Style.TITLE),)]
     for line, start, end, problem in zip(nodes, starts, ends, problems, strict=True):
         pieces: list[Piece] = []
         for cell, width in zip(start, layout.starts, strict=True):
-            pieces += (*pad_line(_cut_name(cell, width, terminal), width), _GAP)
+            pieces += (*pad_line(cell, width), _GAP)
         for resource in _SMALL:
             pieces += _draw_small(line.amounts, resource, layout, terminal)
             if days[resource]:
@@ -319,48 +361,36 @@ def _widest(title: str, cells: Iterable[Line]) -> int:
     return max(len(title), *map(line_width, cells))
 
 
-def _shorten_names(nodes: Sequence[NodeLine], width: int) -> dict[str, str]:
-    """Return what to call hosts and nodes: without domains if a name is wider than `width`.
+def _list_names(nodes: Sequence[NodeLine], terminal: Terminal) -> list[list[str]]:
+    """Return the column of hosts and, if any differs by more than a domain, that of nodes.
 
-    Names that would be equal without their domains keep them.
+    A node with the name of its host has an empty text.
     """
-    names = {name for line in nodes for name in (line.node.host, line.node.nodename)}
-    if max(map(len, names)) <= width:
-        return {name: name for name in names}
-    first = {name: name.partition(".")[0] or name for name in names}
-    counts = Counter(first.values())
-    return {name: short if counts[short] == 1 else name for name, short in first.items()}
-
-
-def _draw_start(
-    line: NodeLine, shown: Mapping[str, str], has_names: bool, terminal: Terminal
-) -> list[Line]:
-    """Return the cells of state, host and, if any differs from its host, nodename.
-
-    Args:
-        shown: what hosts and nodes are called.
-    """
-    host, name = line.node.host, line.node.nodename
-    names = [shown[host], *([shown[name] if name != host else ""] if has_names else [])]
-    return [
-        draw_state(_word_of_node(line), terminal),
-        *(make_line(safe_text(text, terminal.has_unicode)) for text in names),
+    pairs = [
+        (safe_text(line.node.host, terminal.has_unicode), _name_beside_host(line, terminal))
+        for line in nodes
     ]
+    hosts, others = map(list, zip(*pairs, strict=True))
+    return [hosts, others] if any(others) else [hosts]
 
 
-def _cut_name(cell: Line, width: int, terminal: Terminal) -> Line:
-    """Cut a name in its middle, as names of one rack differ at their ends."""
-    if line_width(cell) <= width:
-        return cell
-    return tuple(
-        Piece(cut_middle(text, width, terminal.has_unicode), style) for text, style in cell
-    )
+def _name_beside_host(line: NodeLine, terminal: Terminal) -> str:
+    host, name = line.node.host, line.node.nodename
+    is_same = bool(name) and first_label(name) == first_label(host)
+    return "" if is_same else safe_text(name, terminal.has_unicode)
+
+
+def _width_of_names(title: str, names: Sequence[str], terminal: Terminal) -> int:
+    """Return the width of a column of names: wide ones lose their domain, and the widest more."""
+    widest = max(map(width_of, names))
+    is_fit = widest <= terminal.width // _WIDEST_NAME
+    return max(len(title), widest if is_fit else width_of_names(names))
 
 
 def _draw_end(line: NodeLine) -> list[Line]:
     """Return the cells of the number of guests and the age of the reading."""
     return [
-        make_line(str(sum(line.guests.values()))),
+        make_line(f"{sum(line.guests.values()):,}"),
         make_line(render_age(line.audit_age_seconds, is_short=True)),
     ]
 
@@ -387,8 +417,8 @@ def _draw_problems(problems: Sequence[Problem], terminal: Terminal) -> Line:
         return BLANK
     first = problems[0]
     text = first.text
-    if first.age_seconds is not None:  # which is cut last
-        text = f"{render_age(first.age_seconds)}: {text}"
+    if first.age_seconds is not None and first.severity is not Severity.LOST:
+        text += f" for {render_age(first.age_seconds)}"
     more = f" (+{len(problems) - 1})" if len(problems) > 1 else ""
     style = Style.BAD if first.severity is Severity.LOST else Style.WARNING
     return make_line(Piece(safe_text(f"{text}{more}", terminal.has_unicode), style))

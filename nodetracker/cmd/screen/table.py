@@ -2,11 +2,15 @@
 
 A column says which values it shows, how, and how important it is. Flexible columns get
 narrower first. Then columns are left out, those of the highest priority number first.
-No other column is ever cut, so uuids never break.
+Names lose what they have in common, and none looks like another. No other column is ever
+cut, so uuids never break.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,6 +27,8 @@ from nodetracker.cmd.screen.lines import (
 from nodetracker.cmd.screen.terminal import (
     Terminal,
     cut_middle,
+    cut_start,
+    cut_text,
     pad_text,
     safe_text,
     width_of,
@@ -45,7 +51,7 @@ class Kind(enum.Enum):
 
     TEXT = enum.auto()
     FLEXIBLE = enum.auto()  # text that may take several lines
-    NAME = enum.auto()  # flexible; cut in its middle where it is too long
+    NAME = enum.auto()  # shortened where it is too long; see `shorten_names`
     STATE = enum.auto()
     POWER = enum.auto()  # the state of a guest, and since when it has vanished
     # Of a service: its state, status and maintenance, in one cell. Of a node also whether it was
@@ -222,11 +228,81 @@ def _without_unit(part: str, whole: str) -> str:
 _GAP = 2
 _SPACE = Piece(" " * _GAP)
 
-NAME_WIDTH = 32
-"""Cells of a name that is not cut."""
-
 NARROWEST = 9
 """Cells of a name where no column is left that could be left out."""
+
+_SHARE_OF_NAMES = 0.9
+"""The part of the names that decides the width of their column; longer ones are shortened."""
+
+
+def drop_domain(names: Collection[str]) -> dict[str, str]:
+    """Return names without the domain that all of them have, which no address has.
+
+    >>> list(drop_domain(["h1.rack1.example.org", "h2.rack1.example.org"]).values())
+    ['h1', 'h2']
+    >>> list(drop_domain(["h1.a.example.org", "h2.b.example.org", "h3"]).values())
+    ['h1.a.example.org', 'h2.b.example.org', 'h3']
+    """
+    labels = [name.split(".") for name in names]
+    least = min(map(len, labels), default=0)
+    count = 0
+    while count < least - 1 and len({tuple(found[-count - 1 :]) for found in labels}) == 1:
+        count += 1
+    if not count or labels[0][-1].isdecimal() or not all(map(operator.itemgetter(0), labels)):
+        return {name: name for name in names}
+    return {name: ".".join(found[:-count]) for name, found in zip(names, labels, strict=True)}
+
+
+def width_of_names(names: Iterable[str]) -> int:
+    """Return the width that all but the longest names need without their domain."""
+    widths = sorted(map(width_of, drop_domain(set(names)).values()))
+    return widths[int(_SHARE_OF_NAMES * (len(widths) - 1))] if widths else 0
+
+
+def shorten_names(names: Iterable[str], width: int, has_unicode: bool = True) -> dict[str, str]:
+    """Return how names are shown in at most `width` cells, without two that look the same.
+
+    They lose the domain that all have, then their beginning, as names of one rack differ at
+    their ends; those that would look the same lose another part, or get a number.
+
+    Args:
+        width: at least `NARROWEST`.
+
+    >>> list(shorten_names(["host-0006.example.org", "host-0046.example.org"], 9).values())
+    ['host-0006', 'host-0046']
+    >>> list(shorten_names(["compute-rack-0006", "compute-rack-0046", "h1"], 9).values())
+    ['…ack-0006', '…ack-0046', 'h1']
+    """
+    found = dict.fromkeys(names, "")
+    if max(map(width_of, found), default=0) <= width:
+        return {name: name for name in found}
+    short = drop_domain(found)
+    pending = [name for name in found if width_of(short[name]) > width]
+    found = {name: short[name] for name in found}
+    used = {short[name] for name in found} - {short[name] for name in pending}
+    cuts: tuple[tuple[Callable[[str, int, bool], str], Callable[[str], str]], ...] = (
+        (cut_start, first_label), (cut_start, str), (cut_middle, str), (cut_text, str),
+    )  # fmt: skip
+    for cut, part in cuts:
+        shown = {name: cut(part(short[name]), width, has_unicode) for name in pending}
+        counts = Counter(shown.values())
+        done = {name for name in pending if counts[shown[name]] == 1 and shown[name] not in used}
+        found |= {name: shown[name] for name in done}
+        used |= {shown[name] for name in done}
+        pending = [name for name in pending if name not in done]
+    numbers = itertools.count(1)
+    for name in pending:
+        ends = (f"~{number}" for number in numbers)
+        texts = (f"{cut_text(short[name], width - len(end), has_unicode)}{end}" for end in ends)
+        found[name] = next(text for text in texts if text not in used)
+    return found
+
+
+def first_label(name: str) -> str:
+    """Return a name without its domain; an address has none."""
+    first, _, domain = name.partition(".")
+    return name if not first or domain.rpartition(".")[2].isdecimal() else first
+
 
 Widths = Mapping[int, int]
 """Index of a column that is shown -> its width, in order."""
@@ -251,16 +327,12 @@ def draw_table(
     cells = [[draw(row) for row in rows] for draw in drawers]
     if not is_complete:
         columns, cells = _leave_out(columns, cells)
-    needed = [
-        max(map(width_of, (column.title, *(text for text, _ in drawn))))
-        for column, drawn in zip(columns, cells, strict=True)
-    ]
-    if not is_unlimited:
-        needed = [
-            min(width, NAME_WIDTH) if column.kind is Kind.NAME else width
-            for column, width in zip(columns, needed, strict=True)
-        ]
-    widths = fit_columns(columns, needed, None if is_unlimited else terminal.width)
+    needed = list(map(_width_of_column, columns, cells))
+    if not is_unlimited and _total(range(len(columns)), needed) > terminal.width:
+        columns, cells = _leave_out(columns, cells, has_domains=False)
+        needed = list(map(_width_of_column, columns, cells))
+    least = list(map(_least_of, columns, cells, needed))
+    widths = fit_columns(columns, needed, least, None if is_unlimited else terminal.width)
     fitted = [
         _fit_cells(columns[index], cells[index], width, terminal.has_unicode)
         for index, width in widths.items()
@@ -274,15 +346,16 @@ def draw_table(
 
 
 def _leave_out(
-    columns: Sequence[Column], cells: Sequence[list[Piece]]
+    columns: Sequence[Column], cells: Sequence[list[Piece]], has_domains: bool = True
 ) -> tuple[list[Column], list[list[Piece]]]:
     """Leave out columns without any value, and those that repeat another one.
 
     Args:
         cells: of each column.
+        has_domains: whether names that have only another domain differ.
     """
     texts = {
-        column.title: [text for text, _ in drawn]
+        column.title: [text if has_domains else first_label(text) for text, _ in drawn]
         for column, drawn in zip(columns, cells, strict=True)
     }
     kept = [
@@ -294,33 +367,49 @@ def _leave_out(
     return [column for column, _ in kept], [drawn for _, drawn in kept]
 
 
-def fit_columns(columns: Sequence[Column], needed: Sequence[int], available: int | None) -> Widths:
+def _width_of_column(column: Column, cells: Iterable[Piece]) -> int:
+    return max(map(width_of, (column.title, *(text for text, _ in cells))))
+
+
+def _least_of(column: Column, cells: Iterable[Piece], needed: int) -> int:
+    """Return the width of a column before others are left out."""
+    if not column.is_flexible:
+        return needed
+    if column.kind is Kind.NAME:
+        typical = max(NARROWEST, width_of_names(text for text, _ in cells))
+        needed = max(len(column.title), min(needed, typical))
+    return min(needed, column.least)
+
+
+def fit_columns(
+    columns: Sequence[Column], needed: Sequence[int], least: Sequence[int], available: int | None
+) -> Widths:
     """Return the columns that are shown.
+
+    What is left is given to texts, and then to names.
 
     Args:
         needed: width of each column.
+        least: width of each before others are left out.
         available: width of the table, None = without a limit.
     """
     kept = list(range(len(columns)))
     if available is None:
         return dict(zip(kept, needed, strict=True))
-    least = [
-        min(width, column.least) if column.is_flexible else width
-        for column, width in zip(columns, needed, strict=True)
-    ]
+    given = list(least)
     by_priority = sorted(kept, key=lambda index: columns[index].priority)
-    while _total(kept, least) > available and columns[by_priority[-1]].priority:
+    while _total(kept, given) > available and columns[by_priority[-1]].priority:
         kept.remove(by_priority.pop())
-    while _total(kept, least) > available and any(
-        columns[index].is_flexible and least[index] > NARROWEST for index in kept
+    while _total(kept, given) > available and any(
+        columns[index].is_flexible and given[index] > NARROWEST for index in kept
     ):
-        least[max(kept, key=lambda index: columns[index].is_flexible * least[index])] -= 1
-    room = max(0, available - _total(kept, least))
-    widths = {}
-    for index in kept:
-        widths[index] = min(needed[index], least[index] + room)
-        room -= widths[index] - least[index]
-    return widths
+        given[max(kept, key=lambda index: columns[index].is_flexible * given[index])] -= 1
+    room = max(0, available - _total(kept, given))
+    for index in sorted(kept, key=lambda index: columns[index].kind is Kind.NAME):
+        more = min(room, needed[index] - given[index])
+        given[index] += more
+        room -= more
+    return {index: given[index] for index in kept}
 
 
 def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
@@ -330,15 +419,17 @@ def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
 def _fit_cells(column: Column, cells: Iterable[Piece], width: int, has_unicode: bool) -> list[Line]:
     """Return the pieces of a column's title and cells: one each, unless a cell takes more lines."""
     is_right = column.is_right
+    cells = list(cells)
+    names: Mapping[str, str] = {}
+    if column.kind is Kind.NAME:
+        names = shorten_names((text for text, _ in cells), width, has_unicode)
     fitted: list[Line] = []
     for text, style in (Piece(column.title.upper(), Style.TITLE), *cells):
+        text = names.get(text, text)
         missing = width - width_of(text)
         if missing >= 0:
             blanks = " " * missing
             fitted.append((Piece(blanks + text if is_right else text + blanks, style),))
-        elif column.kind is Kind.NAME:
-            cut = cut_middle(text, width, has_unicode)
-            fitted.append((Piece(pad_text(cut, width, is_right), style),))
         else:
             texts = wrap_text(text, width)
             fitted.append(tuple(Piece(pad_text(part, width, is_right), style) for part in texts))

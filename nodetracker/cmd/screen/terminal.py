@@ -138,6 +138,18 @@ def cut_middle(text: str, width: int, has_unicode: bool = True) -> str:
     return f"{head}{'…' if has_unicode else '...'}{tail}"
 
 
+def cut_start(text: str, width: int, has_unicode: bool = True) -> str:
+    """Return a text that takes at most `width` cells; an ellipsis begins one that was cut.
+
+    >>> cut_start("rack-02-node-0040", 11), cut_start("short", 11)
+    ('…-node-0040', 'short')
+    """
+    if width_of(text) <= width:
+        return text
+    ellipsis = "…" if has_unicode else "..."
+    return ellipsis + _head(text[::-1], width - len(ellipsis))[::-1]
+
+
 def pad_text(text: str, width: int, is_right: bool = False) -> str:
     """Return a text with blanks up to `width` cells."""
     blanks = " " * (width - width_of(text))

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodetracker.cmd.screen.lines import BLANK, Line, Piece, Style, cut_line, dim_lines
 from nodetracker.cmd.screen.overview import (
+    draw_causes,
     draw_nodes,
     draw_overview,
     draw_sentence,
@@ -22,6 +23,7 @@ NodeKey = tuple[str, str]
 """Host and nodename."""
 
 _TOTALS = 4
+_CAUSES = 3
 _LEAST_NODES = 6  # totals are left out rather than to show fewer
 _MARKER = 2
 
@@ -224,6 +226,9 @@ def _find_page(
     totals = draw_totals(view, terminal, has_parts=False)[:_TOTALS]
     if room - len(head) - len(totals) - 2 >= _LEAST_NODES:
         head += totals
+    causes = draw_causes(view, terminal, _CAUSES)
+    if room - len(head) - len(causes) - 2 >= _LEAST_NODES:
+        head[1:1] = causes
     head.append(BLANK)
     lines = list_lines(view, watch)
     height = max(1, room - len(head) - 1)
