@@ -59,7 +59,7 @@ function Ask({ action, place, each, onDone, onClose }) {
   return html`<dialog ref=${dialog} aria-labelledby="ask" onClose=${onClose}>
     <${RequestForm} submit=${text ?? title} isDangerous=${isDangerous} send=${(form) => send(form).then(settle)} onDone=${finish} onCancel=${close}>
       <h2 id="ask">${sentence(title)}</h2>
-      ${each ? html`<p>${plural(each.length, isOfHosts ? "host" : "workload")}</p>`
+      ${each ? each.length > 1 && html`<p>${plural(each.length, isOfHosts ? "host" : "workload")}</p>`
         : html`<p>${Object.entries(place).map(([kind, name], index) => html`${index > 0 && ", "}${kind} <strong><bdi>${name}</bdi></strong>`)}</p>`}
       ${(each || isOfHosts) && html`<ul class="plain many">${things.map(howIsIt)}</ul>`}
       <p>${effect}</p>

@@ -16,7 +16,6 @@ const HOSTS = [
   { ...numeric("fullness", "Fullest", percent), sortKey: "fullness" },
   numeric("nodes", "Nodes"),
   numeric("guests", "Guests"),
-  column("since", "Since", (at) => at && ago(at)),
   column("why", "Why", sentence, (row) => row.forced_down_reason || row.disabled_reason),
   column("by", "By", bdi, (row) => row.forced_down_by ?? row.maintenance_by ?? row.disabled_by),
 ];
@@ -46,7 +45,7 @@ export function Hosts() {
         (value) => setQuery({ [each]: value, marker: "", from: "" })))}
       ${Object.keys(query).length > 0 && link("/hosts", "Clear")}
     </form>
-    <${List} noun="hosts" columns=${HOSTS} sort="host_name" nameOf=${mayChange && (({ host_name: host }) => host)} empty="No host is like that."
+    <${List} noun="hosts" look="dense" columns=${HOSTS} sort="host_name" nameOf=${mayChange && (({ host_name: host }) => host)} empty="No host is like that."
       filters=${{ name_part: name, ...Object.fromEntries(Object.keys(CHOICES).map((each) => [each, filters[each]])) }} />
     <${Services} />`;
 }

@@ -23,11 +23,12 @@ function go(by) {
 function Help({ onClose, isOn, setOn }) {
   const dialog = useRef(null);
   useLayoutEffect(() => dialog.current.showModal(), []);
-  const keys = [...VERBS.filter(({ key }) => key).map(({ key, name }) => [key, `${name}: what is chosen, the current line or the host of the page; without any it asks for one`]), ...OTHERS];
+  const keys = [...VERBS.filter(({ key }) => key).map(({ key, name }) => [key, name]), ...OTHERS];
   return html`<dialog ref=${dialog} aria-labelledby="keys" onClose=${onClose}>
     <h2 id="keys">Keys</h2>
     <dl class="keys">${keys.map(([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
-    <p><label><input type="checkbox" checked=${isOn} onChange=${({ target }) => setOn(target.checked ? "on" : "off")} /> Letters are keys</label></p>
+    <p class="quiet">The first six are about the hosts that are chosen, or the current line's, or that of the page; without any they ask for one.</p>
+    <p><label class="line"><input type="checkbox" checked=${isOn} onChange=${({ target }) => setOn(target.checked ? "on" : "off")} /> Letters are keys</label></p>
     <p class="buttons">${button("Close", () => dialog.current.close(), { class: "primary" })}</p>
   </dialog>`;
 }

@@ -92,12 +92,17 @@ export const decisions = (row) => [["Disabled", "disabled"], ["Maintenance", "ma
   return [title, at && html`${ago(at)}${by && html` by <bdi>${by}</bdi>`}${reason && html`: <bdi>${reason}</bdi>`}`];
 });
 
-const SINCE = { down: "down_since", "forced down": "forced_down_at", maintenance: "maintenance_at", disabled: "disabled_at" }; // word -> since when
+// Since when a node or service is not as usual; lists have the time of the state that they show.
+const sinceOf = (row) => row.since ?? row.down_since ?? row.forced_down_at ?? row.maintenance_at ?? row.disabled_at;
 
-// The state of a node or service, and why, if that is wanted; lines may break between its words.
-export const states = (row, hasReason) => html`<span>${wordsOf(row).map((word) => [
-  mark(word), " ", row[SINCE[word]] && html`<span class=${["disabled", "maintenance"].includes(word) ? "quiet" : "since"}><${Ago} at=${row[SINCE[word]]} end="" /></span> `,
-])}${hasReason && html`<bdi class="quiet">${row.forced_down_reason || row.disabled_reason}</bdi>`}</span>`;
+// The state of a node or service and since when it is so, and why, if that is wanted; lines may break between its words.
+export function states(row, hasReason) {
+  const since = sinceOf(row);
+  const isBad = row.state !== "up" || row.forced_down;
+  return html`<span>${wordsOf(row).map((word) => [mark(word), " "])}${
+    since && html`<span class=${isBad ? "since" : "since quiet"}><${Ago} at=${since} end="" isShort /></span> `}${
+    hasReason && html`<bdi class="quiet">${row.forced_down_reason || row.disabled_reason}</bdi>`}</span>`;
+}
 
 // An error of the API with all its reasons.
 const errorText = ({ title, detail, reasons }) => html`<div class="error" role="alert">
