@@ -25,6 +25,14 @@ from tests.stores import SqliteStore
 
 MACHINES = Path(__file__).parent / "hosts"
 POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=600)
+GPU = {
+    "address": "0000:c1:00.0", "vendor": "NVIDIA", "name": "NVIDIA L4", "uuid": "GPU-1",
+    "resource_class": "PGPU", "guests": [], "withheld_by": [],
+}  # fmt: skip
+ONE_GPU = {"PGPU": {"total": 1, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1,
+                    "allocation_ratio": 1.0}}  # fmt: skip
+"""The columns ``gpus`` and ``inventory`` of a node with a GPU that claims count."""
+
 RICH = ("rack1-n07", "rack1-n07.example.org")
 _SPACE = uuid.UUID("1c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 

@@ -141,7 +141,7 @@ _RULES: Mapping[str, tuple[str, str]] = {
     "nodetracker:migrations:update": (_SERVICE, "Set a migration's status."),
     "nodetracker:migrations:confirm": (_SERVICE, "Confirm a migration."),
     "nodetracker:migrations:revert": (_SERVICE, "Revert a migration."),
-    "nodetracker:candidates:list": (_PLACER, "List candidates."),
+    "nodetracker:candidates:list": (_PLACER, "List candidates, and GPUs that can be requested."),
     "nodetracker:history:list": (_FLEET_READER, "List changes of nodes."),
     "nodetracker:warnings:list": (_FLEET_READER, "List warnings."),
     "nodetracker:warnings:silence": (_ADMIN, "Leave a warning out of health and counts."),

@@ -249,6 +249,10 @@ _OWN: tuple[Route, ...] = (
             is_change=False,
         ),
     ),
+    route(
+        "/v1/gpus",
+        GET=_own(hardware.list_gpus, "candidates:list", {200: hardware.GPU_MODELS}),
+    ),
     route("/v1", GET=Operation(about.show_version, rule=None, answers={200: about.VERSION})),
     route("/v1/about", GET=_own(about.show_about, "about:show", {200: about.ABOUT})),
     route(

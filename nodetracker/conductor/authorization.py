@@ -405,6 +405,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "sum_fleet": None,
         "sum_hosts": None,
         "read_overview": None,
+        "list_gpus": None,
         "read_trend": None,
         "read_node_hours": None,
         "sample_trends": None,

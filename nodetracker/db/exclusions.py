@@ -66,10 +66,13 @@ def select_nearest(shape: RequestShape, service_down_time: int) -> "sa.Select[An
     """Return the statement for the ids of the nodes that a request may name, the nearest first.
 
     Those whose service accepts claims come first, then those that fail the fewest checks by
-    their columns, then those that lack the least share of the requested amounts.
+    their columns or have no PCI device for a request of some, then those that lack the least
+    share of the requested amounts.
     """
     checks = map_checks(shape).values()
-    failed = sum((sa.case((passes, 0), else_=1) for passes in checks), sa.literal(0))
+    failed: Amount = sum((sa.case((passes, 0), else_=1) for passes in checks), sa.literal(0))
+    if shape.has_pci:
+        failed += sa.case((sa.type_coerce(_nodes.pci_stats, sa.Text()) == "[]", 1), else_=0)
     missing: Amount = sum(
         (
             sa.case((most < wanted, (wanted - most) / _amount_of(name)), else_=double(0))
@@ -80,7 +83,8 @@ def select_nearest(shape: RequestShape, service_down_time: int) -> "sa.Select[An
     )
     closed = sa.case((accepts_claims(service_down_time), 0), else_=1)
     query = sa.select(_nodes.id).where(*are_named(shape))
-    query = read_index(query) if shape.is_indexed and not shape.has_host else query
+    is_indexed = shape.is_indexed and not (shape.has_host or shape.has_pci)
+    query = read_index(query) if is_indexed else query
     return query.order_by(closed, failed, missing, _nodes.id)
 
 

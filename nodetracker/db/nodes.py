@@ -22,7 +22,7 @@ from nodetracker.model.node import (
     NodeVersion,
     VersionSums,
 )
-from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.pci import NodeGpus, TrackedDevice
 from nodetracker.model.service import AdminState
 from nodetracker.model.text import count_noun
 from nodetracker.model.warning import REPORT_LIFETIME
@@ -341,3 +341,22 @@ def list_device_page(connection: sa.Connection, query: DeviceQuery) -> Page[Trac
         rows[0]["page_now"],
         on_page[-1]["address"] if len(listed) > query.limit else None,
     )
+
+
+def list_gpus(connection: sa.Connection) -> list[NodeGpus]:
+    nodes, devices = tables.compute_nodes.c, tables.pci_devices
+    has_gpus = sa.type_coerce(nodes.gpus, sa.Text()) != "[]"
+    rows = connection.execute(sa.select(nodes.id, nodes.gpus).where(has_gpus)).mappings().all()
+    managed = (
+        sa.select(devices)
+        .join(tables.compute_nodes, nodes.id == devices.c.compute_node_id)
+        .where(has_gpus, devices.c.tags.is_not(None))
+    )
+    found: dict[int, list[TrackedDevice]] = {}
+    for row in connection.execute(managed).mappings():
+        device = codec.decode_row(TrackedDevice, row)
+        found.setdefault(row["compute_node_id"], []).append(device)
+    return [
+        NodeGpus(tuple(codec.decode_values(row, ("gpus",)).gpus), tuple(found.get(row["id"], ())))
+        for row in rows
+    ]

@@ -43,6 +43,7 @@ class SqlReader:
     list_nodes = reading(nodes.list_nodes)
     load_nodes = reading(nodes.load_nodes)
     list_device_page = reading(nodes.list_device_page)
+    list_gpus = reading(nodes.list_gpus)
     list_fleet = reading(fleet.list_fleet)
     sum_fleet = reading(fleet.sum_fleet)
     read_overview = reading(fleet.read_overview)

@@ -63,6 +63,7 @@ class RequestShape:
     has_memory: bool
     may_be_huge: bool
     has_gpus: bool
+    has_pci: bool
     amounts: tuple[tuple[str, bool], ...]
     traits: int
     classes: int
@@ -88,6 +89,7 @@ def shape_of(request: ClaimRequest) -> RequestShape:
         bool(request.amounts.memory_mb),
         may_use_huge_pages(request.numa),
         bool(request.amounts.resources.get(GPU_RESOURCE_CLASS)),
+        bool(request.pci_requests),
         tuple(
             (name, name not in request.limits)
             for name in PARTS

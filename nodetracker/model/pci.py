@@ -5,6 +5,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodetracker.model.shapes import DAMAGE, NOT_STORED
 
@@ -451,6 +452,14 @@ class Alias:
             and device.tags.get(REMOTE_MANAGED_TAG) != "true"
             and any(spec.matches(device) for spec in self.specs)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """The GPUs of a node, as its column has them, and its managed PCI devices."""
+
+    gpus: tuple[Mapping[str, Any], ...]
+    devices: tuple[TrackedDevice, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from nodetracker.model.listing import (
     WorkloadRow,
 )
 from nodetracker.model.node import NodeRecord
-from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.pci import NodeGpus, TrackedDevice
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.trend import TrendQuery, TrendSample
 from nodetracker.model.warning import WarningRecord
@@ -170,6 +170,10 @@ class FleetReader(Protocol):
     @repeatable
     def list_device_page(self, query: DeviceQuery) -> Page[TrackedDevice]:
         """Return the PCI devices of a node, in order of address."""
+
+    @repeatable
+    def list_gpus(self) -> list[NodeGpus]:
+        """Return the GPUs of each node that has any, by two statements."""
 
     @repeatable
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:

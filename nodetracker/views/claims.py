@@ -31,6 +31,14 @@ _LACKS = {
     AdmissionCheck.PCI: "lack a device",
 }
 
+_TOO_LARGE = {
+    AdmissionCheck.CPU: "so many CPUs",
+    AdmissionCheck.PCPU: "so many pinned CPUs",
+    AdmissionCheck.RAM: "so much memory",
+    AdmissionCheck.ORDINARY_RAM: "so much memory outside huge pages",
+    AdmissionCheck.DISK: "so much disk",
+}
+
 
 _AMOUNTS = ("vcpus=amounts.vcpus", "memory_mb=amounts.memory_mb", "disk_gb=amounts.disk_gb")
 
@@ -215,5 +223,10 @@ def _render_near(miss: NearMiss) -> dict[str, Any]:
 def _explain_check(check: AdmissionCheck, exclusions: Exclusions) -> str:
     """Return how many nodes a check excludes, e.g. ``4 of 5 nodes have too few CPUs free``."""
     bound = "at least " if check in exclusions.lower_bounds else ""
-    nodes = count_many(exclusions.total, "node")
-    return f"{bound}{exclusions.counts[check]:,} of {nodes} {_LACKS.get(check, check.value)}"
+    count, too_large = exclusions.counts[check], exclusions.too_large.get(check, 0)
+    nodes = f"{bound}{count:,} of {count_many(exclusions.total, 'node')}"
+    limit = f"allow no claim of {_TOO_LARGE.get(check, 'so much of another resource')}"
+    if too_large == count:
+        return f"{nodes} {limit}"
+    others = f", or {limit} ({too_large:,})" if too_large else ""
+    return f"{nodes} {_LACKS.get(check, check.value)}{others}"

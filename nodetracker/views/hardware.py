@@ -5,6 +5,7 @@
 """
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -15,7 +16,7 @@ from nodetracker.accounting.withheld import list_withholders, mark_withheld
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment, count_small
-from nodetracker.model.pci import TrackedDevice
+from nodetracker.model.pci import Alias, NodeGpus, TrackedDevice
 from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB
 from nodetracker.views.values import render_mib, render_speed
@@ -242,6 +243,40 @@ def _group_gpus(gpus: Iterable[Mapping[str, Any]], record: NodeRecord) -> list[D
         )
         for (title, cell), members in groups.items()
     ]
+
+
+def list_gpu_models(
+    found: Iterable[NodeGpus], aliases: Mapping[str, Alias]
+) -> list[dict[str, Any]]:
+    """Return the GPU models of a fleet by how claims request them: by a class or a PCI alias.
+
+    Those that have both None cannot be requested.
+    """
+    counts: dict[tuple[str | None, str | None], Counter[str]] = {}
+    for node in found:
+        for gpu in node.gpus:
+            matching = [
+                (None, name)
+                for name, alias in aliases.items()
+                for device in node.devices
+                if gpu["address"] in (device.address, device.parent_addr) and alias.matches(device)
+            ]
+            of_class = [(gpu["resource_class"], None)] if gpu.get("resource_class") else []
+            for way in of_class or matching or [(None, None)]:
+                counts.setdefault(way, Counter())[_name_gpu(gpu)] += 1
+    models = []
+    for (resource, alias), names in counts.items():
+        how = resource or (f"alias {alias}" if alias else "not offered to claims")
+        models.append(
+            {
+                "text": f"{' or '.join(sorted(names))} ({how})",
+                "names": sorted(names),
+                "resource": resource,
+                "alias": alias,
+                "count": names.total(),
+            }
+        )
+    return sorted(models, key=lambda model: str(model["text"]))
 
 
 def _sum_withheld(reasons: Iterable[Sequence[str]]) -> tuple[int, tuple[str, ...]]:

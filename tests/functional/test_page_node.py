@@ -1,5 +1,6 @@
 """A node's page in a browser: its NUMA map, actions, search, where a workload fits, the login."""
 
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -10,12 +11,17 @@ from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.context import Identity
 from nodetracker.model.errors import AuthenticationError
+from nodetracker.model.pci import Alias, AliasSpec
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import make_guest, make_node
 from tests.functional.browser import THEMES, DenyChanges, open_tab
 from tests.functional.servers.process import find_free_port
 from tests.page_fleet import serve_page
 from tests.page_node import (
+    GPU,
     HOSTILE,
+    ONE_GPU,
+    POLICY,
     RICH,
     add_captured_machines,
     add_rich_node,
@@ -287,8 +293,8 @@ class TestFit:
             page.keyboard.press("Enter")
             why = page.get_by_role("region", name=f"Why not on {RICH[0]}?")
             why.get_by_text("outside huge pages: 56 GiB free, 8,000 GiB requested").wait_for()
-            for name in ("Memory 7.8 TiB", "MEMORY_MB outside huge pages"):
-                why.get_by_role("row", name=name).get_by_text("too little").wait_for()
+            for name in ("Memory 8,000 GiB", "Memory outside huge pages"):
+                why.get_by_role("row", name=name).get_by_text("too little free").wait_for()
             why.get_by_role("row").filter(has_text="Disk").get_by_text("fits").wait_for()
             assert f"why={RICH[0]}" in page.url
             page.get_by_role("textbox", name="Why not on").fill("nobody")
@@ -296,16 +302,75 @@ class TestFit:
             page.get_by_text("No host or node has this name.").wait_for()
             assert tab.problems == []
 
-    def test_asks_for_all_that_a_claim_may_request(self, browser, url):
-        with open_tab(browser, "about:blank") as tab:
+    def test_asks_for_all_that_a_claim_may_request(self, browser, store):
+        policy = replace(POLICY, aliases={"nic": Alias("nic", (AliasSpec("8086", "1583"),))})
+        with serve_page(store, policy=policy) as url, open_tab(browser, "about:blank") as tab:
             address = "#/fit?pinned=2&gpus=1&cells=2&pages=2MB&pci=nic:2&traits=A,B&more=VGPU:1"
             with tab.page.expect_request("**/v1/candidates?*") as request:
                 tab.page.goto(url + address)
+            tab.page.get_by_text("Claims cannot request a GPU of the fleet: NVIDIA H100").wait_for()
             asked = parse_qs(urlsplit(request.value.url).query)
             assert asked == asked | {
                 "resources": ["PCPU:2,PGPU:1,VGPU:1"], "numa_cells": ["2"], "page_size": ["2MB"],
                 "pci": ["nic:2"], "required": ["A,B"],
             }  # fmt: skip
+
+    def test_offers_each_gpu_model_and_asks_for_the_chosen_one(self, browser, store):
+        make_node(store, host="with-gpu", gpus=[GPU], inventory=ONE_GPU)
+        aliases = {"h100": Alias("h100", (AliasSpec("10de", "2331"),))}
+        policy = replace(POLICY, aliases=aliases)
+        served = serve_page(store, policy=policy, scheduler=Scheduler(store, policy))
+        with served as url, open_tab(browser, f"{url}#/fit") as tab:
+            page = tab.page
+            models = page.get_by_label("GPU model")
+            expect(models.locator("option")).to_have_text(
+                ["NVIDIA H100 PCIe (alias h100)", "NVIDIA L4 (PGPU)"]
+            )
+            page.get_by_label("GPUs").fill("1")
+            page.get_by_role("button", name="Find nodes").click()
+            page.get_by_role("heading", name="1 node would take it").wait_for()
+            page.get_by_role("row").filter(has_text=RICH[0]).wait_for()
+            models.select_option("NVIDIA L4 (PGPU)")
+            page.get_by_role("button", name="Find nodes").click()
+            page.get_by_role("row").filter(has_text="with-gpu").wait_for()
+            tab.check(THEMES[:1])
+            assert tab.problems == []
+
+    def test_the_request_survives_why_not_and_the_palette(self, browser, store, url):
+        with open_tab(browser, f"{url}#/fit?memory=8000&disk=1") as tab:
+            page = tab.page
+            page.get_by_role("link", name="all amounts").first.click()
+            page.get_by_role("region", name="Why not on").wait_for()
+            expect(page.get_by_label("Memory (GiB)")).to_have_value("8000")
+            page.get_by_role("link", name="Hosts", exact=True).click()
+            page.wait_for_url("**#/hosts")
+            page.keyboard.press("/")
+            page.keyboard.type(RICH[0])
+            page.get_by_role("option", name=f"Why not {RICH[0]}").click()
+            page.get_by_role("region", name=f"Why not on {RICH[0]}?").wait_for()
+            expect(page.get_by_label("Memory (GiB)")).to_have_value("8000")
+            expect(page.get_by_label("CPUs", exact=True)).to_have_value("")
+            assert tab.problems == []
+
+    def test_says_that_a_claim_is_too_large_where_enough_is_free(self, browser, url):
+        with open_tab(browser, f"{url}#/fit?cpus=40&why={RICH[0]}") as tab:
+            why = tab.page.get_by_role("region", name="Why not on")
+            row = why.get_by_role("row", name="CPU")
+            row.get_by_text("larger than one claim may be, 14").wait_for()
+            tab.page.get_by_text("allow no claim of so many CPUs").wait_for()
+
+    @pytest.mark.parametrize(
+        ("query", "text"),
+        [
+            ("cpus=-4", "CPUs: -4 is not a number from 0 on."),
+            ("gpus=many", "GPUs: many is not a number from 0 on."),
+            ("cpus=1&pci=nope:2", "Unknown PCI alias: nope. None is configured."),
+        ],
+    )
+    def test_says_what_cannot_be_asked(self, browser, url, query, text):
+        with open_tab(browser, f"{url}#/fit?{query}") as tab:
+            tab.page.get_by_role("alert").get_by_text(text).wait_for()
+            expect(tab.page.get_by_role("heading", name="would take it")).to_have_count(0)
 
 
 class TestActions:

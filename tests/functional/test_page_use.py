@@ -1,8 +1,10 @@
 """The page in a browser as operators use it: figures that are right, and what clicks lead to."""
 
+import json
 import re
 import threading
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -46,19 +48,22 @@ def test_a_page_that_is_opened_again_has_the_time_of_now(browser):
         assert times[0] < times[1]
 
 
-def test_parts_of_a_cpu_are_shown_as_they_are(browser):
-    texts = (
-        "['VCPU', 0.75], ['VCPU', 1062.755], ['VCPU', 4 - 0.7], ['PCPU', -3], ['MEMORY_MB', 1793]"
-    )
-    with (
-        serve_page(PageStore(make_fleet(1))) as url,
-        open_tab(browser, url) as tab,
-    ):
-        module = "new URL('amounts.js', document.querySelector('script[src]').src).href"
+def test_amounts_and_ages_have_the_same_text_as_on_the_terminal(browser):
+    golden = json.loads((Path(__file__).parents[1] / "golden" / "amounts.json").read_text())
+    with serve_page(PageStore(make_fleet(1))) as url, open_tab(browser, url) as tab:
         shown = tab.page.evaluate(
-            f"import({module}).then((it) => [{texts}].map((item) => it.amount(...item)))"
+            """async ({amounts, ages}) => {
+                const page = new URL("page.js", document.querySelector("script[src]").src);
+                const {age, amount} = await import(page.href);
+                return {
+                    amounts: amounts.map(([resource, value, role, beside]) =>
+                        [resource, value, role, beside, amount(resource, value, role, beside ?? undefined)]),
+                    ages: ages.map(([seconds]) => [seconds, age(seconds)]),
+                };
+            }""",
+            golden,
         )
-    assert shown == ["0.75", "1,062.755", "3.3", "\u22123", "1.8 GiB"]
+        assert shown == golden
 
 
 def test_a_node_that_is_full_to_its_limit_is_not_overcommitted(browser):

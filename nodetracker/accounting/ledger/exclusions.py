@@ -12,6 +12,7 @@ from nodetracker.accounting.ledger.admission import (
     AdmissionCheck,
     render_reason,
 )
+from nodetracker.accounting.pci.admission import RequestFinding
 from nodetracker.model.amounts import Missing, ReasonParts, ResourceVerdict
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import ClaimRequest
@@ -34,8 +35,9 @@ class NearMiss:
 
     Attributes:
         checks: those that it fails, in the order of `AdmissionCheck`.
-        shortage: sum over these of the missing share of the requested amount
-            (`AMOUNT_CHECKS`), or of 1 for any other check.
+        shortage: sum over these of the missing shares of what is requested, which are at most 1
+            of further classes and PCI devices, 2 where a node has none at all, and 1 for any
+            other check.
         missing: resource class -> amount by which too little is free or the
             claim is larger than the node, in the class's unit.
         reasons, parts: every reason, as the ledger reports it, and its parts.
@@ -63,6 +65,8 @@ class Exclusions:
         total: number of these nodes.
         counts: check -> number of nodes that it excludes; a node that fails
             several checks is counted by each.
+        too_large: check -> number of those nodes that have enough free, but accept no claim
+            of so much.
         lower_bounds: the checks that were not evaluated on all nodes.
         nearest: of the excluded nodes that were evaluated, that with the fewest failed
             checks, then the least shortage; equal ones by host and nodename. None without any.
@@ -74,6 +78,7 @@ class Exclusions:
     lower_bounds: frozenset[AdmissionCheck] = frozenset()
     nearest: NearMiss | None = None
     further: tuple[NearMiss, ...] = field(default=(), compare=False)
+    too_large: Mapping[AdmissionCheck, int] = field(default_factory=dict, compare=False)
 
 
 def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | None:
@@ -90,6 +95,17 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
         for resource, (parts, requested) in lacking.items()
         if resource in AMOUNT_CHECKS
     }
+    shares[AdmissionCheck.CLASSES] = sum(
+        min(1.0, parts / requested)
+        for resource, (parts, requested) in lacking.items()
+        if resource not in AMOUNT_CHECKS
+    ) + sum(
+        _NONE_AT_ALL
+        for refusal in admission.refusals
+        if refusal.check is AdmissionCheck.CLASSES and not refusal.parts
+    )
+    if admission.pci is not None:
+        shares[AdmissionCheck.PCI] = sum(map(_missing_share, admission.pci.findings)) or 1.0
     checks = admission.checks
     shortage = sum(shares.get(check, 1.0) for check in checks)
     missing = {resource: parts / _PARTS for resource, (parts, _) in lacking.items()}
@@ -97,12 +113,35 @@ def evaluate_miss(host: str, nodename: str, admission: Admission) -> NearMiss | 
     return NearMiss(host, nodename, checks, shortage, missing, *reasons)
 
 
+_NONE_AT_ALL = 2.0
+
+
+def _missing_share(finding: RequestFinding) -> float:
+    if not finding.pools:
+        return _NONE_AT_ALL
+    count = finding.request.count
+    return max(0, count - finding.usable) / count
+
+
 def count_misses(misses: Collection[NearMiss | None]) -> Exclusions:
     """Count evaluated nodes; those that would accept the claim are None."""
     refusing = [miss for miss in misses if miss is not None]
     counts = Counter(check for miss in refusing for check in miss.checks)
+    too_large = Counter(check for miss in refusing for check in _list_too_large(miss))
     nearest, *further = [*nsmallest(1 + FURTHER, refusing, lambda miss: miss.rank), None]
-    return Exclusions(len(misses), counts, frozenset(), nearest, tuple(filter(None, further)))
+    found = Exclusions(len(misses), counts, frozenset(), nearest, tuple(filter(None, further)))
+    return replace(found, too_large=too_large)
+
+
+def _list_too_large(miss: NearMiss) -> set[AdmissionCheck]:
+    """Return the checks that fail by the size of the claim alone."""
+    found: dict[AdmissionCheck, list[bool]] = {}
+    for parts in miss.parts:
+        for verdict in parts:
+            if isinstance(verdict, ResourceVerdict):
+                check = AMOUNT_CHECKS.get(verdict.resource, AdmissionCheck.CLASSES)
+                found.setdefault(check, []).append(verdict.is_free)
+    return {check for check, free in found.items() if all(free)}
 
 
 def render_exclusions(exclusions: Exclusions, request: ClaimRequest) -> str:

@@ -3,28 +3,38 @@ import { html } from "./preact.js";
 import { aside, join, legend, number } from "./widgets.js";
 
 const PARTS = ["reserved", "claimed", "unclaimed"];
-const UNITS = ["MiB", "GiB", "TiB", "PiB"];
-const RESOURCES = { // that all nodes have, in order
+const UNITS = ["MiB", "GiB", "TiB", "PiB", "EiB"];
+const RESOURCES = { // that all nodes have, in order; first: the index of their unit
   VCPU: { name: "CPU" },
   PCPU: { name: "Pinned CPU" },
-  MEMORY_MB: { name: "Memory", unit: "MiB" },
-  DISK_GB: { name: "Disk", unit: "GiB" },
+  MEMORY_MB: { name: "Memory", first: 0 },
+  "MEMORY_MB outside huge pages": { name: "Memory outside huge pages", first: 0 },
+  DISK_GB: { name: "Disk", first: 1 },
 };
 
 export const resourceOf = (name) => RESOURCES[name] ?? { name };
 
-// Return the factor and the unit with which amounts up to a value are shown: 1024 MiB -> GiB.
-function scaleOf(resource, value) {
-  const first = UNITS.indexOf(resourceOf(resource).unit);
-  if (first < 0) return [1, ""];
-  const steps = Math.floor(Math.log2(Math.abs(value)) / 10);
-  const step = Math.min(Math.max(steps, 0), UNITS.length - 1 - first);
-  return [1024 ** step, ` ${UNITS[first + step]}`];
+// Return the index of the largest unit that leaves three digits, and a requested amount exact.
+function unitOf(mib, role) {
+  let unit = 0;
+  while (unit < UNITS.length - 1 && Math.abs(mib) / 1024 ** unit >= 999.5) unit += 1;
+  if (role === "requested") while (unit > 0 && (mib * 1000) % 1024 ** unit !== 0) unit -= 1;
+  return unit;
 }
 
-export function amount(resource, value) {
-  const [factor, unit] = scaleOf(resource, value);
-  return number(value / factor, !unit) + unit;
+// Return an amount with its unit, as nodetracker/views/values.py does. By its role one that is "free" is rounded
+// down and one that is "requested" exact; others get the unit of [value, role] beside them, unless they are small.
+export function amount(resource, value, role = "used", beside = undefined) {
+  if (value === null) return "unlimited";
+  const { first } = resourceOf(resource);
+  if (first === undefined || !value) return number(value, role);
+  const scale = 1024 ** first;
+  let unit = unitOf(value * scale, role);
+  if (beside && role !== "requested") {
+    const other = unitOf(beside[0] * scale, beside[1]);
+    if ((Math.abs(value) * scale) / 1024 ** other >= 0.1) unit = other;
+  }
+  return `${number((value * scale) / 1024 ** unit, role)} ${UNITS[unit]}`;
 }
 
 export const memory = (mb) => amount("MEMORY_MB", mb);
@@ -32,9 +42,9 @@ export const disk = (gb) => amount("DISK_GB", gb);
 
 // Return "12.5 of 64 GiB", or "17 GiB of 4.9 TiB" where the first is small.
 export function amountOf(resource, value, whole) {
-  const [factor] = scaleOf(resource, whole);
-  const isSmall = value > 0 && value < factor && factor > 1;
-  return `${isSmall ? amount(resource, value) : number(value / factor)} of ${amount(resource, whole)}`;
+  const of = amount(resource, whole);
+  const [text, unit] = amount(resource, value, "used", [whole, "used"]).split(" ");
+  return `${text}${unit && !of.endsWith(unit) ? ` ${unit}` : ""} of ${of}`;
 }
 
 // Their difference is not always exact.
@@ -64,7 +74,7 @@ export function bar(use, label) {
 }
 
 function total(resource, use, left, chart, measured) {
-  const show = (value) => amount(resource, value);
+  const show = (value) => amount(resource, value, "used", [use.limit, "used"]);
   const allocated = `${amountOf(resource, allocatedOf(use), use.limit)} allocated`;
   const rest = join([
     use.unclaimed > 0 && `${show(use.unclaimed)} unclaimed`,

@@ -81,7 +81,7 @@ function Heartbeat({ host, service, since }) {
   const { state, last_seen_up: seen, version, clock_skew_seconds: skew } = service;
   const isUp = state === "up";
   return html`<p class="quiet">${isUp ? html`Heartbeat ${ago(seen)}` : html`Down since ${time(since ?? seen)}, ${ago(since ?? seen)}`}, version ${version}${isUp && skew !== null
-    && Math.abs(skew) >= 1 && `, clock off by ${skew.toFixed(1)} s`}. ${link("/events", "Last night", { host, ...lastNight() })} · ${link("/events", "What happened", { host })}</p>`;
+    && Math.abs(skew) >= 1 && `, clock off by ${number(Math.round(skew * 10) / 10)} s`}. ${link("/events", "Last night", { host, ...lastNight() })} · ${link("/events", "What happened", { host })}</p>`;
 }
 
 export function HostPage() {

@@ -59,7 +59,7 @@ export function Verbs() {
   const [only] = [current, subjectOf().host].filter(Boolean);
   const hosts = ofRows.length > 0 ? ofRows : [only].filter(Boolean);
   const verbs = VERBS.filter(({ key, change }) => key && (mayChange || !change));
-  const act = (verb) => (hosts.length > 0 ? run(verb, hosts, location) : openPalette(verb));
+  const act = (verb) => (hosts.length > 0 ? run(verb, hosts) : openPalette(verb));
   useEffect(() => choose([]), [location.path, location.query.kind]);
   useEffect(() => {
     if (!asked) return;

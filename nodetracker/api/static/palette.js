@@ -1,5 +1,6 @@
 // The palette that Ctrl-K and "/" open: finds views and objects, does what is said of a host, and looks for room.
-import { announce, hrefOf, html, request, useAbout, useEffect, useLayoutEffect, useLocation, useMay, useRef, useState, useUpdates } from "./page.js";
+import { lastRequest } from "./fit.js";
+import { announce, hrefOf, html, request, useAbout, useEffect, useLayoutEffect, useMay, useRef, useState, useUpdates } from "./page.js";
 import { parseVerb, run, VERBS } from "./verbs.js";
 
 const WAIT_MS = 150; // after the last key
@@ -32,12 +33,11 @@ function itemsOf(text, views, found, verbs, wanted) {
   const [first, ...things] = found.map((item) => ({ ...item, href: PLACES[item.kind](item) }));
   const actions = first?.kind === "host" ? verbs.map((verb) => verbOf(verb, first)) : [];
   const shown = text.trim() ? matching : views;
-  return [first, ...actions, ...things, ...shown.map(([path, name]) => ({ kind: "view", name, href: hrefOf(path) }))].filter(Boolean);
+  return [first, ...actions, ...things, ...shown.map(([path, name]) => ({ kind: "view", name, href: hrefOf(path, path === "/fit" ? lastRequest() ?? {} : {}) }))].filter(Boolean);
 }
 
 // For a verb that was chosen before, only hosts are found.
 function Chooser({ views, given, onClose }) {
-  const location = useLocation();
   const [text, setText] = useState("");
   const [found, setFound] = useState({ of: "", things: [] });
   const [chosen, setChosen] = useState(0);
@@ -72,8 +72,8 @@ function Chooser({ views, given, onClose }) {
   useEffect(() => document.getElementById(`found-${chosen}`)?.scrollIntoView({ block: "nearest" }), [chosen]);
   const open = ({ href, verb, name: host }) => {
     dialog.current.close();
-    if (verb) run(verb, [host], location);
-    else globalThis.location.hash = href;
+    if (verb) run(verb, [host]);
+    else location.hash = href;
   };
   const change = ({ target }) => {
     isEntered.current = false;

@@ -1,5 +1,6 @@
 // What is done with hosts from everywhere: by a key, by a button of the bar, and in words in the palette.
-import { hrefOf, navigate, serverNow, useUpdates } from "./page.js";
+import { lastRequest } from "./fit.js";
+import { navigate, serverNow, useUpdates } from "./page.js";
 
 const OUT = { title: "Take out", takes_reason: true, body: { disabled: true, maintenance: true },
   effect: "Disabled, with a reason, and in maintenance: no node of it accepts new claims. What runs there is not touched." };
@@ -26,7 +27,7 @@ export const VERBS = [
   { key: "e", name: "Events", words: "events of on what happened", show: (host) => ["/events", { host }] },
   { key: "n", name: "Last night", words: "last night on", show: (host) => ["/events", { host, ...lastNight() }] },
   { key: "l", name: "Guests", words: "guests on", show: (host) => ["/workloads", { host }] },
-  { key: "w", name: "Why not", words: "why not on", show: (host, { path, query }) => ["/fit", { cpus: 1, ...(path === "/fit" && query), why: host }] },
+  { key: "w", name: "Why not", words: "why not on", show: (host) => ["/fit", { ...(lastRequest() ?? { cpus: 1 }), why: host }] },
   { name: "Disable", words: "disable", change: DISABLE },
   { name: "Enable", words: "enable", change: ENABLE },
 ];
@@ -55,9 +56,7 @@ export function useAsked() {
 }
 
 // Do something with hosts, of which one is shown or all are changed.
-export function run(verb, hosts, location) {
+export function run(verb, hosts) {
   if (verb.change) ask({ verb, hosts });
-  else navigate(...verb.show(hosts[0], location));
+  else navigate(...verb.show(hosts[0]));
 }
-
-export const hrefOfVerb = ({ show }, host, location) => show && hrefOf(...show(host, location));

@@ -2,27 +2,35 @@
 import { html, useLayoutEffect, useRef, useState, useUpdates } from "./preact.js";
 import { hrefOf, setQuery } from "./router.js";
 
-const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const EXACT = new Intl.NumberFormat("en");
-const DECIMAL = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
-const AGES = [["s", 1, 100], ["min", 60, 6000], ["h", 3600, 172_800], ["d", 86_400, Infinity]];
+const ROUNDING = { free: "floor", requested: "ceil" }; // by role
+const DIGITS = [[100, 0], [1, 1], [0.1, 2], [0, 3]]; // of numbers from one on
+const AGES = [ // up to, unit, its length, and the unit of the rest
+  [120, "s", 1], [3600, "min", 60], [36_000, "h", 3600, "min", 60], [86_400, "h", 3600], [864_000, "d", 86_400, "h", 3600], [Infinity, "d", 86_400],
+];
+const formats = {}; // making one takes long
 const SHORT = 24; // characters of a name that is not broken
 const LONGEST = 32; // characters of a name that is not cut
 const TICK_MS = 5000;
 
 export const join = (words, separator = ", ") => words.filter(Boolean).join(separator);
 
-// Return a number: "1,235", and below 100 with one decimal, "12.5", or if exact three.
-export const number = (value, exact) => (exact ? EXACT : Math.abs(value) < 100 ? DECIMAL : WHOLE).format(value).replace("-", "\u2212");
+// Return a number: "1,235", below 100 with decimals, "12.5"; by its role what is "requested" with three.
+export function number(value, role) {
+  const roundingMode = ROUNDING[role] ?? "halfExpand";
+  const maximumFractionDigits = role === "requested" ? 3 : DIGITS.find(([least]) => !(Math.abs(value) < least))[1];
+  const format = formats[roundingMode + maximumFractionDigits] ??= new Intl.NumberFormat("en", { maximumFractionDigits, roundingMode, signDisplay: "negative" });
+  return format.format(value);
+}
 
 // Return "1 node", "2 nodes".
 export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-// Return seconds as "12 s", "5 min", "3 h", "2 d".
-export function age(seconds) {
-  const value = Math.max(0, seconds);
-  const [unit, length] = AGES.find(([, , end]) => value < end);
-  return `${WHOLE.format(Math.floor(value / length))} ${unit}`;
+// Return seconds as "12 s", "5 min", "1 h 21 min", "2 d 3 h"; if short in one unit.
+export function age(seconds, isShort) {
+  const value = Math.floor(Math.max(0, seconds));
+  const [, unit, length, smaller, part] = AGES.find(([end]) => value < end);
+  const rest = smaller && !isShort ? Math.floor((value % length) / part) : 0;
+  return `${number(Math.floor(value / length))} ${unit}${rest > 0 ? ` ${rest} ${smaller}` : ""}`;
 }
 
 // Return a Date, or a time of the API, in the browser's zone and with its name: "2026-01-31 12:00:00 CET".
@@ -137,11 +145,11 @@ export function tick() {
 
 setInterval(() => document.hidden || tick(), TICK_MS);
 
-export const ageOf = (at) => age((serverNow() - new Date(at)) / 1000);
+export const ageOf = (at, isShort) => age((serverNow() - new Date(at)) / 1000, isShort);
 
-function Ago({ at, end = " ago" }) {
+function Ago({ at, end = " ago", isShort }) {
   useUpdates(clocks);
-  return html`<time datetime=${at} title=${time(at)}>${ageOf(at)}${end}</time>`;
+  return html`<time datetime=${at} title=${time(at)}>${ageOf(at, isShort)}${end}</time>`;
 }
 
 // A time of the API as an age that grows.

@@ -16,8 +16,7 @@ export const AMOUNTS = [
   numeric("disk_gb", "Disk", disk),
 ];
 export const RESOURCE = column("resource", "Resource", (resource) => resourceOf(resource).name);
-export const amountColumn = (id, title, unknown = "–") =>
-  numeric(id, title, (value, { resource }) => (value === null ? unknown : amount(resource, value)));
+export const amountColumn = (id, title) => numeric(id, title, (value, { resource }) => (value === null ? "–" : amount(resource, value)));
 const COLUMNS = [
   column("kind", "Kind"),
   column("power_state", "Power", (state) => bdi(state ?? "not listed")),

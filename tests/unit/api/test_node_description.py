@@ -1,12 +1,16 @@
 """``/v1/nodes/{uuid}/description``, and the sentences of ``/diff``."""
 
+from dataclasses import replace
+
 import pytest
 
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
+from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import SCHEMA_REVISION, AuditState
-from tests.builders import key_of
-from tests.page_node import RICH, add_captured_machines, add_rich_node, uuid_of
+from tests.builders import key_of, make_node
+from tests.page_node import GPU, ONE_GPU, RICH, add_captured_machines, add_rich_node, uuid_of
 from tests.stores import SqliteStore
+from tests.unit.api.conftest import Api
 
 
 @pytest.fixture
@@ -155,3 +159,29 @@ def test_a_node_of_a_host_that_is_down_can_be_deleted(api, path, store):
     assert api.get(path)["forced_down"]
     titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
     assert titles == ["Disable", "Start maintenance", "Undo force down", "Delete node"]
+
+
+class TestGpuModels:
+    """``/v1/gpus``: how claims request each model that the fleet has."""
+
+    def test_one_is_requested_by_its_class(self, api, store):
+        make_node(store, gpus=[GPU], inventory=ONE_GPU)
+        found = api.get("/v1/gpus")["gpus"]
+        assert found[0] == {
+            "text": "NVIDIA H100 PCIe (not offered to claims)",
+            "names": ["NVIDIA H100 PCIe"],
+            "resource": None,
+            "alias": None,
+            "count": 2,
+        }
+        assert found[1] == found[1] | {
+            "text": "NVIDIA L4 (PGPU)", "resource": "PGPU", "alias": None, "count": 1,
+        }  # fmt: skip
+
+    def test_one_is_requested_by_the_alias_of_its_device(self, backend):
+        alias = Alias("h100", (AliasSpec("10de", "2331"),))
+        policy = replace(backend.policy, aliases={"h100": alias})
+        found = Api(replace(backend, policy=policy)).get("/v1/gpus")["gpus"]
+        assert [(model["text"], model["alias"], model["count"]) for model in found] == [
+            ("NVIDIA H100 PCIe (alias h100)", "h100", 2)
+        ]

@@ -20,7 +20,7 @@ from nodetracker.model.pci import ADDRESS_PATTERN, PciStatus, TrackedDevice
 from nodetracker.model.serializer import encode
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.description import list_resources
-from nodetracker.views.hardware import CpuUse, render_hardware
+from nodetracker.views.hardware import CpuUse, list_gpu_models, render_hardware
 from nodetracker.views.overview import left_on_node
 from nodetracker.views.plain_overview import render_amounts
 
@@ -36,6 +36,17 @@ NODE_CELL = answer(
     distances=([int | None], "to each cell, in their order"),
 )
 NODE_GPU = answer(address=str, name=str, notes=str, owner=_OWNER)
+GPU_MODELS = answer(
+    gpus=[
+        answer(
+            text=str,
+            names=([str], "the models that are requested alike"),
+            resource=(str | None, "the resource class by which claims request them"),
+            alias=(str | None, "the PCI alias by which claims request them"),
+            count=(int, "GPUs, or functions of them that the alias matches"),
+        )
+    ]
+)
 _DEVICE = {
     "address": str,
     "kind": str,
@@ -93,3 +104,9 @@ def list_devices(call: Call) -> Answer:
     page = call.store.list_device_page(query)
     marked = mark_withheld({device.address: device for device in page.items}, node.values)
     return answer_page(call, "devices", list(map(encode, marked.values())), page.next)
+
+
+def list_gpus(call: Call) -> Answer:
+    """List the GPU models of the fleet, and how claims request them."""
+    models = list_gpu_models(call.store.list_gpus(), call.backend.policy.aliases)
+    return Answer({"gpus": models})
