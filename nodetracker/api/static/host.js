@@ -40,15 +40,17 @@ export function Hosts() {
   const mayChange = useMay("services:update");
   return html`<form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
       <label class="grow">Find <input type="search" placeholder="part of a host's name" value=${name ?? ""}
-        onInput=${({ target }) => setQuery({ name: target.value, host: "", marker: "", from: "" })} /></label>
+        onInput=${({ target }) => setQuery({ name: target.value, host: "", marker: "" })} /></label>
       ${Object.entries(CHOICES).map(([each, values]) => select(each[0].toUpperCase() + each.slice(1), query[each] ?? "", [["", "all"], ...values],
-        (value) => setQuery({ [each]: value, marker: "", from: "" })))}
+        (value) => setQuery({ [each]: value, marker: "" })))}
       ${Object.keys(query).length > 0 && link("/hosts", "Clear")}
     </form>
     <${List} noun="hosts" look="dense" columns=${HOSTS} sort="host_name" nameOf=${mayChange && (({ host_name: host }) => host)} empty="No host is like that."
       filters=${{ name_part: name, ...Object.fromEntries(Object.keys(CHOICES).map((each) => [each, filters[each]])) }} />
     <${Services} />`;
 }
+
+const OWN_NODES = NODES.filter(({ id }) => id !== "host");
 
 // Return how many guests a host had when it was taken out, if that is known.
 function useStart(host, isOut) {
@@ -61,7 +63,7 @@ function Remains({ host, service: { status, maintenance }, nodes }) {
   const guests = nodes.reduce((sum, { running_vms: vms, total_containers: containers }) => sum + vms + containers, 0);
   const isOut = status === "disabled" || maintenance;
   const start = useStart(host, isOut);
-  const known = isOut && start > guests;
+  const known = isOut && start >= guests;
   const text = join([plural(nodes.length, "node"), known ? `${number(start)} → ${plural(guests, "guest")}`
     : guests > 0 ? `${plural(guests, "guest")}${isOut ? " still there" : ""}` : "no guests"]);
   return html`<p class="remains">${isOut ? mark(text, guests > 0 ? "warning" : "good") : text}
@@ -99,7 +101,7 @@ export function HostPage() {
     ${nodes && html`<${Remains} host=${host} service=${service} nodes=${nodes} />`}
     ${decisions(service).map(([title, text]) => text && html`<p>${title} ${text}</p>`)}
     <${Heartbeat} host=${host} service=${service} since=${nodes?.[0]?.down_since} />
-    ${nodes && section("Nodes", fixed("Nodes", NODES, nodes, { look: "dense", empty: "It has no node." }))}
+    ${nodes && section("Nodes", fixed("Nodes", OWN_NODES, nodes, { look: "dense", empty: "It has no node." }))}
     <${OpenMoves} host=${host} title="Moves" />
     ${workloads.length > 0 && section("Workloads", html`<${Workloads} workloads=${workloads} />`)}
     ${warnings.length > 0 && section("Warnings", fixed("Warnings", WARNINGS, warnings))}`

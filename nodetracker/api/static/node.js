@@ -7,7 +7,7 @@ import { amountColumn, Claims, RESOURCE, useClaims, workloadLink, Workloads } fr
 function summary(node, machine) {
   const isUp = node.state === "up"; // what was measured before it went says nothing of now
   const lines = [
-    ["Down since", node.state === "down" && node.last_seen_up && html`${time(node.last_seen_up)}, ${ago(node.last_seen_up)}`],
+    ["Down since", node.down_since && html`${time(node.down_since)}, ${ago(node.down_since)}`],
     ...decisions(node),
     ["Read", html`${ago(node.read_at)}, heartbeat ${ago(node.last_seen_up)}`],
     ["Uptime", isUp && node.booted_at && `${ageOf(node.booted_at)}, since ${time(node.booted_at)}`],
@@ -122,7 +122,7 @@ function Node({ node, path }) {
   const facts = Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }));
   useSubject(nodename, host);
   const sections = {
-    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} left=${parts.left} path=${`${path}/trends`} />`,
+    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} left=${parts.left} path=${`${path}/trends`} isDown=${node.state !== "up"} />`,
     Warnings: warnings.length > 0 && fixed("Warnings", WARNINGS, warnings),
     Why: diff && why(diff),
     NUMA: parts && numaMap(parts.cells),

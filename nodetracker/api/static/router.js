@@ -39,7 +39,8 @@ export function useSubject(title, host) {
 
 // Change parameters of this view's query ("" removes one) without a new entry in the history.
 export function setQuery(changes) {
-  move({ ...current, query: filledOf({ ...current.query, page: "", ...changes }) });
+  const reset = "marker" in changes ? { page: "", from: "" } : { page: "" }; // the place in a list
+  move({ ...current, query: filledOf({ ...current.query, ...reset, ...changes }) });
   replace(entry, hrefOf(current.path, current.query));
 }
 

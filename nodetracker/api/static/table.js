@@ -75,7 +75,7 @@ function heading({ id, title, isNumeric, sortKey }, sort, order) {
   const next = direction === "ascending" || (isNumeric && !direction) ? `-${id}` : id;
   const text = html`${title}<span aria-hidden="true" class="sign">${ORDERS[direction]}</span>`;
   return html`<th scope="col" class=${isNumeric && "number"} aria-sort=${canSort ? direction ?? "none" : undefined}>
-    ${canSort ? button(text, () => setQuery({ sort: next, marker: "", from: "" }), { class: "sort" }) : title}</th>`;
+    ${canSort ? button(text, () => setQuery({ sort: next, marker: "" }), { class: "sort" }) : title}</th>`;
 }
 
 function pager(page, pages, count) {

@@ -45,15 +45,15 @@ const sign = (key) => [html`<svg class="trend swatch" viewBox="0 0 10 10" aria-h
 
 const sampledHour = () => Math.floor((serverNow() - LATE_MS) / STEPS.hour);
 
-// Totals of the fleet or a node, with the trends at a path.
-export function TrendTotals({ amounts, left, measured, path }) {
+// Totals of the fleet or a node, with the trends at a path; what is down gets no fuller.
+export function TrendTotals({ amounts, left, measured, path, isDown }) {
   const [period, setPeriod] = useState("week");
   const { data } = usePoll(`${path}?step=${PERIODS[period][1]}`, sampledHour());
   const hasChart = data?.samples.length > 1;
   return html`${totals(amounts, left, (name) => hasChart && data.samples[0][keyOf(name)] && chart(name, data.samples, period), measured)}
     ${(hasChart || period !== "week") && html`<div class="filters">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}
       ${legend(KEYS.map(sign))}</div>`}
-    ${data && list(Object.values(data.forecast).flatMap((found) => found ? sentence(found.text) : []), "plain")}`;
+    ${data && !isDown && list(Object.values(data.forecast).flatMap((found) => found ? sentence(found.text) : []), "plain")}`;
 }
 
 const MOST = 100; // nodes in a request

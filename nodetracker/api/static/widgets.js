@@ -181,7 +181,7 @@ export const field = (query, name, title, { class: look, defaultValue, ...more }
 export function QueryForm({ submit, children, ...more }) {
   const onSubmit = (event) => {
     event.preventDefault();
-    setQuery({ sort: "", marker: "", from: "", ...Object.fromEntries(new FormData(event.target)) });
+    setQuery({ sort: "", marker: "", ...Object.fromEntries(new FormData(event.target)) });
   };
   return html`<form class="filters" onSubmit=${onSubmit} ...${more}>${children}<button class="primary">${submit}</button></form>`;
 }

@@ -78,6 +78,12 @@ _IDENTITY: Schema = {"uuid": str, "host": str, "hypervisor_hostname": str}
 _READING: Schema = {
     "read_at": (datetime | None, "when it was last read completely; null = never"),
     "freshness": (Freshness, "how recent that is"),
+    "since": (
+        datetime | None,
+        "since when its host is down, or else forced down, in maintenance or disabled; "
+        "null: none of them, or unknown",
+    ),
+    "down_since": (datetime | None, "of its host; null: it is up, or unknown"),
 }
 
 NODE_USE = answer(
@@ -98,12 +104,6 @@ NODES = answered_page(
             generation=int,
             amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
             fullness=(float, "allocated share of its fullest resource, above 1 if overcommitted"),
-            since=(
-                datetime | None,
-                "since when its host is down, or else forced down, in maintenance or disabled; "
-                "null: none of them, or unknown",
-            ),
-            down_since=(datetime | None, "of its host; null: it is up, or unknown"),
             **_READING,
         )
     ),
@@ -202,8 +202,6 @@ def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, 
         "generation": node.generation,
         "amounts": render_capacities(capacities),
         "fullness": max(capacity.fill for capacity in capacities.values()),
-        "since": render_time(find_since(found.service, liveness)),
-        "down_since": render_time(find_down_since(found.service, liveness)),
         **_render_reading(found, call, liveness, state["state"]),
         **render_damage(node),
     }
@@ -219,7 +217,7 @@ def show_node(call: Call) -> Answer:
 
 
 def _render_reading(found: FleetNode, call: Call, liveness: Liveness, state: str) -> dict[str, Any]:
-    """Return when a node was read, and how recent that is."""
+    """Return when a node was read, how recent that is, and since when its host is as it is."""
     service, nodename = found.service, found.node.nodename
     interval = None if service is None else service.last_audit.get("audit_interval_seconds")
     age = audit_age_seconds(service, nodename, liveness.now)
@@ -227,6 +225,8 @@ def _render_reading(found: FleetNode, call: Call, liveness: Liveness, state: str
     return {
         "read_at": render_time(find_read_at(service, nodename)),
         "freshness": freshness_of(state, age, interval, expiry).value,
+        "since": render_time(find_since(service, liveness)),
+        "down_since": render_time(find_down_since(service, liveness)),
     }
 
 
