@@ -139,7 +139,7 @@ class TestStandalone:
             press_until(page, "Tab", "input[type=search]")
             page.keyboard.type("bold")
             page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 1")
-            press_until(page, "Tab", "td a")
+            press_until(page, "Tab", "td[data-title=Node] a")
             press("Enter")
             page.wait_for_url("**/ui/#/nodes/*")
             page.go_back()
@@ -264,7 +264,7 @@ class TestOverview:
             assert (
                 page.locator("tbody tr")
                 .last.get_by_role("link")
-                .inner_text()
+                .last.inner_text()
                 .startswith("host-0000")
             )
             page.get_by_role("button", name="Host", exact=True).click()

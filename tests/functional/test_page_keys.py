@@ -293,7 +293,7 @@ class TestManyHosts:
             page.keyboard.press("Enter")
             expect(hosts).to_have_text(["h0"])
             expect(step).to_be_focused()
-            expect(page.locator("#live")).to_have_text("hosts: 7 lines")
+            expect(page.locator("#live")).to_have_text("Hosts: 7 lines")
             page.get_by_label("Find").fill("h5")
             expect(hosts).to_have_text(["h5"])
             page.get_by_role("link", name="Clear", exact=True).click()

@@ -48,7 +48,7 @@ function useLast({ data, error }) {
 const COUNTED = ["hosts", "nodes", "workloads", "services"]; // by the API, which then sorts them, too
 
 // Render a list with filters {name: value or values}: all of it if it is short, else page by page as the API sorts and finds.
-export function List({ noun, filters, next = "Next", order, title = noun, sort = "", ...table }) {
+export function List({ noun, filters, next = "Next", order, title = noun[0].toUpperCase() + noun.slice(1), sort = "", ...table }) {
   const { path, query: { marker, from = 0, sort: given, ...query } } = useLocation();
   const isCounted = COUNTED.includes(noun);
   const [limit, setLimit] = useState(isCounted ? LINES : undefined);
