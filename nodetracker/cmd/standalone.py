@@ -51,8 +51,8 @@ _COLUMNS = (
     Column("cpu", ("vcpus_used", "vcpus"), Kind.SHARE),
     Column("memory", ("memory_mb_used", "memory_mb"), Kind.SHARE_MIB),
     Column("disk", ("local_gb_used", "local_gb"), Kind.SHARE_GIB),
-    Column("vms", ("running_vms",), Kind.NUMBER, 1),
-    Column("containers", ("total_containers",), Kind.NUMBER, 2),
+    Column("vms", ("running_vms",), Kind.COUNT, 1),
+    Column("containers", ("total_containers",), Kind.COUNT, 2),
 )
 
 

@@ -97,6 +97,15 @@ def render_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def render_minute(moment: datetime) -> str:
+    """Return a time for people, in UTC.
+
+    >>> render_minute(datetime(2026, 3, 1, 11, 58, 20, tzinfo=UTC))
+    '2026-03-01 11:58Z'
+    """
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+
+
 def name_some(names: Collection[str], most: int = 5) -> str:
     """Return the first of many names.
 

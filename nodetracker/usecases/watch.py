@@ -17,6 +17,7 @@ from nodetracker.accounting.liveness import (
 )
 from nodetracker.model.listing import WarningQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
+from nodetracker.model.text import render_minute
 from nodetracker.model.trend import Step
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.ports import OperatorStore, Store, WatchStore
@@ -170,7 +171,7 @@ class FleetWatch:
             if service.binary != COMPUTE_BINARY or service.host in self._warned:
                 continue
             if is_cut_off(service, liveness):
-                self._store.raise_warning(service.host, _describe(outage.isoformat()))
+                self._store.raise_warning(service.host, _describe(render_minute(outage)))
                 self._warned.add(service.host)
 
 

@@ -22,11 +22,11 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.units import (
     MIB_PER_GIB,
     MILLI,
-    render_amount,
     usage_gib_from_mib,
     usage_units_from_milli,
     whole_units,
 )
+from nodetracker.views.values import Role, render_number, render_resource
 
 DRIFT_COLUMNS = ("resource", "row_used", "ledger", "hypervisor", "difference", "workloads")
 """The columns of `DriftLine.as_row`."""
@@ -201,7 +201,7 @@ def _further_lines(record: NodeRecord) -> list[DriftLine]:
     ]
 
 
-_UNITS = {VCPU: "CPUs", PCPU: "pinned CPUs", MEMORY: "MiB of memory", DISK: "GiB of disk"}
+_UNITS = {VCPU: "CPUs", PCPU: "pinned CPUs", MEMORY: "of memory", DISK: "of disk"}
 _COLUMNS = {VCPU: "vcpus_used", DISK: "local_gb_used"}
 
 Causes = Sequence[tuple[str, DriftCause]]
@@ -278,7 +278,7 @@ def _render_amount(resource: str, amount: float) -> str:
     unit = _UNITS.get(resource, resource)
     if amount == 1 and resource in (VCPU, PCPU):
         unit = unit.removesuffix("s")
-    return f"{render_amount(amount)} {unit}"
+    return f"{render_resource(resource, amount, Role.REQUESTED)} {unit}"
 
 
 def _explain_rounding(record: NodeRecord, lines: Mapping[str, DriftLine]) -> Iterable[str]:
@@ -286,7 +286,5 @@ def _explain_rounding(record: NodeRecord, lines: Mapping[str, DriftLine]) -> Ite
     for resource, column in _COLUMNS.items():
         used, shown = lines[resource].row_used, getattr(record.values, column)
         if used is not None and used != shown:
-            yield (
-                f"{resource}: {render_amount(used)} used, {shown} in the row: {column} is "
-                "rounded up."
-            )
+            exact = render_number(used, Role.REQUESTED)
+            yield f"{resource}: {exact} used, {shown:,} in the row: {column} is rounded up."

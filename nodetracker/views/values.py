@@ -171,15 +171,15 @@ def render_parts(resource: str, parts: float, role: Role = Role.USED, beside: Be
     return render_resource(resource, parts / size, role, other)
 
 
-def render_of(resource: str, part: float, whole: float) -> str:
-    """Return what is used of a whole, both in the parts of a resource class, in one unit.
+def render_of(resource: str, part: float, whole: float, of: str = " of ") -> str:
+    """Return what is used of a whole in one unit, unless it is a small part.
 
-    >>> render_of("MEMORY_MB", 1000 * 1024, 1024 * 1024), render_of("VCPU", 1500, 8000)
-    ('0.98 of 1 TiB', '1.5 of 8')
+    >>> render_of("MEMORY_MB", 1000 * 1024, 1024 * 1024), render_of("VCPU", 647.877, 5504, "/")
+    ('0.98 of 1 TiB', '648/5,504')
     """
-    of = render_parts(resource, whole)
-    amount, _, unit = render_parts(resource, part, beside=(whole, Role.USED)).partition(" ")
-    return f"{amount} of {of}" if f" {unit}" in of or not unit else f"{amount} {unit} of {of}"
+    amount, _, unit = render_resource(resource, part, beside=(whole, Role.USED)).partition(" ")
+    total = render_resource(resource, whole)
+    return f"{amount} {unit}{of}{total}" if unit and unit not in total else f"{amount}{of}{total}"
 
 
 def render_speed(mbps: int | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting.liveness import Liveness, has_ended, has_recent_heartbeat, is_cut_off
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.text import render_minute
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind, WarningRecord
 
 WARNING = (
@@ -146,7 +147,7 @@ def as_of_now(record: WarningRecord, down: HostDown | None, now: datetime) -> Wa
 
 def _describe(service: ServiceRecord) -> HostDown:
     since = service.last_seen_up or service.created_at
-    when = since.isoformat(timespec="seconds")
+    when = render_minute(since)
     message = (
         f"the agent was stopped at {when}"
         if has_ended(service)

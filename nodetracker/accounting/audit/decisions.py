@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.errors import FencedError
 from nodetracker.model.service import AgentKey
+from nodetracker.model.text import render_minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,5 +180,5 @@ def _explain_holder(change: NodeChange, row: LockedRow, holder: Holder) -> str:
     )
     return (
         f"node {change.nodename} (uuid {change.uuid}) of host {change.host} belongs to host "
-        f"{row.host} as {row.nodename} since {holder.since.isoformat(timespec='seconds')}, {cure}"
+        f"{row.host} as {row.nodename} since {render_minute(holder.since)}, {cure}"
     )

@@ -226,9 +226,9 @@ class ListTrends(ListCommand):
 
     columns = ROW_COLUMNS
     layout = (
-        Column("at", ("at",), Kind.MOMENT),
+        Column("at", ("at",), Kind.TIME),
         Column("cpu", ("vcpus_allocated", "vcpus_limit"), Kind.SHARE),
-        Column("measured", ("vcpus_measured",), Kind.NUMBER, 1),
+        Column("measured", ("vcpus_measured",), Kind.COUNT, 1),
         Column("memory", ("memory_mb_allocated", "memory_mb_limit"), Kind.SHARE_MIB),
         Column("measured", ("memory_mb_measured",), Kind.MIB, 1),
         Column("disk", ("disk_gb_allocated", "disk_gb_limit"), Kind.SHARE_GIB),

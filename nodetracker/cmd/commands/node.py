@@ -66,8 +66,8 @@ class ListNodes(ListCommand):
         Column("cpu", ("vcpus_used", "vcpus_limit"), Kind.SHARE),
         Column("memory", ("memory_mb_used", "memory_mb_limit"), Kind.SHARE_MIB),
         Column("disk", ("local_gb_used", "local_gb_limit"), Kind.SHARE_GIB, 2),
-        Column("vms", ("running_vms",), Kind.NUMBER, 4),
-        Column("containers", ("total_containers",), Kind.NUMBER, 5),
+        Column("vms", ("running_vms",), Kind.COUNT, 4),
+        Column("containers", ("total_containers",), Kind.COUNT, 5),
         Column("read", ("audit_age_seconds",), Kind.AGE, 1),
     )
     arguments = (argument("--host", help="Only the nodes of this host."),)

@@ -90,11 +90,11 @@ class DiffNode(ListCommand):
     columns = (*DRIFT_COLUMNS[:4], "placement", *DRIFT_COLUMNS[4:])
     layout = (
         Column("resource", ("resource",)),
-        Column("row", ("row_used",), Kind.NUMBER),
-        Column("claims and guests", ("ledger",), Kind.NUMBER),
-        Column("hypervisor", ("hypervisor",), Kind.NUMBER),
-        Column("placement", ("placement",), Kind.NUMBER, 1),
-        Column("difference", ("difference",), Kind.NUMBER),
+        Column("row", ("row_used", "resource"), Kind.RESOURCE),
+        Column("claims and guests", ("ledger", "resource"), Kind.RESOURCE),
+        Column("hypervisor", ("hypervisor", "resource"), Kind.RESOURCE),
+        Column("placement", ("placement", "resource"), Kind.RESOURCE, 1),
+        Column("difference", ("difference", "resource"), Kind.RESOURCE),
     )
     _sentences: Sequence[str] = ()
 

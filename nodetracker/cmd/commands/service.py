@@ -67,7 +67,7 @@ class ListServices(ListCommand):
         Column("forced down", ("forced_down_at",), Kind.MOMENT, 1),
         Column("by", ("forced_down_by",), Kind.TEXT, 3),
         Column("because", ("forced_down_reason",), Kind.FLEXIBLE, 2),
-        Column("clock", ("clock_skew_seconds",), Kind.NUMBER, 4),
+        Column("clock", ("clock_skew_seconds",), Kind.COUNT, 4),
         Column("epoch", ("epoch",), Kind.NUMBER, 5),
         Column("id", ("id",), Kind.TEXT, 3),
     )
@@ -206,7 +206,7 @@ class ShowHost(ListCommand):
     layout = (
         Column("host", ("host",), priority=1),
         Column("project", ("project",)),
-        Column("cpu", ("cpu",), Kind.NUMBER),
+        Column("cpu", ("cpu",), Kind.COUNT),
         Column("memory", ("memory_mb",), Kind.MIB),
         Column("disk", ("disk_gb",), Kind.GIB),
     )

@@ -23,7 +23,7 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.table import first_label, shorten_names, width_of_names
 from nodetracker.cmd.screen.terminal import Terminal, safe_text, width_of, wrap_text
-from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
+from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import natural_key
 from nodetracker.model.trend import TREND_RESOURCES, TrendSample
@@ -41,6 +41,7 @@ from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, list_shares
 from nodetracker.views.values import (
     count_many,
     render_age,
+    render_of,
     render_parts,
     render_percent,
 )
@@ -188,9 +189,11 @@ def _draw_total(resource: str, use: ResourceUse, view: FleetView, terminal: Term
     The rest is what is left on hosts that get no claims.
     """
     measured = view.overview.measured
-    render, left = partial(render_parts, resource), view.overview.left[resource]
+    left = view.overview.left[resource]
     share = render_percent(use.allocated, use.limit)
-    numbers = f"{render(use.allocated)} of {render(use.limit)}  {share}"
+    parts_of = PARTS.get(resource, 1)
+    amounts = render_of(resource, use.allocated / parts_of, use.limit / parts_of)
+    numbers = f"{amounts}  {share}"
     room = terminal.width - _LABEL - _BEYOND - _NUMBERS - (_MEASURED if measured else 0)
     width = max(10, min(60, room))
     bar = pad_line(draw_bar(use, width, _BEYOND - 2, terminal), width + _BEYOND)

@@ -34,15 +34,20 @@ from nodetracker.cmd.screen.terminal import (
     width_of,
     wrap_text,
 )
-from nodetracker.model.text import count_noun
+from nodetracker.model.amounts import DISK, MEMORY, VCPU
+from nodetracker.model.text import count_noun, render_minute
 from nodetracker.views.values import (
     NONE,
+    Role,
     render_age,
     render_gib,
     render_mib,
     render_moment,
+    render_number,
+    render_of,
     render_percent,
     render_plain,
+    render_resource,
 )
 
 
@@ -57,13 +62,16 @@ class Kind(enum.Enum):
     # Of a service: its state, status and maintenance, in one cell. Of a node also whether it was
     # ever read, and for how many seconds its host is down.
     NODE_STATE = enum.auto()
-    NUMBER = enum.auto()
-    COUNT = enum.auto()  # a number of which most rows have none
+    NUMBER = enum.auto()  # as it is, as an id
+    COUNT = enum.auto()  # a number of things, with separators of thousands
+    FEW = enum.auto()  # a count of which most rows have none
+    RESOURCE = enum.auto()  # an exact amount of the resource class in its second column
     FURTHER = enum.auto()  # further resource classes and devices; may take several lines
     MIB = enum.auto()
     GIB = enum.auto()
     AGE = enum.auto()  # seconds
     MOMENT = enum.auto()  # a time in ISO 8601, shown as an age
+    TIME = enum.auto()  # one that is shown as a time, in UTC
     SHARE = enum.auto()
     SHARE_MIB = enum.auto()
     SHARE_GIB = enum.auto()
@@ -110,16 +118,15 @@ _RENDERERS: dict[Kind, Callable[[Any], str]] = {
     Kind.FLEXIBLE: render_plain,
     Kind.NAME: render_plain,
     Kind.NUMBER: render_plain,
-    Kind.COUNT: lambda number: render_plain(number or None),
+    Kind.COUNT: lambda number: NONE if number is None else render_number(number),
+    Kind.FEW: lambda number: render_number(number) if number else NONE,
+    Kind.TIME: lambda text: NONE if text is None else render_minute(datetime.fromisoformat(text)),
     Kind.MIB: render_mib,
     Kind.GIB: render_gib,
     Kind.AGE: partial(render_age, is_short=True),
 }
-_SHARES: dict[Kind, Callable[[float], str]] = {
-    Kind.SHARE: render_plain,
-    Kind.SHARE_MIB: render_mib,
-    Kind.SHARE_GIB: render_gib,
-}
+_SHARES = {Kind.SHARE: VCPU, Kind.SHARE_MIB: MEMORY, Kind.SHARE_GIB: DISK}
+"""Kind of a share -> the resource class whose units it has."""
 _KINDS = (  # end of a column's name -> kind
     ("_mb", Kind.MIB),
     ("_gb", Kind.GIB),
@@ -163,8 +170,10 @@ def make_drawer(
     name, *others = column.names
     if (render := _RENDERERS.get(kind)) is not None:
         return lambda row: Piece(safe_text(render(row[name]), has_unicode))
-    if (share := _SHARES.get(kind)) is not None:
-        return lambda row: _draw_share(share, row[name], row[others[0]])
+    if (resource := _SHARES.get(kind)) is not None:
+        return lambda row: _draw_share(resource, row[name], row[others[0]])
+    if kind is Kind.RESOURCE:
+        return lambda row: _draw_resource(row[others[0]], row[name])
     if kind is Kind.NODE_STATE:
         return lambda row: _draw_node_state([row[each] for each in column.names], terminal)
     if kind is Kind.MOMENT:
@@ -183,13 +192,15 @@ def make_drawer(
     return draw
 
 
-def _draw_share(render: Callable[[float], str], value: float | None, whole: float | None) -> Piece:
+def _draw_share(resource: str, value: float | None, whole: float | None) -> Piece:
     if value is None or whole is None:
         return Piece(NONE)
-    of = render(whole)
-    part = _without_unit(render(value), of) if value else "0"
-    share = f"{part}/{of} {render_percent(value, whole):>5}"
+    share = f"{render_of(resource, value, whole, '/')} {render_percent(value, whole):>5}"
     return Piece(share, style_of_share(value, whole))
+
+
+def _draw_resource(resource: str, amount: float | None) -> Piece:
+    return Piece(NONE if amount is None else render_resource(resource, amount, Role.REQUESTED))
 
 
 def _draw_node_state(values: Sequence[Any], terminal: Terminal) -> Piece:
@@ -211,18 +222,8 @@ def _render_further(resources: Mapping[str, int], devices: Sequence[str]) -> str
     >>> _render_further({"PGPU": 2}, ["0000:81:00.0"]), _render_further({}, [])
     ('2 PGPU, 1 device', '-')
     """
-    parts = [f"{amount} {name}" for name, amount in sorted(resources.items())]
+    parts = [f"{amount:,} {name}" for name, amount in sorted(resources.items())]
     return ", ".join(parts + [count_noun(len(devices), "device")] * bool(devices)) or NONE
-
-
-def _without_unit(part: str, whole: str) -> str:
-    """Return a part without its unit if the whole has the same.
-
-    >>> _without_unit("2 GiB", "64 GiB"), _without_unit("512 MiB", "64 GiB")
-    ('2', '512 MiB')
-    """
-    amount, _, unit = part.partition(" ")
-    return amount if unit == whole.partition(" ")[2] else part
 
 
 _GAP = 2

@@ -75,6 +75,7 @@ def test_the_table_has_shares(terminal):
     header, line = terminal.run("trends").splitlines()
     assert header.split() == ["AT", "CPU", "MEMORY", "DISK"]
     assert "/8 GiB" in line
+    assert line.startswith("2026-03-01 12:00Z  1/8  12 %  0.5/8 GiB")
 
 
 def test_an_unknown_node_is_an_error(terminal):

@@ -38,12 +38,12 @@ def test_nothing_agrees_with_a_hypervisor_of_which_nothing_is_known():
 @pytest.mark.parametrize(
     ("claims", "guests", "expected"),
     [
-        ((HELD,), (), f"holds 2 CPUs, 1124 MiB of memory for a guest that is not listed yet.*claim abort {HELD.uuid}"),
-        ((replace(HELD, amounts=replace(HELD.amounts, vcpu_milli=1000)),), (), "holds 1 CPU, 1124 MiB"),
+        ((HELD,), (), f"holds 2 CPUs, 1,124 MiB of memory for a guest that is not listed yet.*claim abort {HELD.uuid}"),
+        ((replace(HELD, amounts=replace(HELD.amounts, vcpu_milli=1000)),), (), "holds 1 CPU, 1,124 MiB"),
         ((CONFIRMED,), (MISSING,), "its guest is missing.*claim abort"),
         ((replace(CONFIRMED, amounts=replace(HELD.amounts, vcpu_milli=4000)),), (CLAIMED,), "has claimed 2 CPUs more than its guest has"),
         ((HELD, replace(HELD, uuid="other")), (CLAIMED,), "2 claims, .* more than its guest: it moves"),
-        ((HELD,), (replace(WEB, kind=WorkloadKind.CONTAINER),), "holds 2 CPUs, 1124 MiB of memory for a guest that is not listed yet"),
+        ((HELD,), (replace(WEB, kind=WorkloadKind.CONTAINER),), "holds 2 CPUs, 1,124 MiB of memory for a guest that is not listed yet"),
     ],
     ids=["held", "one CPU", "missing", "smaller", "moves", "another's guest"],
 )  # fmt: skip

@@ -139,9 +139,9 @@ def test_a_part_has_the_unit_of_its_whole_or_is_a_small_part(part: int, whole: i
 
 
 @pytest.mark.parametrize(("part", "whole", "text"), [
-    (647_877, 5_504_000, "648 of 5,504"), (92_434_300, 256_000_000, "92,434 of 256,000"),
+    (647.877, 5504, "648 of 5,504"), (92434.3, 256000, "92,434 of 256,000"),
 ])  # fmt: skip
-def test_shares_of_cpus_have_one_rounding(part: int, whole: int, text: str) -> None:
+def test_shares_of_cpus_have_one_rounding(part: float, whole: float, text: str) -> None:
     assert render_of(VCPU, part, whole) == text
 
 

@@ -218,7 +218,7 @@ WARNINGS = [
         "kind": "host_down",
         "nodename": "",
         "item": "",
-        "message": "the agent has sent no heartbeat since 2026-03-01T11:56:50+00:00: it does not run or hangs, its machine is off, or it cannot reach the database",
+        "message": "the agent has sent no heartbeat since 2026-03-01 11:56Z: it does not run or hangs, its machine is off, or it cannot reach the database",
         "first_seen": "2026-03-01T11:57:50+00:00",
         "last_seen": "2026-03-01T12:00:00+00:00",
         "count": 1,
