@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from nodetracker.model.service import AuditState
 from nodetracker.process.clock import utc_clock
 from tests.builders import create, make_values, register, update
 from tests.functional.browser import open_tab
@@ -36,6 +37,8 @@ def store():
         store.apply_changes(agent, [change], 60)
         if hour != HOURS - 100:
             store.sample_trends()
+    (service,) = store.list_services("alpha")
+    store.report_state(agent, service.report_count + 1, AuditState())  # what is down has no forecast
     return store
 
 
