@@ -38,7 +38,8 @@ def store():
         if hour != HOURS - 100:
             store.sample_trends()
     (service,) = store.list_services("alpha")
-    store.report_state(agent, service.report_count + 1, AuditState())  # what is down has no forecast
+    # What is down has no forecast.
+    store.report_state(agent, service.report_count + 1, AuditState())
     return store
 
 
