@@ -3,7 +3,7 @@
 import argparse
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -63,6 +63,7 @@ class StoreCommand(Command):
         example: a command line without the program's name, for the help.
         format_arguments: those that all lists or all objects have.
         arguments: of the command, in the order of its help.
+        required_names: of those in `node_arguments`, if it has them.
         exit_code: of a run without an error; a command may set it.
         is_dry_run: whether it is to write nothing.
     """
@@ -72,6 +73,7 @@ class StoreCommand(Command):
     example: ClassVar[str] = ""
     format_arguments: ClassVar[tuple[Argument, ...]] = ()
     arguments: ClassVar[tuple[Argument, ...]] = ()
+    required_names: ClassVar[tuple[str, ...]] = ("host",)
     exit_code = 0
     is_dry_run = False
     parser: argparse.ArgumentParser
@@ -96,7 +98,18 @@ class StoreCommand(Command):
         self.parser.set_defaults(command=self)
         for names, options in (*self.format_arguments, *self.arguments):
             self.parser.add_argument(*names, **options)
+        if any(options.get("dest") == "of_host" for _, options in self.arguments):
+            self.parser.parse_args = partial(  # type: ignore[assignment,method-assign]
+                self._parse_names, self.parser.parse_args
+            )
         return self.parser
+
+    def _parse_names(
+        self, parse: Callable[..., argparse.Namespace], *args: Any
+    ) -> argparse.Namespace:
+        parsed = parse(*args)
+        resolve_names(parsed, self.required_names, self.parser)
+        return parsed
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command, and return its exit code."""
@@ -281,11 +294,48 @@ parse_amount = partial(parse_limit, least=0, expected="an integer from 0")
 
 
 UUID = argument("uuid", metavar="UUID", type=uuid_argument)
-NODE = (
-    argument("host", help="As node list shows it."),
-    argument("nodename", nargs="?", help="Required if the host has several nodes."),
-)
+
+
+def node_arguments(
+    *options_of_host: str,
+    of_host: str = "As node list shows it.",
+    of_node: str = "Required if the host has several nodes.",
+) -> tuple[Argument, ...]:
+    """Return the arguments of a command on one node, which take both forms.
+
+    These are ``HOST NODENAME`` and ``--host HOST --node NODENAME``; see `resolve_names`.
+
+    Args:
+        options_of_host: further options for the host.
+    """
+    return (
+        argument("host", nargs="?", help=of_host),
+        argument("nodename", nargs="?", help=of_node),
+        argument("--host", *options_of_host, dest="of_host", metavar="HOST", help="As HOST."),
+        argument("--node", "--nodename", dest="of_node", metavar="NODENAME", help="As NODENAME."),
+    )
+
+
+NODE = node_arguments()
 """The arguments of commands on one node."""
+
+
+def resolve_names(
+    args: argparse.Namespace, required: Sequence[str], parser: argparse.ArgumentParser
+) -> None:
+    """Set the host and node of arguments that name them by option, by place or both.
+
+    Args:
+        required: the names that the command cannot do without.
+    """
+    places = [name for name in (args.host, args.nodename) if name is not None]
+    host = args.of_host or (places.pop(0) if places else None)
+    nodename = args.of_node or (places.pop(0) if places else None)
+    if places:
+        parser.error(f"unrecognized argument: {places[0]}: host and nodename are given already")
+    args.host, args.nodename = host, nodename
+    if missing := [name for name in required if not getattr(args, name)]:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
 
 
 def ask(command: StoreCommand, question: str, what: str) -> None:

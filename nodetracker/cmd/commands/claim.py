@@ -24,6 +24,7 @@ from nodetracker.cmd.commands.base import (
     ShowCommand,
     argument,
     flag,
+    node_arguments,
     parse_amount,
     parse_limit,
     uuid_argument,
@@ -75,13 +76,14 @@ def request_arguments(default_host: str, **of_file: Any) -> tuple[Argument, ...]
     hint = f"Host instead of the request's; if neither names one, {default_host}."
     return (
         argument("file", metavar="FILE", help="The request as JSON; - reads stdin.", **of_file),
-        argument("--host", help=hint),
-        argument("--node", metavar="N", help="Nodename; required if the host has several nodes."),
+        *node_arguments(of_host=hint),
     )
 
 
 class RequestCommand(ShowCommand):
     """Base of commands that claim: a refusal is an error, and an object in JSON and YAML."""
+
+    required_names = ()
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the names of the fields and their values."""
@@ -118,7 +120,7 @@ class CreateClaim(RequestCommand):
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
         if args.adopt:
-            if args.file or args.host or args.node or args.dry_run:
+            if args.file or args.host or args.nodename or args.dry_run:
                 self.parser.error("argument --adopt: cannot be combined with other arguments")
             return render_claim(adopt_guest(self.store, self.scheduler, args.adopt))
         if not args.file:
@@ -134,7 +136,7 @@ class CreateClaim(RequestCommand):
         return show_admission(render_admission(host, nodename, answer))
 
     def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
-        if args.host or args.node:
+        if args.host or args.nodename:
             self.parser.error("argument FILE: a list allows neither --host nor --node")
         requests = parse_claim_requests({"claims": body})
         create = self.scheduler.try_claims if args.dry_run else self.scheduler.create_claims
@@ -279,7 +281,9 @@ def put_in_words(error: ClaimRefusedError, args: argparse.Namespace) -> ClaimRef
 def parse_request(args: argparse.Namespace, body: object) -> ClaimRequest:
     """Parse a request, with the host and node of `request_arguments`, if any."""
     request = parse_claim_request(body)
-    return replace(request, host=args.host or request.host, nodename=args.node or request.nodename)
+    return replace(
+        request, host=args.host or request.host, nodename=args.nodename or request.nodename
+    )
 
 
 def read_json(name: str) -> object:

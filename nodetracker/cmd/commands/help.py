@@ -111,9 +111,11 @@ class CompleteWords(StoreCommand):
         options = {text: action for action in parser._actions for text in action.option_strings}
         positional = [action for action in parser._actions if not action.option_strings]
         values: list[str] = []
+        hosts: list[str] = []
         expected: argparse.Action | None = None
         for word in typed:
             if expected is not None:
+                hosts += [word] * (expected.dest == "of_host")
                 expected = None
             elif word in options:
                 takes_value = options[word].nargs != 0
@@ -123,16 +125,17 @@ class CompleteWords(StoreCommand):
         if expected is None and (last.startswith("-") or len(values) >= len(positional)):
             return sorted(options)
         action = expected or positional[len(values)]
+        hosts_at = next((n for n, each in enumerate(positional) if each.dest == "host"), 0)
         try:
-            return self._list_values(action, values)
+            return self._list_values(action, hosts or values[hosts_at:])
         except NodetrackerError:
             return ()
 
-    def _list_values(self, action: argparse.Action, values: Sequence[str]) -> Iterable[str]:
+    def _list_values(self, action: argparse.Action, hosts: Sequence[str]) -> Iterable[str]:
         if action.choices is not None:
             return map(str, action.choices)
-        if action.dest == "host":
+        if action.dest in ("host", "of_host"):
             return sorted({service.host for service in self.reader.list_services()})
-        if action.dest == "nodename" and values:
-            return sorted(node.nodename for node in self.reader.list_nodes(values[0]))
+        if action.dest in ("nodename", "of_node") and hosts:
+            return sorted(node.nodename for node in self.reader.list_nodes(hosts[0]))
         return ()

@@ -16,6 +16,7 @@ from nodetracker.cmd.commands.base import (
     StoreCommand,
     argument,
     flag,
+    node_arguments,
     parse_limit,
 )
 from nodetracker.cmd.screen.history import draw_history
@@ -224,6 +225,7 @@ class ListTrends(ListCommand):
     """
     example = "trends compute-1 --step day"
 
+    required_names = ()
     columns = ROW_COLUMNS
     layout = (
         Column("at", ("at",), Kind.TIME),
@@ -235,8 +237,7 @@ class ListTrends(ListCommand):
         Column("measured", ("disk_gb_measured",), Kind.GIB, 1),
     )
     arguments = (
-        argument("host", nargs="?", help="As node list shows it. Default: the fleet."),
-        argument("nodename", nargs="?", help="Required if the host has several nodes."),
+        *node_arguments(of_host="As node list shows it. Default: the fleet."),
         argument(
             "--step",
             choices=[found.value for found in Step],

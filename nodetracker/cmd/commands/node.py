@@ -12,6 +12,7 @@ from nodetracker.cmd.commands.base import (
     ShowCommand,
     StoreCommand,
     argument,
+    node_arguments,
     sort_by_host,
 )
 from nodetracker.cmd.commands.formats import Lines
@@ -163,12 +164,10 @@ class AuditNode(ListCommand):
         ]
 
 
-_NAMED = tuple(argument(name, help="As node list shows it.") for name in ("host", "nodename"))
-
-
 class AcceptNode(StoreCommand):
     example = "node accept compute-1 node-3"
-    arguments = _NAMED
+    arguments = node_arguments(of_node="As node list shows it.")
+    required_names = ("host", "nodename")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         host, nodename = parsed_args.host, parsed_args.nodename
@@ -178,7 +177,8 @@ class AcceptNode(StoreCommand):
 
 class DeleteNode(StoreCommand):
     example = "node delete compute-1 node-3"
-    arguments = _NAMED
+    arguments = node_arguments(of_node="As node list shows it.")
+    required_names = ("host", "nodename")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         host, nodename = parsed_args.host, parsed_args.nodename

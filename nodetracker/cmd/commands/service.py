@@ -18,6 +18,7 @@ from nodetracker.cmd.commands.base import (
     argument,
     ask,
     flag,
+    node_arguments,
     sort_by_host,
 )
 from nodetracker.cmd.screen.progress import show_progress
@@ -311,9 +312,9 @@ class TakeOverNode(StoreCommand):
     from then on, also while the new host is down.
     """
     example = "host takeover node-1 --from compute-1"
+    required_names = ("host", "nodename")
     arguments = (
-        argument("nodename", metavar="NODE", help="As node list shows it."),
-        argument("--from", dest="host", metavar="HOST", required=True, help="Host that has it."),
+        *node_arguments("--from", of_host="Host that has it.", of_node="As node list shows it."),
         argument(
             "--to",
             metavar="HOST",

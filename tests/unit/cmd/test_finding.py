@@ -74,3 +74,26 @@ def test_a_guest_is_adopted(ask):
 def test_a_claim_is_of_a_request_or_of_a_guest(manage, line):
     with pytest.raises(CalledProcessError):
         manage(line)
+
+
+@pytest.mark.parametrize("names", ["h1 NODE", "--host h1 --node NODE", "h1 --nodename NODE"])
+def test_a_node_is_named_by_place_or_by_option(manage, names):
+    [node] = json.loads(manage("node list --host h1 -f json"))
+    nodename = node["nodename"]
+    found = manage(f"node show {names.replace('NODE', nodename)} -c uuid -f json")
+    assert found == manage("node show h1 -c uuid -f json")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("node show --node n1", "the following arguments are required: host"),
+        ("node show --host h1 --node n1 n2", "unrecognized argument: n2"),
+        ("node delete h1", "the following arguments are required: nodename"),
+        ("host takeover n1", "the following arguments are required: nodename"),
+    ],
+)
+def test_a_name_that_is_missing_or_given_twice_is_an_error(manage, line, error):
+    with pytest.raises(CalledProcessError) as failed:
+        manage(line)
+    assert (failed.value.returncode, error in failed.value.stderr) == (2, True)
