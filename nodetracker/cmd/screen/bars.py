@@ -6,7 +6,7 @@ beyond its end. Each part has its own character, so that colors are not needed.
 
 from collections.abc import Sequence
 
-from nodetracker.cmd.screen.lines import Line, Piece, Style
+from nodetracker.cmd.screen.lines import Line, Piece, Style, style_of_share
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.views.overview import ResourceUse
 
@@ -28,12 +28,15 @@ def fill_of(style: Style, terminal: Terminal) -> str:
 def draw_bar(use: ResourceUse, width: int, beyond: int, terminal: Terminal) -> Line:
     """Return a bar of `width` cells for the limit and up to `beyond` cells for the excess.
 
-    A part that is not 0 has at least one cell, and a bar that is not full one free cell.
+    A part that is not 0 has at least one cell, and a bar that is not full one free cell. The
+    color says how full it is, and the characters say of what.
     """
+    fullness = style_of_share(use.allocated, use.limit)
+    hues = {} if fullness is Style.PLAIN else dict.fromkeys(PARTS[1:], fullness)
     amounts = [use.reserved, use.claimed, use.unclaimed]
     cells = share_cells(amounts, use.limit, width)
     pieces = [
-        Piece(fill_of(style, terminal) * count, style)
+        Piece(fill_of(style, terminal) * count, hues.get(style, style))
         for style, count in zip(PARTS, cells, strict=True)
         if count
     ]

@@ -18,7 +18,7 @@ LOOKS = {
     Style.BAD: "bold red",
     Style.RESERVED: "bright_black",
     Style.CLAIMED: "blue",
-    Style.UNCLAIMED: "magenta",
+    Style.UNCLAIMED: "blue",
     Style.LEFT: "dim",
     Style.EXCESS: "red",
 }
@@ -30,7 +30,7 @@ FIXED_LOOKS = LOOKS | {
     Style.BAD: "bold color(160)",
     Style.RESERVED: "color(244)",
     Style.CLAIMED: "color(33)",
-    Style.UNCLAIMED: "color(133)",
+    Style.UNCLAIMED: "color(33)",
     Style.EXCESS: "color(160)",
 }
 """By the 240 colors that are the same on all terminals.

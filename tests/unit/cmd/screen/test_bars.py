@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.cmd.screen.bars import draw_bar
-from nodetracker.cmd.screen.lines import plain_text
+from nodetracker.cmd.screen.lines import Style, plain_text
 from nodetracker.cmd.screen.terminal import Terminal
 from nodetracker.views.overview import ResourceUse
 
@@ -31,3 +31,16 @@ def test_a_bar_needs_no_unicode():
     drawn = plain_text([draw_bar(use, 10, 3, Terminal(has_unicode=False))]).rstrip()
     assert drawn.isascii()
     assert drawn[10:] == ">>"
+
+
+@pytest.mark.parametrize(
+    ("unclaimed", "styles"),
+    [
+        (20, [Style.RESERVED, Style.CLAIMED, Style.UNCLAIMED, Style.LEFT]),
+        (35, [Style.RESERVED, Style.WARNING, Style.WARNING, Style.LEFT]),
+        (50, [Style.RESERVED, Style.BAD, Style.BAD, Style.EXCESS]),
+    ],
+)
+def test_the_color_of_a_bar_says_how_full_it_is(unclaimed, styles):
+    use = ResourceUse(limit=100, reserved=10, claimed=50, unclaimed=unclaimed)
+    assert [piece.style for piece in draw_bar(use, 20, 3, Terminal())] == styles
