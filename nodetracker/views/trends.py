@@ -135,6 +135,7 @@ def render_forecasts(days: Sequence[TrendSample]) -> dict[str, Any]:
     """
     shown: dict[str, Any] = {
         NAMES[line.resource]: {
+            "full_at": _render_end(days, line.days),
             "full_at_from": _render_end(days, line.earliest),
             "full_at_to": None if line.latest is None else _render_end(days, line.latest),
             "text": line.text,

@@ -7,10 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.process.clock import utc_clock
 from tests.builders import create, make_values, register, update
-from tests.functional.browser import open_tab
+from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import serve_page
 from tests.stores import SqliteStore
 
@@ -75,6 +75,82 @@ def test_charts_are_of_the_chosen_period_and_say_the_same_in_words(browser, url,
         expect(memory.get_by_text("Last day: 192 GiB to 216 GiB allocated")).to_be_visible()
         choice.select_option("month")
         expect(memory.get_by_text("Last month: ")).to_be_visible()
+        assert tab.problems == []
+
+
+def open_charts(tab) -> None:
+    tab.page.get_by_role("button", name="Charts").click()
+    expect(tab.page.locator(".chart canvas")).to_have_count(3)
+
+
+def test_charts_are_loaded_when_they_are_opened(browser, url, view):
+    with open_tab(browser, "about:blank") as tab:
+        asked = []
+        tab.page.on("request", lambda request: asked.append(request.url))
+        tab.page.goto(url + view)
+        expect(tab.page.get_by_role("button", name="Charts")).to_have_attribute(
+            "aria-expanded", "false"
+        )
+        tab.page.wait_for_load_state("networkidle")
+        assert not [one for one in asked if "uPlot" in one or "charts.js" in one]
+        open_charts(tab)
+        assert len([one for one in asked if "uPlot" in one]) == 2
+        memory = tab.page.locator(".chart").filter(has_text="Memory")
+        expect(memory).to_contain_text("216 of 384 GiB allocated, 20 GiB measured")
+        tab.check()
+        tab.page.get_by_role("button", name="Charts").click()
+        expect(tab.page.locator(".chart")).to_have_count(0)
+        assert tab.problems == []
+
+
+def test_the_cross_hair_is_at_the_same_time_in_all_charts(browser, url):
+    with open_tab(browser, url) as tab:
+        open_charts(tab)
+        times = tab.page.locator(".chart figcaption .quiet")
+        last = times.first.inner_text()
+        tab.page.locator(".chart .u-over").nth(1).hover(position={"x": 60, "y": 20})
+        expect(times.first).not_to_have_text(last)
+        assert len(set(times.all_inner_texts())) == 1
+
+
+def test_charts_are_drawn_again_in_the_colours_of_another_theme(browser, url):
+    drawn = "() => document.querySelector('.chart canvas').toDataURL()"
+    with open_tab(browser, url) as tab:
+        open_charts(tab)
+        seen = set()
+        for look in (
+            {"color_scheme": "light"},
+            {"color_scheme": "dark"},
+            {"forced_colors": "active"},
+        ):
+            tab.page.emulate_media(**look)
+            tab.page.wait_for_function(f"seen => !seen.includes(({drawn})())", arg=list(seen))
+            seen.add(tab.page.evaluate(drawn))
+        tab.page.emulate_media(color_scheme="light", forced_colors="none")
+        tab.page.get_by_label("Theme").select_option("dark")
+        tab.page.wait_for_function(f"seen => seen.includes(({drawn})())", arg=list(seen))
+        assert tab.problems == []
+
+
+def test_values_of_charts_are_also_a_table(browser, url):
+    with open_tab(browser, url) as tab:
+        open_charts(tab)
+        tab.page.get_by_text("Values", exact=True).click()
+        lines = tab.page.get_by_role("table", name="Values").locator("tbody tr")
+        expect(lines.first).to_contain_text("216 of 384 GiB allocated, 20 GiB measured")
+        tab.check(THEMES[:1])
+
+
+def test_marks_of_events_lead_to_them_by_keyboard(browser, store, url, view):
+    store.set_service("alpha", COMPUTE_BINARY, ServiceChange(True, "broken fan"))
+    with open_tab(browser, url + view) as tab:
+        open_charts(tab)
+        marks = tab.page.get_by_role("group", name="Events").get_by_role("button")
+        expect(marks.last).to_have_accessible_name(re.compile("alpha: .*disabled"))
+        marks.last.focus()
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_url("**#/events?host=alpha&since=*")
+        expect(tab.page.locator("tbody")).to_contain_text("broken fan")
         assert tab.problems == []
 
 

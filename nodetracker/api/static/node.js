@@ -122,7 +122,7 @@ function Node({ node, path }) {
   const facts = Object.entries(node.facts).map(([name, fact]) => ({ name, ...fact }));
   useSubject(nodename, host);
   const sections = {
-    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} left=${parts.left} path=${`${path}/trends`} isDown=${node.state !== "up"} />`,
+    Resources: parts && html`<${TrendTotals} amounts=${parts.amounts} left=${parts.left} path=${`${path}/trends`} isDown=${node.state !== "up"} place=${{ host, nodename }} />`,
     Warnings: warnings.length > 0 && fixed("Warnings", WARNINGS, warnings),
     Why: diff && why(diff),
     NUMA: parts && numaMap(parts.cells),

@@ -1,8 +1,9 @@
 // What totals and nodes were: a chart of each resource, and when it is full; a line of the last day.
-import { amount, clocks, html, join, legend, list, request, resourceOf, select, sentence, serverNow, tick, totals, useEffect, usePoll, useRef, useState, useUpdates } from "./page.js";
+import { amount, button, clocks, html, join, legend, list, quiet, request, resourceOf, select, sentence, serverNow, tick, totals, useEffect, useList, useMemo, usePoll, useRef, useState, useUpdates } from "./page.js";
 
 const STEPS = { hour: 3_600_000, day: 86_400_000 }; // ms
-const PERIODS = { day: [24, "hour"], week: [168, "hour"], month: [30, "day"] }; // name -> samples
+const PERIODS = { day: [24, "hour"], week: [168, "hour"], month: [30, "day"], quarter: [90, "day"] }; // name -> samples
+const EVENTS = 200; // that are looked at
 const LATE_MS = 60_000; // by which time the hour is sampled
 
 // Return the path of what points have under a key, interrupted where some are missing.
@@ -45,14 +46,34 @@ const sign = (key) => [html`<svg class="trend swatch" viewBox="0 0 10 10" aria-h
 
 const sampledHour = () => Math.floor((serverNow() - LATE_MS) / STEPS.hour);
 
-// Totals of the fleet or a node, with the trends at a path; what is down gets no fuller.
-export function TrendTotals({ amounts, left, measured, path, isDown }) {
+const AGENT = "nodetracker-compute";
+const NOTED = ["disabled", "maintenance", "forced_down", "kernel_version"]; // what marks of events are about
+
+// Charts of samples, whose code is loaded now, with the events of the fleet or a node.
+function OpenCharts({ samples, forecast, period, place }) {
+  const [count, step] = PERIODS[period];
+  const [charts, setCharts] = useState({});
+  const since = new Date(new Date(samples.at(-1).at) - count * STEPS[step]).toISOString();
+  const { history: services = [] } = useList("history", { kind: "service", since, host: place?.host, limit: EVENTS }, 0).data ?? {};
+  const { history: changes = [] } = useList("history", { kind: place ? "node" : "service", since, ...(place ?? { host: undefined }), limit: EVENTS }, 0).data ?? {};
+  const events = useMemo(() => [...services.filter(({ diff }) => diff.binary === AGENT), ...changes.filter(({ kind }) => kind === "node")]
+    .filter(({ diff }) => diff.event === "stopped" || NOTED.some((name) => name in diff)).sort((a, b) => a.at.localeCompare(b.at)), [services, changes]);
+  useEffect(() => {
+    import("./charts.js").then(setCharts);
+  }, []);
+  return charts.Charts ? html`<${charts.Charts} samples=${samples} forecast=${forecast} events=${events} step=${STEPS[step] / 1000} length=${(count * STEPS[step]) / 1000} />` : quiet("Loading charts…");
+}
+
+// Totals of the fleet or a node {host, nodename}, with the trends at a path; what is down gets no fuller.
+export function TrendTotals({ amounts, left, measured, path, place, isDown }) {
   const [period, setPeriod] = useState("week");
+  const [isOpen, setOpen] = useState(false);
   const { data } = usePoll(`${path}?step=${PERIODS[period][1]}`, sampledHour());
   const hasChart = data?.samples.length > 1;
   return html`${totals(amounts, left, (name) => hasChart && data.samples[0][keyOf(name)] && chart(name, data.samples, period), measured)}
     ${(hasChart || period !== "week") && html`<div class="filters">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}
-      ${legend(KEYS.map(sign))}</div>`}
+      ${button("Charts", () => setOpen(!isOpen), { "aria-expanded": isOpen })}${legend(KEYS.map(sign))}</div>`}
+    ${isOpen && hasChart && html`<${OpenCharts} samples=${data.samples} forecast=${isDown ? {} : data.forecast} period=${period} place=${place} />`}
     ${data && !isDown && list(Object.values(data.forecast).flatMap((found) => found ? sentence(found.text) : []), "plain")}`;
 }
 

@@ -69,6 +69,7 @@ def test_a_forecast_is_that_of_the_fleet_or_of_the_node(api, path):
     body = api.get(path)["forecast"]
     assert list(body) == ["memory", "cpu", "disk"]
     assert body["memory"] == {
+        "full_at": "2026-03-14T00:00:00.000000+00:00",
         "full_at_from": "2026-03-14T00:00:00.000000+00:00",
         "full_at_to": "2026-03-14T00:00:00.000000+00:00",
         "text": "Memory is full in about 8 days (8 to 8)",

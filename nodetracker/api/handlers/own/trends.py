@@ -27,6 +27,7 @@ _AMOUNTS = answer(
     measured=(float | None, "what the machines use, where that is known"),
 )
 _FORECAST = answer(
+    full_at=(datetime, "about when all that may be allocated is"),
     full_at_from=(datetime, "the earliest time at which all that may be allocated is"),
     full_at_to=(datetime | None, "the latest one; null = later than the days can show"),
     text=(str, "the same in words"),
