@@ -11,6 +11,7 @@ from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.text import count_noun
 from nodetracker.views.values import (
+    Role,
     age_of,
     render_age,
     render_gib,
@@ -108,10 +109,12 @@ def _render(name: str, value: Any, now: datetime | None) -> str:
 
 def _size_of(name: str, value: float) -> str | None:
     """Return an amount with its unit as the field's name suggests, None without a unit."""
+    is_free = name.startswith("free_") or name in ("mem_available", "disk_available_least")
+    role = Role.FREE if is_free else Role.USED
     if name.endswith(("_mb", "_mb_used")) or name == "mem_available":
-        return render_mib(value)
+        return render_mib(value, role)
     if name.endswith(("_gb", "_gb_used")) or name in ("disk_available_least", "disk_used"):
-        return render_gib(value)
+        return render_gib(value, role)
     return None
 
 
