@@ -115,3 +115,20 @@ def test_so_have_those_of_a_page_without_answers(browser):
         page.clock.fast_forward(6 * SECONDS)
         page.get_by_role("button", name="Retry now").wait_for()
         assert list_faint(tab) == []
+
+
+@pytest.mark.parametrize("view", ["overview", "node"])
+def test_what_is_printed_has_no_controls_and_is_light(browser, scene, view):
+    store, url = scene
+    place = "" if view == "overview" else f"nodes/{store.list_nodes()[0].uuid}"
+    with open_tab(browser, f"{url}#/{place}") as tab:
+        page = tab.page
+        page.locator("main .total").first.wait_for()
+        page.get_by_label("Theme").select_option("dark")
+        page.emulate_media(media="print")
+        shown = "it => it.checkVisibility() && !it.matches('.sort')"
+        controls = page.locator("button, input, select").evaluate_all(f"all => all.filter({shown})")
+        assert controls == []
+        assert page.locator("main .total").first.is_visible()
+        scheme = "getComputedStyle(document.documentElement).colorScheme"
+        assert page.evaluate(scheme) == "light"
