@@ -7,6 +7,7 @@ there, and with the picture's digest: fonts differ, so pixels are not compared.
 import contextlib
 import hashlib
 import io
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from tests.unit.cmd.screen import fleets
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 TEXTS = GOLDEN / "pictures"
 WIDTH = 100
+SETTLED_SECONDS = 10
 
 # rich's own has fonts from the network.
 _FORMAT = """<svg class="rich-terminal" viewBox="0 0 {terminal_width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -60,6 +62,11 @@ class View:
     size: tuple[int, int] = (1180, 560)
 
 
+def _take_out(page: Page) -> None:
+    page.keyboard.press("o")
+    page.get_by_role("dialog").wait_for()
+
+
 def _find_train(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("train")
@@ -76,11 +83,7 @@ VIEWS = {
     ),
     "tour/lost": View("#/?state=down", "h4.example.org"),
     "tour/full": View("#/", "is full in about"),
-    "tour/out": View(
-        "#/host?host=h5",
-        "14 guests",
-        lambda page: page.get_by_role("button", name="Take out").first.click(),
-    ),
+    "tour/out": View("#/host?host=h5", "14 guests", _take_out),
     "tour/find": View("#/", "h12.example.org", _find_train),
 }
 """Name of a picture -> what it shows."""
@@ -94,8 +97,14 @@ def serve_fleet() -> Iterator[str]:
         yield url
 
 
-def take_picture(browser: Browser, url: str, view: View) -> tuple[bytes, str]:
-    """Return a picture, and what a screen reader finds there."""
+def take_picture(
+    browser: Browser, url: str, view: View, wanted: str | None = None
+) -> tuple[bytes, str]:
+    """Return a picture, and what a screen reader finds there.
+
+    Args:
+        wanted: what is waited for while the view still changes.
+    """
     width, height = view.size
     with open_tab(
         browser, "about:blank", timezone_id="UTC", reduced_motion="reduce",
@@ -106,8 +115,20 @@ def take_picture(browser: Browser, url: str, view: View) -> tuple[bytes, str]:
         page.goto(url + view.address)
         page.get_by_text(view.text).first.wait_for()
         view.act(page)
-        page.wait_for_load_state("networkidle")
-        return page.screenshot(), page.locator("body").aria_snapshot()
+        text = _read_settled(page, wanted)
+        return page.screenshot(), text
+
+
+def _read_settled(page: Page, wanted: str | None) -> str:
+    since, text = time.monotonic(), ""
+    while time.monotonic() < since + SETTLED_SECONDS:
+        found = page.locator("body").aria_snapshot()
+        if found == wanted:
+            return found
+        if found != text:
+            since, text = time.monotonic(), found
+        page.wait_for_timeout(250)
+    return text
 
 
 def read_text(name: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ def url():
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_picture_of_the_page_shows_what_the_page_shows(browser, url, name):
     digest, text = read_text(name)
-    assert take_picture(browser, url, VIEWS[name])[1] == text, RENEW
+    assert take_picture(browser, url, VIEWS[name], text)[1] == text, RENEW
     assert digest_of((IMAGES / f"{name}.png").read_bytes()) == digest, RENEW
 
 
