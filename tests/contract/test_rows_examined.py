@@ -25,6 +25,7 @@ from nodetracker.model.claim import (
     Migration,
     MigrationStatus,
 )
+from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import ClaimQuery, MigrationQuery, WorkloadQuery
 from nodetracker.model.settings import SchedulerSettings
 from nodetracker.model.warning import WHOLE_HOST, HostWarning, WarningKind
@@ -256,6 +257,24 @@ def test_no_action_examines_more_rows_or_sends_more_statements_in_a_larger_fleet
         "search": 2, "claim": 7, "claim on a node": 5, "steady audit": 1, "heartbeat": 1,
         **dict.fromkeys(PAGES, 2), "/v1/claims?limit=50": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("is_descending", [False, True], ids=["emptiest", "fullest"])
+def test_a_page_of_nodes_by_fullness_examines_as_many_rows_in_any_fleet(
+    store: SqlStore, tmp_path: Path, is_descending: bool
+) -> None:
+    fleet = LargeFleet(store, tmp_path, workloads=1)
+    fleet.grow(3000)
+    table = tables.compute_nodes
+    with store.engine.begin() as connection:
+        connection.execute(sa.update(table).values(memory_mb_used=table.c.memory_mb + table.c.id))
+    query = FleetQuery(order="fullness", is_descending=is_descending, limit=20)
+    after = None
+    for limit in (1, 700, 1500):
+        page = dataclasses.replace(query, after=after)
+        examined = count_examined(store, partial(store.list_fleet, page))
+        assert examined < 400, page
+        after = store.list_fleet(dataclasses.replace(page, limit=limit)).next
 
 
 def _fill_every_second(store: SqlStore) -> Sequence[int]:

@@ -33,7 +33,7 @@ def test_describes_parameters_and_answers(api):
     assert found["operationId"] == "get_services"
     assert found["summary"] == "List services"
     assert [parameter["name"] for parameter in found["parameters"]] == [
-        "host", "binary", "limit", "marker",
+        "host", "binary", "with_count", "limit", "marker",
     ]  # fmt: skip
     assert set(found["responses"]) == {"200", "default"}
 
