@@ -107,6 +107,14 @@ def _own_query(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> 
     return {"query": replace(query, host=caller.host)}
 
 
+def _own_sum(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """Replace a sum of all hosts by that of the caller's own."""
+    hosts = arguments.get("hosts")
+    for host in hosts or ():
+        _check_host(caller, host)
+    return {"hosts": [caller.host] if hosts is None else hosts}
+
+
 def _known_claims(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     """Allow the claims of the host, and one of a workload whose uuid the caller knows.
 
@@ -385,6 +393,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "list_history_page": _own_query,
         "list_warning_page": _own_query,
         "list_service_page": _own_query,
+        "sum_hosts": _own_sum,
         "sum_usage": _narrowed,
         # With the names of conductors and REST services, by which an outage of these is found.
         "list_outage_services": _narrowed,
@@ -403,7 +412,6 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "load_ledger_nodes": None,
         "count_exclusions": None,
         "sum_fleet": None,
-        "sum_hosts": None,
         "read_overview": None,
         "list_gpus": None,
         "read_trend": None,

@@ -83,7 +83,11 @@ def steady(text: str, programs: Programs) -> str:
         ("node-show.json", ["node", "show", "host-1", "-f", "json"]),
         ("node-history.json", ["node", "history", "host-1", "-f", "json"]),
         ("host-show.txt", ["host", "show", "host-1"]),
-        ("host-list.txt", ["host", "list"]),
+        (
+            "host-list.txt",
+            ["host", "list", "-c", "host_name", "-c", "service", "-c", "zone", "-c", "state", "-c",
+             "fullness", "-c", "guests"],
+        ),
         ("node-stats.txt", ["node", "stats"]),
         (
             "node-list-long.csv",

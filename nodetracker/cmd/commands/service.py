@@ -6,8 +6,8 @@ import pwd
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict
+from typing import Any, ClassVar
 
 from nodetracker.accounting.liveness import Liveness, has_recent_heartbeat, limit_interval
 from nodetracker.bootstrap.values import check_host_name
@@ -34,10 +34,19 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.serializer import pick
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange, ServiceRecord
-from nodetracker.model.text import count_noun, natural_key
+from nodetracker.model.text import count_noun, natural_key, render_time
 from nodetracker.ports import POWER_ACTIONS
 from nodetracker.usecases.reads import find_agent, read_host_usage
-from nodetracker.views.services import FORCING, render_host, render_service, status_of
+from nodetracker.views.services import (
+    DISABLING,
+    FORCING,
+    MAINTENANCE,
+    find_since,
+    render_host,
+    render_service,
+    state_of,
+    status_of,
+)
 
 _MORE = (
     "topic", "version", "maintenance", "forced_down", *FORCING, "report_count", "last_seen_up",
@@ -191,12 +200,42 @@ _HOST = argument("host", help="As host list shows it.")
 
 
 class ListHosts(ListCommand):
+    details = """
+    The fullness is the allocated share of what may be allocated of the fullest resource of a
+    host's nodes; above 1, more is allocated. since says since when a host is down, or else forced
+    down, in maintenance or disabled. Services that manage no host have none of these.
+    """
     example = "host list"
-    columns = ("host_name", "service", "zone")
+    columns = ("host_name", "service", "zone", "state", "fullness", "guests", "since")
+    long_columns = ("nodes", *FORCING, *DISABLING, *MAINTENANCE)
+    shown_columns = ("status", _MAINTENANCE)
+    layout = (
+        Column("host_name", ("host_name",), Kind.NAME),
+        Column("service", ("service",), priority=1),
+        Column("zone", ("zone",), priority=2),
+        Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
+        Column("full", ("fullness",), Kind.FRACTION),
+        Column("guests", ("guests",), Kind.NUMBER),
+        Column("since", ("since",), Kind.MOMENT, 1),
+    )
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         services = self.reader.list_services()
-        return map(render_host, sorted(services, key=lambda service: natural_key(service.host)))
+        liveness = Liveness.of(services, self.reader.now(), self.service_down_time)
+        sums = self.reader.sum_hosts()
+        for service in sorted(services, key=lambda service: natural_key(service.host)):
+            agent = service if service.binary == COMPUTE_BINARY else None
+            found = sums.get(service.host) if agent else None
+            has_nodes = {"nodes": 0, "guests": 0} if agent and found is None else {}
+            yield {
+                **render_host(service),
+                "state": None if agent is None else state_of(agent, liveness),
+                "status": None if agent is None else status_of(agent),
+                **pick(agent, _MAINTENANCE, *FORCING, *DISABLING, *MAINTENANCE),
+                **pick(found, "nodes", "guests", "fullness"),
+                **has_nodes,
+                "since": render_time(find_since(agent, liveness)),
+            }
 
 
 class ShowHost(ListCommand):
@@ -225,31 +264,106 @@ class SetHost(StoreCommand):
     arguments = (_HOST,)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Add the host's new state, of which there is one."""
+        """Add the host's new state: one of each pair, or both."""
         parser = super().get_parser(prog_name)
-        wanted = parser.add_mutually_exclusive_group(required=True)
-        for option, change, text in (
-            ("--enable", ServiceChange(disabled=False), "Schedule new workloads to the host."),
-            ("--disable", ServiceChange(disabled=True), "Schedule no new workloads to the host."),
-            ("--enable-maintenance", ServiceChange(maintenance=True), "Refuse new claims."),
-            ("--disable-maintenance", ServiceChange(maintenance=False), "Accept claims again."),
-        ):
-            wanted.add_argument(
-                option, dest="change", action="store_const", const=change, help=text
-            )
+        _add_switch(
+            parser,
+            "disabled",
+            ("--enable", "Schedule new workloads to the host."),
+            ("--disable", "Schedule no new workloads to the host."),
+        )
+        _add_switch(
+            parser,
+            "maintenance",
+            ("--disable-maintenance", "Accept claims again."),
+            ("--enable-maintenance", "Refuse new claims."),
+        )
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        change, reason = parsed_args.change, parsed_args.disable_reason
-        if reason is not None and not change.disabled:
+        disabled, maintenance = parsed_args.disabled, parsed_args.maintenance
+        reason = parsed_args.disable_reason
+        if disabled is None and maintenance is None:
+            self.parser.error(
+                "one of --enable, --disable, --enable-maintenance and --disable-maintenance is "
+                "required"
+            )
+        if reason is not None and not disabled:
             self.parser.error("--disable-reason requires --disable")
-        change = replace(change, disabled_reason=reason, disabled_by=read_operator())
+        change = ServiceChange(
+            disabled, reason, maintenance=maintenance, disabled_by=read_operator()
+        )
         service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         line = f"host {service.host} is {status_of(service)}"
         if service.maintenance:
             line += " and in maintenance: new claims are refused; running workloads are not moved"
         self.app.stdout.write(f"{line}\n")
+
+
+class ChangeHosts(StoreCommand):
+    """Base of commands that change hosts, each in one transaction; those that fail are left."""
+
+    done: ClassVar[str]
+
+    def make_change(self, args: argparse.Namespace) -> ServiceChange:
+        """Return the change of each host."""
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        hosts = list(dict.fromkeys(parsed_args.hosts))
+        change, errors = self.make_change(parsed_args), []
+        for host in hosts:
+            try:
+                self.store.set_service(host, COMPUTE_BINARY, change)
+                self.app.stdout.write(f"host {host} is {self.done}{self.describe(host)}\n")
+            except NotFoundError:
+                errors.append(NotFoundError(f"no such host: {host}"))
+        if errors and len(hosts) == 1:
+            raise errors[0]
+        for found in errors:
+            self.app.stderr.write(f"{draw_error(found, self.app.stderr)}\n")
+        if errors:
+            raise RefusedError(f"{len(errors)} of {count_noun(len(hosts), 'host')} not changed")
+
+    def describe(self, host: str) -> str:
+        """Return what else is to be known of a host that was changed."""
+        return ""
+
+
+_HOSTS = argument("hosts", metavar="host", nargs="+", help="As host list shows it.")
+
+
+class TakeOut(ChangeHosts):
+    details = """
+    New claims are refused. Running workloads are not moved or stopped; how many there were is
+    recorded in the history. Undo it with host in.
+    """
+    example = 'host out compute-1 compute-2 --reason "new disks"'
+    arguments = (
+        _HOSTS,
+        argument("--reason", metavar="REASON", required=True, help="Why, for all who see it."),
+    )
+    done = "disabled and in maintenance"
+
+    def make_change(self, args: argparse.Namespace) -> ServiceChange:
+        return ServiceChange(True, args.reason, maintenance=True, disabled_by=read_operator())
+
+    def describe(self, host: str) -> str:
+        found = self.store.sum_hosts([host]).get(host)
+        guests = 0 if found is None else found.guests
+        are = "is" if guests == 1 else "are"
+        return f": {count_noun(guests, 'guest')} {are} still there"
+
+
+class TakeIn(ChangeHosts):
+    details = "What forces a host down is kept; service set ends that."
+    example = "host in compute-1 compute-2"
+    arguments = (_HOSTS,)
+    done = "enabled and no longer in maintenance"
+
+    def make_change(self, args: argparse.Namespace) -> ServiceChange:
+        return ServiceChange(False, maintenance=False, disabled_by=read_operator())
 
 
 class ActOnHost(StoreCommand):

@@ -72,6 +72,7 @@ class Kind(enum.Enum):
     AGE = enum.auto()  # seconds
     MOMENT = enum.auto()  # a time in ISO 8601, shown as an age
     TIME = enum.auto()  # one that is shown as a time, in UTC
+    FRACTION = enum.auto()  # of what may be allocated; above 1, more is
     SHARE = enum.auto()
     SHARE_MIB = enum.auto()
     SHARE_GIB = enum.auto()
@@ -174,6 +175,8 @@ def make_drawer(
         return lambda row: _draw_share(resource, row[name], row[others[0]])
     if kind is Kind.RESOURCE:
         return lambda row: _draw_resource(row[others[0]], row[name])
+    if kind is Kind.FRACTION:
+        return lambda row: _draw_fraction(row[name])
     if kind is Kind.NODE_STATE:
         return lambda row: _draw_node_state([row[each] for each in column.names], terminal)
     if kind is Kind.MOMENT:
@@ -203,8 +206,16 @@ def _draw_resource(resource: str, amount: float | None) -> Piece:
     return Piece(NONE if amount is None else render_resource(resource, amount, Role.REQUESTED))
 
 
+def _draw_fraction(value: float | None) -> Piece:
+    if value is None:
+        return Piece(NONE)
+    return Piece(render_percent(value, 1), style_of_share(value, 1))
+
+
 def _draw_node_state(values: Sequence[Any], terminal: Terminal) -> Piece:
     state, status, maintenance, *of_node = values
+    if state is None:  # of a service that manages no host
+        return Piece(NONE)
     is_read, down_seconds = of_node or (True, None)
     return draw_node_state(state, status, maintenance, is_read, down_seconds, terminal)
 

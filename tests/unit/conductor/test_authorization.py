@@ -152,6 +152,7 @@ def arguments(method, host):
         "confirm_claim": {"uuid": host},
         "renew_claim": {"uuid": host, "policy": None},
         "abort_claim": {"uuid": host},
+        "sum_hosts": {"hosts": [host]},
     }
     if method in queries:
         return {"query": queries[method]}
@@ -210,6 +211,11 @@ def test_a_query_of_all_hosts_is_one_of_the_own_host(authorizer, method):
 )  # fmt: skip
 def test_a_list_of_all_hosts_is_that_of_the_own_host(authorizer, method):
     assert authorizer.authorize(CALLER, method, {}) == {"host": OWN}
+
+
+def test_a_sum_of_all_hosts_is_that_of_the_own_host(authorizer):
+    assert authorizer.authorize(CALLER, "sum_hosts", {}) == {"hosts": [OWN]}
+    assert authorizer.authorize(CALLER, "sum_hosts", {"hosts": []}) == {"hosts": []}
 
 
 @pytest.mark.parametrize(
