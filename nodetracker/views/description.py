@@ -14,6 +14,7 @@ from nodetracker.model.change import HistoryEntry
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
 from nodetracker.views.hardware import (
@@ -30,6 +31,7 @@ from nodetracker.views.services import (
     DISABLING,
     FORCING,
     audit_age_seconds,
+    find_down_since,
     state_of,
     status_of,
 )
@@ -76,7 +78,9 @@ class NodeDescription:
 
     Attributes:
         record: with guests, claims and devices.
+        down_since: None = its host is up, or unknown.
         audit_age_seconds: since the last good reading, None = never.
+        measured: nothing of a node that is not up.
         workloads: the largest first.
         warnings: unresolved ones about the node or its whole host.
         changes: newest first.
@@ -86,6 +90,7 @@ class NodeDescription:
     service: ServiceRecord | None
     now: datetime
     state: str
+    down_since: datetime | None
     audit_age_seconds: float | None
     measured: tuple[Measurement, ...]
     resources: tuple[ResourceLine, ...]
@@ -112,13 +117,15 @@ def describe_node(
         warnings: unresolved ones of the host.
         changes: the most recent ones, newest first.
     """
+    state = state_of(service, liveness)
     return NodeDescription(
         record=record,
         service=service,
         now=liveness.now,
-        state=state_of(service, liveness),
+        state=state,
+        down_since=find_down_since(service, liveness),
         audit_age_seconds=audit_age_seconds(service, record.nodename, liveness.now),
-        measured=tuple(list_measurements(record, service)),
+        measured=tuple(list_measurements(record, service)) if state == "up" else (),
         resources=tuple(list_resources(record)),
         workloads=tuple(list_uses(record)),
         cells=tuple(list_cells(record)),
@@ -191,8 +198,9 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
         "maintenance": service is not None and service.maintenance,
         "forced_down": service is not None and service.forced_down,
         **pick(service, *FORCING, "last_seen_up"),
+        "down_since": render_time(described.down_since),
         "audit_age_seconds": described.audit_age_seconds,
-        **render_measurements(record, service),
+        **render_measurements(record, service, described.state),
         "resources": {
             line.resource: {
                 **{

@@ -65,8 +65,18 @@ def list_texts(record: NodeRecord, service: ServiceRecord | None, now: datetime)
     return [f"{found.label}: {found.render(now)}" for found in list_measurements(record, service)]
 
 
-def render_measurements(record: NodeRecord, service: ServiceRecord | None) -> dict[str, Any]:
-    """Return the load as numbers, and everything in words; other numbers have their columns."""
+def render_measurements(
+    record: NodeRecord, service: ServiceRecord | None, state: str
+) -> dict[str, Any]:
+    """Return the load as numbers, and everything in words; other numbers have their columns.
+
+    What was measured before a node went down says nothing of now, and is left out.
+
+    Args:
+        state: of the service.
+    """
+    if state != "up":
+        return {"load_average": None, "measured": []}
     return {
         "load_average": service and service.last_audit.get("load_average"),
         "measured": [

@@ -8,8 +8,17 @@ from nodetracker.model.guest import PowerState
 from nodetracker.model.node import NODE_COLUMNS, NodeRecord, NodeValues
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.text import render_time
 from nodetracker.views.measured import render_measurements
-from nodetracker.views.services import DISABLING, FORCING, MAINTENANCE, state_of, status_of
+from nodetracker.views.services import (
+    DISABLING,
+    FORCING,
+    MAINTENANCE,
+    find_down_since,
+    find_since,
+    state_of,
+    status_of,
+)
 
 
 def render_node(
@@ -21,12 +30,14 @@ def render_node(
         record: all of its columns.
         service: with its last audit.
     """
+    state = render_node_state(service, liveness)
     shown: dict[str, Any] = {
         **pick(record, "id", "uuid", "host", "hypervisor_hostname=nodename"),
-        **render_node_state(service, liveness),
+        **state,
+        **render_since(service, liveness),
         **pick(service, "last_seen_up"),
         **pick(record.values, "booted_at"),
-        **render_measurements(record, service),
+        **render_measurements(record, service, state["state"]),
     }
     for name in NODE_COLUMNS:
         shown[name] = encode(getattr(record.values, name))
@@ -51,6 +62,14 @@ def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict
         **pick(service, *MAINTENANCE),
         "forced_down": service is not None and service.forced_down,
         **pick(service, *FORCING),
+    }
+
+
+def render_since(service: ServiceRecord | None, liveness: Liveness) -> dict[str, str | None]:
+    """Return since when the service of a node's host is as it is shown, and since when down."""
+    return {
+        "since": render_time(find_since(service, liveness)),
+        "down_since": render_time(find_down_since(service, liveness)),
     }
 
 

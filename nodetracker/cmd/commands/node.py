@@ -127,11 +127,11 @@ class ShowNode(ShowCommand):
         age = audit_age_seconds(service, record.nodename, liveness.now)
         facts = shown["facts"]
         lines = list_facts(facts, shown["state"] == "up", age, liveness.now)
-        measured = Lines(shown["measured"], list_texts(record, service, liveness.now))
+        texts = list_texts(record, service, liveness.now) if shown["measured"] else []
         return shown | {
             "audit_age_seconds": age,
             "facts": Lines(facts, lines),
-            "measured": measured,
+            "measured": Lines(shown["measured"], texts),
         }
 
 

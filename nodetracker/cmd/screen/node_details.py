@@ -106,6 +106,9 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
             if is_set and kind != word]  # fmt: skip
     rest = Piece(", ".join(["", *also]))
     lines: list[Line] = [(start, node, *draw_state(word, terminal), rest)]
+    if described.down_since is not None:
+        since = _render_since(described.down_since, None, described.now)
+        lines += _draw_labeled([("Down since", since)], terminal, Style.BAD)
     if service is not None and service.disabled:
         fields = [
             ("Reason", service.disabled_reason or "no reason given"),
@@ -117,6 +120,9 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
         text = ": ".join(filter(None, (since, service.forced_down_reason)))
         forced = [("Forced down", text or "no reason given")]
         lines += _draw_labeled(forced, terminal, Style.WARNING)
+    if service is not None and service.maintenance:
+        since = _render_since(service.maintenance_at, service.maintenance_by, described.now)
+        lines += _draw_labeled([("Maintenance", since)], terminal, Style.WARNING)
     return lines + _draw_labeled([("UUID", record.uuid), *_list_fields(described)], terminal)
 
 

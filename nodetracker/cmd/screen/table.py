@@ -138,6 +138,7 @@ _KINDS = (  # end of a column's name -> kind
     ("age_seconds", Kind.AGE),
     ("_at", Kind.MOMENT),
     ("_seen", Kind.MOMENT),
+    ("since", Kind.MOMENT),
 )
 _STATES = ("state", "status", "power_state")
 

@@ -100,6 +100,17 @@ class TestList:
         for query, count in (("", 4), ("&limit=1", 4), ("&host=alpha", 2), ("&text=alph", 2)):
             assert api.get(f"/v1/nodes?with_count=true{query}")["count"] == count
 
+    def test_a_node_that_is_down_says_since_when_and_nothing_that_was_measured(self, api, store):
+        path = f"/v1/nodes/{uuid_of(store, 'a1')}"
+        shown = api.get(path)
+        assert (shown["down_since"], shown["since"]) == (None, None)
+        assert shown["measured"]
+        agent = key_of(store.list_services("alpha")[0])
+        store.report_state(agent, 9, AuditState(load_average=(1.0, 1.0, 1.0)), is_last=True)
+        shown = api.get(path)
+        assert shown["down_since"] == shown["since"] == shown["last_seen_up"]
+        assert (shown["load_average"], shown["measured"]) == (None, [])
+
     def test_fullness_and_since_are_those_of_the_node_and_its_host(self, api, store):
         service = store.set_service("beta", COMPUTE_BINARY, ServiceChange(disabled=True))
         (shown,) = api.get("/v1/nodes?host=beta")["nodes"]

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodetracker.model.amounts import MEMORY, VCPU
+from nodetracker.model.service import AuditState
 from nodetracker.model.trend import TREND_RESOURCES, TrendAmounts, TrendSample
 from nodetracker.views.trends import render_forecasts
-from tests.builders import create, make_values, register, update
+from tests.builders import create, key_of, make_values, register, update
 from tests.stores import SqliteStore
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -31,6 +32,7 @@ def store():
         used = {"memory_mb_used": 65_536 + 16_384 * day}
         store.apply_changes(agent, [update(record, **used)], 60)
         store.sample_trends()
+    store.report_state(agent, 1, AuditState())
     return store
 
 
@@ -77,6 +79,13 @@ def test_a_forecast_is_that_of_the_fleet_or_of_the_node(api, path):
     assert body["cpu"] is body["disk"] is None
     of_fleet = api.get("/v1/trends?step=day")["forecast"]
     assert of_fleet == dict.fromkeys(("cpu", "memory", "disk"))  # 24 days, of five days
+
+
+def test_a_node_that_is_down_has_no_forecast(api, path, store):
+    store.report_state(key_of(store.list_services()[0]), 2, AuditState(), is_last=True)
+    body = api.get(path)
+    assert set(body["forecast"].values()) == {None}
+    assert body["samples"]
 
 
 def test_a_forecast_beyond_what_the_days_can_show_has_no_end():

@@ -20,11 +20,10 @@ from nodetracker.api.handlers.own.services import ADMIN_VERSION, STATE
 from nodetracker.api.lookup import answer_page, get_liveness
 from nodetracker.model.listing import HostSum, LivenessFilter, ServiceQuery
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
-from nodetracker.model.text import render_time
 from nodetracker.ports import POWER_ACTIONS
 from nodetracker.usecases.reads import read_host_usage, require_agent
-from nodetracker.views.nodes import render_node_state
-from nodetracker.views.services import STATES, STATUSES, find_down_since, find_since, render_host
+from nodetracker.views.nodes import render_node_state, render_since
+from nodetracker.views.services import STATES, STATUSES, render_host
 from nodetracker.views.usages import HostUsage
 
 _ORDERS = {"id": "id", "host_name": "host", "fullness": "fullness"}
@@ -106,8 +105,7 @@ def _render_line(item: ServiceRecord, liveness: Liveness, found: HostSum | None)
         "uuid": item.uuid,
         **render_host(item),
         **render_node_state(item, liveness),
-        "down_since": render_time(find_down_since(item, liveness)),
-        "since": render_time(find_since(item, liveness)),
+        **render_since(item, liveness),
         "nodes": 0 if found is None else found.nodes,
         "guests": 0 if found is None else found.guests,
         "fullness": None if found is None else found.fullness,

@@ -32,16 +32,14 @@ from nodetracker.model.serializer import encode, pick
 from nodetracker.model.text import render_time
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.drift import DriftCause, DriftLine, compare_usage, explain_usage
-from nodetracker.views.nodes import render_damage, render_node, render_node_state
+from nodetracker.views.nodes import render_damage, render_node, render_node_state, render_since
 from nodetracker.views.plain_overview import render_capacities
 from nodetracker.views.services import (
     STATES,
     STATUSES,
     Freshness,
     audit_age_seconds,
-    find_down_since,
     find_read_at,
-    find_since,
     freshness_of,
 )
 
@@ -117,11 +115,12 @@ _NODE = answer(
     last_seen_up=datetime | None,
     load_average=(
         list[float] | None,
-        "of the agent's machine over 1, 5 and 15 minutes; null = unknown",
+        "of the agent's machine over 1, 5 and 15 minutes; null = unknown, or it is not up",
     ),
     measured=(
         [answer(label=str, text=str, at=(datetime | None, "when it was so; null = unknown"))],
-        "load and use in words: of everything on the machine, and not of guests alone",
+        "load and use in words: of everything on the machine, and not of guests alone; nothing of "
+        "a node that is not up",
     ),
     **_COLUMNS,
     vms_running=(int, "instances that run; running_vms counts all"),
@@ -225,8 +224,7 @@ def _render_reading(found: FleetNode, call: Call, liveness: Liveness, state: str
     return {
         "read_at": render_time(find_read_at(service, nodename)),
         "freshness": freshness_of(state, age, interval, expiry).value,
-        "since": render_time(find_since(service, liveness)),
-        "down_since": render_time(find_down_since(service, liveness)),
+        **render_since(service, liveness),
     }
 
 

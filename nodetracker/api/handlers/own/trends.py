@@ -6,9 +6,10 @@ from nodetracker.accounting.schemas import UUID, list_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import answer, choice, nullable, parameters
 from nodetracker.api.handlers.own.history import PERIOD, read_time
-from nodetracker.api.lookup import get_node
+from nodetracker.api.lookup import get_liveness, get_node_page
 from nodetracker.model.amounts import MEMORY
 from nodetracker.model.trend import TREND_RESOURCES, Step, TrendQuery
+from nodetracker.views.services import state_of
 from nodetracker.views.trends import (
     DAY_HOURS,
     NAMES,
@@ -46,7 +47,10 @@ TRENDS = answer(
         "oldest first; some may be missing",
     ),
     forecast=answer(
-        **dict.fromkeys(NAMES.values(), nullable(_FORECAST, "null: there is none from these days"))
+        **dict.fromkeys(
+            NAMES.values(),
+            nullable(_FORECAST, "null: there is none from these days, or the node is not up"),
+        )
     ),
 )
 
@@ -91,10 +95,14 @@ def show_trends(call: Call) -> Answer:
 
 def show_trends_of_node(call: Call) -> Answer:
     """Show what a node had, allocated and used: hours of 14 days, or days of two years."""
-    return _show(call, get_node(call).node.id)
+    page = get_node_page(call)
+    (found,) = page.items
+    is_up = state_of(found.service, get_liveness(call, page.now)) == "up"
+    return _show(call, found.node.id, has_forecast=is_up)
 
 
-def _show(call: Call, node_id: int | None = None) -> Answer:
+def _show(call: Call, node_id: int | None = None, has_forecast: bool = True) -> Answer:
+    """Return the trend, with a forecast unless the node is not up."""
     step = Step(call.query.get("step", Step.HOUR))
     query = TrendQuery(
         step=step,
@@ -103,7 +111,7 @@ def _show(call: Call, node_id: int | None = None) -> Answer:
         until=read_time(call, "until"),
     )
     samples = call.store.read_trend(query)
-    days = call.store.read_trend(forecast_query(node_id))
+    days = call.store.read_trend(forecast_query(node_id)) if has_forecast else []
     return Answer(
         {
             "step": step,

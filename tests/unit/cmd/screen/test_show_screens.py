@@ -48,7 +48,7 @@ def test_a_node_is_shown_as_its_file_says(record, name, service, width):
     is_up = shown["state"] == "up"
     age = shown["audit_age_seconds"] = 12.0 if is_up else 7312.0
     shown["facts"] = TextLines(list_facts(shown["facts"], is_up, age, NOW))
-    shown["measured"] = TextLines(list_texts(record, service, NOW))
+    shown["measured"] = TextLines(list_texts(record, service, NOW) if is_up else [])
     lines = draw_fields(list(shown.items()), Terminal(width), NOW, NODE_SUMMARIES)
     check(f"{name}-{width}", lines)
     assert max(map(line_width, lines)) <= width
