@@ -278,7 +278,7 @@ def _find_troubles(overview: Overview) -> Iterator[_Trouble]:
         kind = _Kind(HealthLevel.WARNING, words, path="/warnings", filters=filters)
         node = nodes.get((found.host, found.nodename))
         count = sum(node.guests.values()) if node else guests[found.host]
-        name = found.nodename or found.host
+        name = _name_of(found.host, found.nodename)
         yield _Trouble(kind, found.host, name, count, warnings=found.count)
 
 
@@ -325,7 +325,8 @@ def _find_troubles_of_node(line: NodeLine) -> Iterator[_Trouble]:
 
     def find(words: str, name: str, value: str, since: datetime | None = None) -> _Trouble:
         kind = _Kind(HealthLevel.WARNING, f"{{}} {words}", filters=((name, value),))
-        return _Trouble(kind, node.host, node.nodename or node.host, guests, since, node.uuid)
+        name = _name_of(node.host, node.nodename)
+        return _Trouble(kind, node.host, name, guests, since, node.uuid)
 
     if not node.nodename:
         yield find("without nodes", "only", "empty")
@@ -336,6 +337,15 @@ def _find_troubles_of_node(line: NodeLine) -> Iterator[_Trouble]:
         yield find("not read", "only", "unread", since)
     if excess := _list_excess(line):
         yield find(f"overcommitted in {_join_names(excess)}", "only", "overcommitted")
+
+
+def _name_of(host: str, nodename: str) -> str:
+    """Return the name of a node; its host's if they differ by a domain alone.
+
+    >>> _name_of("h1", "h1.example.org"), _name_of("h1", "h1-n1"), _name_of("h1", "")
+    ('h1', 'h1-n1', 'h1')
+    """
+    return nodename if nodename.partition(".")[0] not in ("", host.partition(".")[0]) else host
 
 
 def _order_by_time(trouble: _Trouble) -> float:

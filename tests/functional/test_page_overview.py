@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
@@ -14,6 +15,7 @@ from tests.stores import SqliteStore
 TALLEST_LINE = 34
 """Pixels; two lines of text are higher."""
 
+LOWEST = "innerHeight - (document.querySelector('.verbs')?.offsetHeight ?? 0)"
 ROWS = "[...document.querySelectorAll('tbody tr')]"
 
 
@@ -84,24 +86,100 @@ def test_tiles_are_coloured_by_what_the_reader_chose(browser):
     with serve_page(PageStore(fleet)) as url, open_tab(browser, url) as tab:
         page = tab.page
         picture = page.get_by_role("application", name="40 nodes by their fullest resource")
-        expect(picture.locator("path.step-4")).to_have_count(1)
-        for choice in ("CPU", "memory", "disk", "state"):
+        for step in (4, 5):
+            expect(picture.locator(f"path.fill-{step}")).to_have_count(1)
+        for choice in ("CPU", "memory", "disk"):
             page.get_by_label("Tiles by").select_option(choice)
             page.get_by_role("application", name=f"40 nodes by their {choice}: ").wait_for()
-        tiles = page.get_by_role("application", name="2 down or unreachable, 2 not read")
-        expect(tiles.locator("path.rank-0")).to_have_count(1)
-        expect(tiles.locator("path.step-4")).to_have_count(0)
+        expect(page.locator(".tiles path.fill-5")).to_have_count(0)  # no disk is overcommitted
         tab.check(THEMES[:1])
         page.reload()
-        expect(page.get_by_label("Tiles by")).to_have_value("state")
-        tiles.wait_for()
+        expect(page.get_by_label("Tiles by")).to_have_value("disk")
         assert tab.problems == []
+
+
+@pytest.mark.parametrize("size", [40, 1000, 10_000])
+def test_ten_nodes_and_what_needs_attention_are_on_the_first_screen(browser, size):
+    screen = {"width": 1440, "height": 900}
+    store = PageStore(PageFleet(size))
+    with (
+        serve_page(store, limits={"overview_max_nodes": size}) as url,
+        open_tab(browser, url, viewport=screen) as tab,
+    ):
+        page = tab.page
+        page.get_by_role("region", name="Needs attention").wait_for()
+        page.locator("tbody .since").first.wait_for()
+        ends = page.evaluate(f"{ROWS}.map((row) => row.getBoundingClientRect().bottom)")
+        lowest = page.evaluate(LOWEST)
+        assert len([end for end in ends if end <= lowest]) >= 10
+        assert page.locator(".tiles svg[role]").bounding_box()["height"] <= 120
+        assert tab.problems == []
+
+
+def test_what_needs_attention_is_linked_and_the_rest_unfolds(browser):
+    with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
+        causes = tab.page.get_by_role("region", name="Needs attention")
+        expect(causes.get_by_role("listitem")).to_have_count(4)
+        more = causes.get_by_role("button", name="4 more")
+        more.click()
+        expect(causes.get_by_role("listitem")).to_have_count(8)
+        expect(causes.get_by_role("button", name="Fewer")).to_have_attribute(
+            "aria-expanded", "true"
+        )
+        causes.get_by_role("link", name="overcommitted in memory").click()
+        tab.page.wait_for_url("**#/?only=overcommitted")
+        causes.get_by_role("link", name="host-0007 down for 3 h, no heartbeat").click()
+        tab.page.wait_for_url("**#/host?host=host-0007")
+        assert tab.problems == []
+
+
+def test_a_state_is_a_sign_and_an_outline_and_fullness_the_hue(browser):
+    """Texture is of parts alone: nothing of a cell is hatched."""
+    with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
+        tiles = tab.page.locator(".tiles svg[role]")
+        outlines = tiles.locator(".tile-outline").get_attribute("d")
+        signs = tiles.locator(".tile-sign").get_attribute("d")
+        assert outlines.count("M") == signs.count("M") == 6  # of 40 nodes
+        assert tiles.locator(".hatch, .dots").count() == 0
+        expect(tiles.locator(".tile-number")).to_have_count(40)
+        expect(tiles.locator(".tile-label").first).to_have_text("host-0000")
+        hues = tab.page.evaluate(
+            "[...document.querySelectorAll('.tiles path[class^=fill]')].map(getFill)"
+            ".concat([...document.querySelectorAll('td .bar .part')].map(getFill))".replace(
+                "getFill", "(part) => getComputedStyle(part).fill"
+            )
+        )
+        assert len(set(hues)) == 6  # the steps of both are the same
+        hatched = tab.page.locator("tbody tr").filter(has=tab.page.locator(".hatch"))
+        assert hatched.count() == 8  # the nodes with unclaimed guests
+
+
+def test_what_signs_and_colours_mean_is_behind_a_button(browser):
+    with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
+        for name, text in (
+            ("What the bars mean", "unclaimed"),
+            ("What the cells mean", "down or unreachable"),
+        ):
+            meaning = tab.page.get_by_role("dialog", name=name)
+            expect(meaning).to_be_hidden()
+            tab.page.get_by_role("button", name=name).click()
+            expect(meaning).to_contain_text(text)
+            tab.check(THEMES)
+            tab.page.keyboard.press("Escape")
+            expect(meaning).to_be_hidden()
+        assert tab.problems == []
+
+
+def test_a_label_of_the_map_opens_its_host(browser):
+    with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
+        tab.page.locator(".tiles svg[role]").click(position={"x": 20, "y": 8})
+        tab.page.wait_for_url("**#/host?host=host-0000")
 
 
 def test_arrow_keys_move_over_tiles_in_two_dimensions_and_are_spoken(browser):
     with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
         page = tab.page
-        tab.look(THEMES[0], 360)  # rows of 13 tiles
+        tab.look(THEMES[0], 360)  # rows of three hosts
         page.get_by_label("Tiles by").select_option("memory")
         picture = page.get_by_role("application")
         picture.focus()
@@ -110,11 +188,11 @@ def test_arrow_keys_move_over_tiles_in_two_dimensions_and_are_spoken(browser):
             "host-0000.example.org: up, Memory 22.5 of 128 GiB, 17 % full"
         )
         for key, number in (
-            ("ArrowDown", 13),
-            ("ArrowRight", 14),
-            ("ArrowDown", 27),
-            ("ArrowUp", 14),
-            ("ArrowLeft", 13),
+            ("ArrowDown", 3),
+            ("ArrowRight", 4),
+            ("ArrowDown", 7),
+            ("ArrowUp", 4),
+            ("ArrowLeft", 3),
             ("ArrowUp", 0),
             ("ArrowUp", 0),
             ("End", 39),

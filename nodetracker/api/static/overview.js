@@ -1,6 +1,6 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
 import { List } from "./lists.js";
-import { allocatedOf, amountOf, answer, bar, column, compare, cpuOf, fillOf, folded, HOST, hostOf, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, useChoice, useEffect, useLocation, useMay, useMemo, usePoll, useState } from "./page.js";
+import { allocatedOf, amountOf, answer, aside, bar, button, column, compare, cpuOf, fillOf, folded, HOST, hostOf, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, time, useChoice, useEffect, useLocation, useMay, useMemo, usePoll, useState } from "./page.js";
 import { Tiles } from "./tiles.js";
 import { DayLine, TrendTotals } from "./trends.js";
 
@@ -29,7 +29,7 @@ const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { uuid, a
   const resource = resourceOf(amounts);
   const use = amounts[resource];
   const text = amountOf(resource, allocatedOf(use), use.limit) + (resource === "PCPU" ? " pinned" : "");
-  return html`${bar(use)}<span class="amount">${uuid && resource !== "PCPU" && html`<${DayOf} id=${id} uuid=${uuid} resource=${resource} />`}${fill > 1 ? mark(text, "warning") : text}</span>`;
+  return html`${bar(use)}<span class="amount">${uuid && resource !== "PCPU" && html`<${DayOf} id=${id} uuid=${uuid} resource=${resource} />`}${fill > 1 ? mark(text, "over") : text}</span>`;
 }, ({ amounts }) => fillOf(amounts[resourceOf(amounts)]));
 
 // Columns of nodes of the overview and of /v1/nodes.
@@ -46,6 +46,7 @@ export const NODES = [
 const WITH_WARNINGS = [...NODES, numeric("warnings", "Warnings")];
 const FIXED = ["state", "node"]; // columns that cannot be hidden
 const NONE = "No node is like that.";
+const FIRST_CAUSES = 4; // of which there is room above the nodes
 const LATE_MS = 400;
 const NARROW = 1100; // px of a window in which not all columns are shown until they are chosen
 
@@ -67,12 +68,12 @@ function filterOf({ text = "", only, ...query }) {
   return tests.length > 0 ? (node) => tests.every((test) => test(node)) : undefined;
 }
 
-const filters = (query, names, find) => html`<form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+const filters = (query, names, find, choice) => html`<form class="filters compact" role="search" onSubmit=${(event) => event.preventDefault()}>
   <label class="grow">Find <input type="search" placeholder=${find} value=${query.text ?? ""}
     onInput=${({ target }) => setQuery({ text: target.value, marker: "" })} /></label>
   ${names.map((name) => select(name[0].toUpperCase() + name.slice(1), query[name] ?? "", [["", "all"], ...CHOICES[name]],
     (value) => setQuery({ [name]: value, marker: "" })))}
-  ${Object.keys(query).length > 0 && link("/", "Clear")}
+  ${choice}${Object.keys(query).length > 0 && link("/", "Clear")}
 </form>`;
 
 const classOf = ({ state }) => state !== "up" && "off";
@@ -82,7 +83,7 @@ function Nodes({ nodes }) {
   const [columns, choice] = useColumns(WITH_WARNINGS);
   const mayChange = useMay("services:update");
   const isShown = useMemo(() => filterOf(query), [query.text, ...Object.keys(CHOICES).map((name) => query[name])]);
-  return html`${filters(query, Object.keys(CHOICES), "host, node or UUID")}${choice}
+  return html`${filters(query, Object.keys(CHOICES), "host, node or UUID", choice)}
     <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} nameOf=${mayChange && hostOf} empty=${NONE} />`;
 }
 
@@ -94,9 +95,8 @@ const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ ...filt
 function PagedNodes({ nodes }) {
   const { query } = useLocation();
   const [columns, choice] = useColumns(NODES);
-  return html`${filters(query, ["state", "status"], "part of a node's name")}
+  return html`${filters(query, ["state", "status"], "part of a node's name", choice)}
     ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts, and cannot be filtered by freshness, warnings and overcommitment.`)}
-    ${choice}
     ${pageOf({ name_part: query.text, state: query.state, status: query.status }, { columns, next: "Next nodes", empty: NONE })}`;
 }
 
@@ -107,21 +107,33 @@ function showNodes() {
   heading.scrollIntoView();
 }
 
-const findings = (found, show) => list(found.map(({ level, text, path, filters }) => {
-  const shown = show(text, level);
-  return path ? html`<span onClick=${showNodes}>${link(path, shown, filters)}</span>` : shown;
-}));
+// A link to a view, or to the list below, if there is one.
+const lead = (path, filters, shown) => (path ? html`<span onClick=${path === "/" && showNodes}>${link(path, shown, filters)}</span>` : shown);
 
-const health = ({ level, text, problems, notes }) => html`<section class="health" aria-label="Health">
+const findings = (found, show) => list(found.map(({ level, text, path, filters }) => lead(path, filters, show(text, level))));
+
+const health = ({ level, text, problems, notes }, summary) => html`<section class="health" aria-label="Health">
   ${problems.length > 0 ? findings(problems, mark) : mark(text, level)}
-  ${notes.length > 0 && html`<div class="quiet">${findings(notes, sentence)}</div>`}
+  <div class="quiet">${findings(notes, sentence)}${aside(summary)}</div>
 </section>`;
+
+// What operators have set is no trouble, and has their sign.
+export const causeOf = ({ level, text, path, filters, since }) => html`<span title=${since ? `since ${time(since)}` : undefined}>${
+  lead(path, filters, mark(sentence(text), level === "good" ? "disabled" : level))}</span>`;
+
+function Attention({ causes }) {
+  const [hasAll, setAll] = useState(false);
+  const more = causes.length - FIRST_CAUSES;
+  return causes.length > 0 && html`<section class="attention" aria-labelledby="attention"><h2 id="attention">Needs attention</h2>
+    ${more > 0 && button(hasAll ? "Fewer" : `${more} more`, () => setAll(!hasAll), { "aria-expanded": hasAll })}
+    ${list(causes.slice(0, hasAll ? causes.length : FIRST_CAUSES).map(causeOf))}</section>`;
+}
 
 // Return a line for each node and each host without one, in natural order.
 function linesOf(overview) {
-  const { nodes, empty_hosts: empty, down_since: since } = overview;
+  const { nodes, empty_hosts: empty, down_since: since, decisions } = overview;
   return [...empty, ...nodes]
-    .map((node) => (node.host in since ? { ...node, down_since: since[node.host] } : node))
+    .map((node) => (node.host in since || node.host in decisions ? { ...node, down_since: since[node.host], ...decisions[node.host] } : node))
     .sort((a, b) => compare(a.host, b.host) || compare(a.nodename, b.nodename));
 }
 
@@ -137,9 +149,9 @@ function FirstNodes() {
 
 function Fleet({ overview }) {
   const nodes = useMemo(() => linesOf(overview), [overview]);
-  return html`${health(overview.health)}
-    <section aria-label="Totals"><${TrendTotals} amounts=${overview.totals} left=${overview.left} measured=${overview.measured} path="/v1/trends" />${quiet(overview.summary)}</section>
-    ${nodes.length > 1 && html`<section aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}
+  return html`${health(overview.health, overview.summary)}<${Attention} causes=${overview.health.causes} />
+    <section class="brief" aria-label="Totals"><${TrendTotals} amounts=${overview.totals} left=${overview.left} measured=${overview.measured} path="/v1/trends" /></section>
+    ${nodes.length > 1 && html`<section class="brief" aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}
     ${section("Nodes", html`<${overview.truncated ? PagedNodes : Nodes} nodes=${overview.truncated ? overview.nodes : nodes} />`)}`;
 }
 

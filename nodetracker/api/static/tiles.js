@@ -1,77 +1,136 @@
-// Tiles: every node a small square, coloured by how full it is of a resource, or by its state.
-import { allocatedOf, amountOf, announce, cpuOf, fillOf, html, join, legend, navigate, plural, resourceOf, select, step, useChoice, useLayoutEffect, useMemo, useRef, useState, wordsOf } from "./page.js";
+// The map: every node a cell, coloured by how full it is, with a sign and an outline where its state is not as usual.
+import { allocatedOf, amountOf, announce, cpuOf, fillOf, help, html, join, legend, navigate, plural, resourceOf, sample, select, step, STEPS, stepOf, useChoice, useLayoutEffect, useMemo, useRef, useState, wordsOf } from "./page.js";
 
-const STEPS = [[0, "below 25 %"], [0.25, "25–49 %"], [0.5, "50–74 %"], [0.75, "75–89 %"], [0.9, "90 % and more"]];
-const SIZES = [[60, 24], [400, 16], [2500, 11], [Infinity, 7]]; // up to so many nodes, of so many pixels
-const GAP = 2;
+const FORMS = [ // from the largest: the size of a cell, the space between two, and whether it has a number and its host's name
+  { width: 34, height: 22, gap: 2, hasNumber: true, hasLabels: true },
+  { width: 30, height: 16, gap: 2, hasNumber: true, hasLabels: true },
+  { width: 34, height: 22, gap: 2, hasNumber: true },
+  { width: 30, height: 16, gap: 2, hasNumber: true },
+  ...[16, 13, 11, 9, 7].map((size) => ({ width: size, height: size, gap: 2 })),
+  ...[6, 5, 4, 3].map((size) => ({ width: size, height: size, gap: 1 })),
+];
+const HIGHEST = { wide: 120, narrow: 280 }; // px of the map
+const NARROW = 700;
+const MOST_LABELS = 120; // nodes of which hosts are named
+const LONGEST_LABEL = 12;
+const LETTER = 6.7; // px of one in the font of labels
 const ROWS = { ArrowUp: -1, ArrowDown: 1 };
 
 const fullest = ({ amounts }) => Object.keys(amounts).reduce((most, name) => (fillOf(amounts[name]) > fillOf(amounts[most]) ? name : most));
-const RESOURCES = { // by which tiles are coloured -> the resource of a node
-  "fullest resource": fullest, CPU: ({ amounts }) => cpuOf(amounts), memory: () => "MEMORY_MB", disk: () => "DISK_GB", state: fullest,
+const RESOURCES = { // by which cells are coloured -> the resource of a node
+  "fullest resource": fullest, CPU: ({ amounts }) => cpuOf(amounts), memory: () => "MEMORY_MB", disk: () => "DISK_GB",
 };
-const SEVERITIES = ["down or unreachable", "not read", "with warnings", "disabled or in maintenance", "fine"];
 
-const titlesOf = (by) => (by === "state" ? SEVERITIES : STEPS.map(([, title]) => title));
-const classOf = (by, step) => `${by === "state" ? "rank" : "step"}-${step}`;
+const useOf = (node, by) => node.amounts[RESOURCES[by](node)];
 
-function stepOf(node, by) {
-  const fill = fillOf(node.amounts[RESOURCES[by](node)]);
-  return by === "state" ? SEVERITIES.length - 1 - node.severity : Math.max(0, STEPS.findLastIndex(([least]) => fill >= least));
+// Return the sign of a node's state, if that is not as usual.
+function signOf({ state, status, maintenance, freshness }) {
+  if (state !== "up") return "lost";
+  if (freshness !== "fresh") return "unread";
+  return (status === "disabled" || maintenance) && "set";
 }
 
-// Return the classes of a node's square and of what is drawn on it.
-function kindsOf(node, by) {
-  const { state, status, freshness } = node;
-  const isStale = state === "up" && (freshness === "stale" || freshness === "never");
-  return [classOf(by, stepOf(node, by)), state !== "up" && "tile-hatch", isStale && "tile-dots", status === "disabled" && "tile-outline"].filter(Boolean);
+const SHAPES = { // of signs around a point, of a radius
+  lost: (x, y, r) => `M${x - r} ${y + r}L${x} ${y - r}L${x + r} ${y + r}z`,
+  unread: (x, y, r) => `M${x - r} ${y}L${x} ${y - r}L${x + r} ${y}L${x} ${y + r}z`,
+  set: (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`,
+};
+
+// Return what to call hosts on labels: without a domain that all share, and of long names the end, in which they differ.
+function shorten(hosts) {
+  const [first = ""] = hosts;
+  const domain = first.includes(".") ? first.slice(first.indexOf(".")) : "";
+  const names = hosts.map((host) => (domain && host.endsWith(domain) ? host.slice(0, -domain.length) : host));
+  return names.map((name) => (name.length > LONGEST_LABEL ? `…${name.slice(1 - LONGEST_LABEL)}` : name));
 }
 
-// Return a place {x, y} for every node in rows of a width; between hosts of several nodes is a gap.
-function layOut(nodes, width) {
-  const [, size] = SIZES.find(([count]) => nodes.length <= count);
-  const space = new Set(nodes.map(({ host }) => host)).size < nodes.length ? size / 2 : 0;
+// Place the cells of groups of nodes in rows of a width; null if they would be higher than is allowed.
+function place(groups, labels, form, width, highest) {
+  const { width: across, height: down, gap, hasLabels } = form;
+  const space = hasLabels ? 10 : groups.some((nodes) => nodes.length > 1) && down > 6 ? down / 2 : 0;
+  const [places, names] = [[], []];
   let [x, y] = [0, 0];
-  const places = nodes.map(({ host }, index) => {
-    if (index > 0 && nodes[index - 1].host !== host) x += space;
-    if (x + size > width) [x, y] = [0, y + size + GAP];
-    x += size + GAP;
-    return { x: x - size - GAP, y };
+  const breakLine = () => {
+    [x, y] = [0, y + down + gap];
+  };
+  groups.forEach((nodes, index) => {
+    const text = hasLabels ? labels[index] : "";
+    const before = text ? text.length * LETTER + 4 : 0;
+    if (x > 0 && x + before + (text ? nodes.length * (across + gap) : across) > width) breakLine();
+    if (text) names.push({ x, y, text, host: nodes[0].host, width: before });
+    x += before;
+    for (const _ of nodes) {
+      if (x > 0 && x + across > width) breakLine();
+      places.push({ x, y });
+      x += across + gap;
+    }
+    x += space;
   });
-  return { places, size, height: y + size };
+  const height = y + down;
+  return height <= highest && { form, places, names, height };
 }
 
-// Return the squares of each kind as one path: [class, d].
-function drawPaths(nodes, { places, size }, by) {
-  const paths = {};
-  nodes.forEach((node, index) => {
-    for (const kind of kindsOf(node, by)) {
-      const inset = kind === "tile-outline" ? 1 : 0;
-      const side = size - 2 * inset;
-      paths[kind] = `${paths[kind] ?? ""}M${places[index].x + inset} ${places[index].y + inset}h${side}v${side}h${-side}z`;
-    }
-  });
-  return Object.entries(paths).sort(([a], [b]) => a.localeCompare(b));
+function layOut(groups, width) {
+  const nodes = groups.flat();
+  const labels = shorten(groups.map(([{ host }]) => host));
+  const highest = width < NARROW ? HIGHEST.narrow : HIGHEST.wide;
+  const forms = FORMS.filter(({ hasLabels }) => !hasLabels || nodes.length <= MOST_LABELS);
+  for (const form of forms) {
+    const found = place(groups, labels, form, width, highest);
+    if (found) return found;
+  }
+  return place(groups, labels, forms.at(-1), width, Infinity);
 }
+
+// Return the cells of each colour as one path: [class, d], then outlines and signs.
+function drawPaths(nodes, { places, form: { width, height } }, by) {
+  const paths = {};
+  const add = (look, d) => {
+    paths[look] = (paths[look] ?? "") + d;
+  };
+  const [inset, radius] = height > 6 ? [1, Math.min(4, height / 4)] : [0.5, height / 6];
+  nodes.forEach((node, index) => {
+    const { x, y } = places[index];
+    add(`fill-${stepOf(fillOf(useOf(node, by)))}`, `M${x} ${y}h${width}v${height}h${-width}z`);
+    const sign = signOf(node);
+    if (!sign) return;
+    const [w, h] = [width - 2 * inset, height - 2 * inset];
+    add(height > 6 ? "tile-outline" : "tile-outline thin", `M${x + inset} ${y + inset}h${w}v${h}h${-w}z`);
+    add("tile-sign", SHAPES[sign](width > height ? x + radius + 3 : x + width / 2, y + height / 2, radius));
+  });
+  return Object.entries(paths).sort(([a], [b]) => a.localeCompare(b)); // "fill" before "tile"
+}
+
+const percentOf = (use) => Math.floor(100 * fillOf(use));
+
+const drawNumbers = (nodes, { places, form: { width, height } }, by) => nodes.map((node, index) => {
+  const { x, y } = places[index];
+  const use = useOf(node, by);
+  return node.uuid && html`<text class=${`tile-number on-${stepOf(fillOf(use))}`} x=${x + width - 3} y=${y + height / 2}>${percentOf(use)}</text>`;
+});
 
 function describe(node, by) {
-  const resource = RESOURCES[by](node);
-  const use = node.amounts[resource];
-  const { name } = resourceOf(resource);
-  const amounts = node.uuid && [`${name} ${amountOf(resource, allocatedOf(use), use.limit)}`, `${Math.floor(100 * fillOf(use))} % full`];
-  return `${node.nodename || node.host}: ${join([...wordsOf(node), ...(amounts || [])])}`;
+  const { name } = resourceOf(RESOURCES[by](node));
+  const use = useOf(node, by);
+  const reason = node.forced_down_reason || node.disabled_reason;
+  const words = join([...wordsOf(node), reason && `“${reason}”`]);
+  const amounts = node.uuid && [`${name} ${amountOf(RESOURCES[by](node), allocatedOf(use), use.limit)}`, `${percentOf(use)} % full`];
+  return `${node.nodename || node.host}: ${join([words, ...(amounts || [])])}`;
 }
 
 function summarize(nodes, by) {
-  const counts = Object.groupBy(nodes, (node) => stepOf(node, by));
-  const words = titlesOf(by).map((title, step) => counts[step] && `${counts[step].length} ${title}`);
+  const counts = Object.groupBy(nodes, (node) => stepOf(fillOf(useOf(node, by))));
+  const words = STEPS.map(([, title], index) => counts[index] && `${counts[index].length} ${title}`);
   return `${plural(nodes.length, "node")} by their ${by}: ${join(words)}. Arrow keys name each, Enter opens it.`;
 }
 
 // Return the nearest place in the row above or below; the same one if there is none.
-function findInRow(places, at, y) {
-  const distance = (index) => Math.abs(places[index].x - places[at].x);
-  return places.reduce((best, place, index) => (place.y === y && (best === at || distance(index) < distance(best)) ? index : best), at);
+function findInRow(places, at, by) {
+  const { x: from, y: row } = places[at];
+  const rows = [...new Set(places.map(({ y }) => y))];
+  const y = rows[rows.indexOf(row) + by];
+  const distance = (index) => Math.abs(places[index].x - from);
+  return places.reduce((best, each, index) => (each.y === y && (best === at || distance(index) < distance(best)) ? index : best), at);
 }
 
 function useWidth(element) {
@@ -86,52 +145,77 @@ function useWidth(element) {
   return width;
 }
 
-const sample = (name) => html`<svg class="swatch" viewBox="0 0 12 12">
-  <rect class="step-1" width="12" height="12" /><rect class=${`tile-${name}`} x="1" y="1" width="10" height="10" />
-</svg>`;
+const signs = Object.entries({ lost: "down or unreachable", unread: "not read recently", set: "disabled or in maintenance" }).map(([sign, text]) => [
+  html`<svg class="swatch fill-1" viewBox="0 0 14 14" aria-hidden="true"><path class="part" d="M0 0h14v14h-14z" /><path class="tile-outline" d="M1 1h12v12h-12z" />
+    <path class="tile-sign" d=${SHAPES[sign](7, 7, 3)} /></svg>`, text]);
 
-// Render the tiles of nodes; the arrow keys move between them, a click or Enter opens one.
-export function Tiles({ nodes }) {
+const LEGEND = [...STEPS.map(([, title], index) => [sample(`fill-${index}`), title]), ...signs];
+
+// Return the nodes of each host; keys that are numbers would be sorted.
+const groupsOf = (nodes) => Object.values(Object.groupBy(nodes, ({ host }) => `${host}/`));
+
+// Render the map without its controls: paths, numbers and labels, which change only with the fleet.
+export function useMap(nodes, by) {
   const box = useRef(null);
   const width = useWidth(box);
+  const groups = useMemo(() => groupsOf(nodes), [nodes]);
+  const cells = useMemo(() => groups.flat(), [groups]);
+  const layout = useMemo(() => layOut(groups, width), [groups, width]);
+  const drawing = useMemo(() => html`<g>
+    ${drawPaths(cells, layout, by).map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
+    ${layout.form.hasNumber && drawNumbers(cells, layout, by)}
+    ${layout.names.map(({ x, y, text }) => html`<text class="tile-label" x=${x} y=${y + layout.form.height / 2}>${text}</text>`)}</g>`, [cells, layout, by]);
+  return { box, width, cells, layout, drawing };
+}
+
+// Render the map; the arrow keys move between nodes, a click or Enter opens one.
+export function Tiles({ nodes }) {
   const [at, setAt] = useState(-1);
   const [chosen, choose] = useChoice("tiles");
   const by = chosen in RESOURCES ? chosen : "fullest resource";
-  const layout = useMemo(() => layOut(nodes, width), [nodes, width]);
-  const paths = useMemo(() => drawPaths(nodes, layout, by), [nodes, layout, by]);
+  const { box, width, cells, layout, drawing } = useMap(nodes, by);
+  const { places, names, height, form } = layout;
   const summary = useMemo(() => summarize(nodes.filter(({ uuid }) => uuid), by), [nodes, by]);
-  const { places, size, height } = layout;
-  const find = ({ offsetX, offsetY }) =>
-    places.findIndex(({ x, y }) => offsetX >= x && offsetX < x + size && offsetY >= y && offsetY < y + size);
+  const isIn = (event, { x, y }, across) => event.offsetX >= x && event.offsetX < x + across && event.offsetY >= y && event.offsetY < y + form.height;
+  const find = (event) => places.findIndex((each) => isIn(event, each, form.width));
+  const openHost = (host) => navigate("/host", { host });
   const open = (index) => {
-    const { uuid, host } = nodes[index] ?? {};
-    if (host) navigate(uuid ? `/nodes/${uuid}` : "/host", uuid ? {} : { host });
+    const { uuid, host } = cells[index] ?? {};
+    if (uuid) navigate(`/nodes/${uuid}`);
+    else if (host) openHost(host);
+  };
+  const click = (event) => {
+    const label = names.find((each) => isIn(event, each, each.width));
+    if (label) openHost(label.host);
+    else open(find(event));
   };
   const go = (index) => {
     setAt(index);
-    announce(describe(nodes[index], by));
+    announce(describe(cells[index], by));
   };
   const press = (event) => {
     const { key } = event;
-    const next = step(event, at, nodes.length);
+    const next = step(event, at, cells.length);
     if (key === "Enter") open(at);
-    else if (at >= 0 && key in ROWS) go(findInRow(places, at, places[at].y + ROWS[key] * (size + GAP)));
+    else if (at >= 0 && key in ROWS) go(findInRow(places, at, ROWS[key]));
     else if (next !== undefined) go(next);
   };
-  const current = nodes[at];
+  const current = cells[at];
   return html`<div class="tiles" ref=${box}>
     <svg role="application" aria-label=${summary} tabindex="0" width=${width} height=${height}
       onPointerMove=${(event) => setAt(find(event))} onPointerLeave=${() => setAt(-1)}
-      onClick=${(event) => open(find(event))} onKeyDown=${press}
+      onClick=${click} onKeyDown=${press}
       onFocus=${() => at < 0 && go(0)} onBlur=${() => setAt(-1)}>
-      ${paths.map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
-      ${current && html`<rect class="tile-cursor" ...${places[at]} width=${size} height=${size} />`}
+      ${drawing}
+      ${current && html`<rect class="tile-cursor" ...${places[at]} width=${form.width} height=${form.height} />`}
     </svg>
-    <p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current, by)}</bdi>` : "\u00a0"}</p>
-    <div class="filters">${select("Tiles by", by, Object.keys(RESOURCES), choose)}
-      <div aria-hidden="true">${legend([
-        ...titlesOf(by).map((title, step) => [html`<span class=${`swatch ${classOf(by, step)}`}></span>`, title]),
-        [sample("hatch"), "down"], [sample("outline"), "disabled"], [sample("dots"), "stale"],
-      ])}</div></div>
+    <div class="tools"><p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current, by)}</bdi>` : "\u00a0"}</p>
+      ${select("Tiles by", by, Object.keys(RESOURCES), choose)}${help("cells", "What the cells mean", legend(LEGEND))}</div>
   </div>`;
+}
+
+// Render the map for who only looks.
+export function Picture({ nodes }) {
+  const { box, width, layout, drawing } = useMap(nodes, "fullest resource");
+  return html`<div class="tiles" ref=${box}><svg aria-hidden="true" width=${width} height=${layout.height}>${drawing}</svg></div>`;
 }

@@ -83,6 +83,10 @@ export const folded = (title, text) => html`<details><summary>${title}</summary>
 export const button = (text, onClick, more) => html`<button type="button" onClick=${onClick} ...${more}>${text}</button>`;
 export const legend = (signs) => list(signs, "legend");
 
+// A button "?" that explains signs and colours.
+export const help = (id, title, content) => html`<button type="button" class="help" popovertarget=${id} aria-label=${title} title=${title}>?</button>
+  <div id=${id} popover="auto" class="explained" role="dialog" tabindex="0" aria-label=${title}><h2>${title}</h2>${content}</div>`;
+
 // A word with the sign of a level, by default its own, from the style sheet: never colour alone.
 export const mark = (word, level = word) => html`<span class=${`mark is-${level.replaceAll(" ", "-")}`}>${word}</span>`;
 
