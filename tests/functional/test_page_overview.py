@@ -226,3 +226,23 @@ def test_totals_name_what_is_left_on_hosts_that_get_no_claims(browser):
         resources = tab.page.get_by_role("region", name="Resources")
         expect(resources).to_contain_text("GiB left")
         assert tab.problems == []
+
+
+def test_the_menu_has_six_entries_and_moves_while_there_are_any(browser):
+    """Addresses of earlier releases still lead somewhere."""
+    with serve_page(PageStore(PageFleet(3))) as url, open_tab(browser, url) as tab:
+        menu = tab.page.get_by_role("navigation", name="Views").get_by_role("link")
+        names = ["Overview", "Hosts", "Workloads", "Warnings", "Events", "Fit"]
+        expect(menu).to_have_text(names)
+        for old, entry in (("services", "Hosts"), ("search", "Workloads"), ("moves", "Moves")):
+            tab.page.goto(f"{url}#/{old}")
+            expect(menu.and_(tab.page.locator("[aria-current=page]"))).to_have_text(entry)
+        assert tab.problems == []
+
+
+def test_a_heading_is_seen_before_scripts_arrive(browser):
+    with serve_page(PageStore(PageFleet(3))) as url, open_tab(browser, "about:blank") as tab:
+        tab.page.route("**/*.js", lambda route: None)
+        tab.page.goto(url, wait_until="commit")
+        expect(tab.page.get_by_role("heading", name="Overview")).to_be_visible()
+        expect(tab.page.get_by_text("Loading…")).to_be_visible()

@@ -4,6 +4,7 @@ import { useEffect, useUpdates } from "./preact.js";
 const TIMEOUT_MS = 30_000;
 const INTERVAL_MS = 5000;
 const LONGEST_MS = 60_000;
+const SLEEP_MS = 30_000; // between two ticks
 const KEPT = 30; // answers of views that were left
 const OVERVIEW = "/v1/overview"; // which is large, and mostly as before
 
@@ -122,6 +123,12 @@ export function refreshAll() {
 }
 
 document.addEventListener("visibilitychange", refreshAll);
+
+let awakeAt = Date.now();
+setInterval(() => { // timers pause while the machine sleeps
+  if (Date.now() - awakeAt > SLEEP_MS) refreshAll();
+  awakeAt = Date.now();
+}, INTERVAL_MS);
 
 // Return the first answer on the page that is out of date, if any.
 export function useOutage() {

@@ -2,23 +2,25 @@
 import { Fit } from "./fit.js";
 import { HostPage, Hosts } from "./host.js";
 import { Verbs } from "./keys.js";
-import { Events, Moves, Owned, Warnings } from "./lists.js";
+import { Events, Moves, MOVING, Owned, Warnings } from "./lists.js";
 import { NodePage } from "./node.js";
 import { Overview } from "./overview.js";
-import { announce, button, field, hrefOf, html, join, link, refreshAll, render, request, RequestForm, select, setNow, subjectOf, time, useAbout, useChoice, useEffect, useErrorBoundary, useLayoutEffect, useLocation, useMemo, useOutage, usePoll, useRef } from "./page.js";
+import { announce, button, clocks, field, hrefOf, html, join, link, refreshAll, render, request, RequestForm, select, serverNow, setNow, subjectOf, time, useAbout, useChoice, useEffect, useErrorBoundary, useLayoutEffect, useList, useLocation, useMemo, useOutage, usePoll, useRef, useUpdates } from "./page.js";
 import { Palette } from "./palette.js";
+import { Wall } from "./wall.js";
 
 // The views by path: name in the menu, component, and the heading if that is another.
 const VIEWS = {
   "/": ["Overview", Overview],
   "/hosts": ["Hosts", Hosts],
-  "/warnings": ["Warnings", Warnings],
-  "/moves": ["Moves", Moves],
-  "/events": ["Events", Events],
   "/workloads": ["Workloads", Owned],
+  "/warnings": ["Warnings", Warnings],
+  "/events": ["Events", Events],
   "/fit": ["Fit", Fit, "Where would it fit?"],
+  "/moves": ["Moves", Moves], // in the menu while there are any
 };
 const MOVED = { "/services": "/hosts", "/search": "/workloads" }; // views of earlier releases
+const MOVES_MS = 60_000; // until it is asked again whether there are any
 const LOGIN_FIELDS = [
   ["user", "User", { autocomplete: "username", required: true }],
   ["domain", "Domain", { defaultValue: "Default", required: true }],
@@ -39,6 +41,7 @@ function iconOf(level) {
 function findView(given) {
   const path = Object.hasOwn(MOVED, given) ? MOVED[given] : given;
   if (Object.hasOwn(VIEWS, path)) return VIEWS[path];
+  if (path === "/wall") return ["Wall", Wall];
   if (path === "/host") return ["Host", HostPage];
   return /^\/node(s\/[^/]+)?$/.test(path) ? ["Node", NodePage] : ["Not found", NotFound];
 }
@@ -101,6 +104,18 @@ function grafanaOf(url, host) {
   return dashboard.href;
 }
 
+// Return the entries of the menu.
+function useMenu(path) {
+  useUpdates(clocks);
+  const { data } = useList("migrations", { limit: 1, status: MOVING }, Math.floor(serverNow() / MOVES_MS));
+  return Object.entries(VIEWS).filter(([each]) => each !== "/moves" || path === each || data?.migrations.length > 0);
+}
+
+function Menu({ path }) {
+  return html`<nav aria-label="Views">${useMenu(path).map(([each, [text]]) => html`
+    <a href=${hrefOf(each)} aria-current=${each === (MOVED[path] ?? path) ? "page" : undefined}>${text}</a>`)}</nav>`;
+}
+
 function App() {
   const { path, query: { host, nodename } } = useLocation();
   const [name, view, title = name] = findView(path);
@@ -117,11 +132,11 @@ function App() {
     event.preventDefault();
     main.current.focus();
   };
+  if (path === "/wall" && !isLoggedOut) return html`<main id="main" tabindex="-1" class="wall" ref=${main}><${View} view=${Wall} /></main>`;
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header>
       <a class="brand" href=${hrefOf("/")}>nodetracker</a>
-      ${!isLoggedOut && html`<nav aria-label="Views">${Object.entries(VIEWS).map(([each, [text]]) => html`
-        <a href=${hrefOf(each)} aria-current=${each === path ? "page" : undefined}>${text}</a>`)}</nav>`}
+      ${!isLoggedOut && html`<${Menu} path=${path} />`}
       <span class="user">
         ${!isLoggedOut && html`<${Palette} views=${Object.entries(VIEWS).map(([each, [text, , heading = text]]) => [each, heading])} />`}
         ${about && html`<bdi>${about.user}</bdi>`}
@@ -139,4 +154,6 @@ function App() {
       ${about?.grafana_url && html`· <a href=${grafanaOf(about.grafana_url, host)}>Grafana${host && html` of <bdi>${host}</bdi>`}</a>`}</footer>`;
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+const place = document.getElementById("app");
+place.replaceChildren(); // what was seen while this was loaded
+render(html`<${App} />`, place);

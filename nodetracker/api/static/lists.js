@@ -3,7 +3,7 @@ import { ago, answer, bdi, button, choose, column, field, HOST, hostLink, html, 
 import { lastNight } from "./verbs.js";
 import { AMOUNTS, EVERYWHERE, isUuid, keyOf, NAME, ProjectSum, Workload } from "./workloads.js";
 
-const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
+export const MOVING = ["accepted", "pre-migrating", "migrating", "post-migrating", "finished", "error"];
 
 export const WARNINGS = [
   column("kind", "Kind", (kind) => mark(kind.replaceAll("_", " "), "warning")),

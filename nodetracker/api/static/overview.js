@@ -130,7 +130,7 @@ function Attention({ causes }) {
 }
 
 // Return a line for each node and each host without one, in natural order.
-function linesOf(overview) {
+export function linesOf(overview) {
   const { nodes, empty_hosts: empty, down_since: since, decisions } = overview;
   return [...empty, ...nodes]
     .map((node) => (node.host in since || node.host in decisions ? { ...node, down_since: since[node.host], ...decisions[node.host] } : node))

@@ -7,8 +7,9 @@ let current = read();
 const listeners = new Set();
 
 function read() {
-  const [path, query] = location.hash.slice(1).split("?");
-  return { path: path || "/", query: filledOf(Object.fromEntries(new URLSearchParams(query))) };
+  const [path, text] = location.hash.slice(1).split("?");
+  const query = new URLSearchParams(text);
+  return { path: query.has("wall") ? "/wall" : path || "/", query: filledOf(Object.fromEntries(query)) };
 }
 
 export function hrefOf(path, query = {}) {

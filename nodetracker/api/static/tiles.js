@@ -8,8 +8,10 @@ const FORMS = [ // from the largest: the size of a cell, the space between two, 
   { width: 30, height: 16, gap: 2, hasNumber: true },
   ...[16, 13, 11, 9, 7].map((size) => ({ width: size, height: size, gap: 2 })),
   ...[6, 5, 4, 3].map((size) => ({ width: size, height: size, gap: 1 })),
+  { width: 2, height: 2, gap: 0 },
 ];
 const HIGHEST = { wide: 120, narrow: 280 }; // px of the map
+const PICTURE = { across: 520, highest: 100 };
 const NARROW = 700;
 const MOST_LABELS = 120; // nodes of which hosts are named
 const LONGEST_LABEL = 12;
@@ -70,10 +72,9 @@ function place(groups, labels, form, width, highest) {
   return height <= highest && { form, places, names, height };
 }
 
-function layOut(groups, width) {
+function layOut(groups, width, highest = width < NARROW ? HIGHEST.narrow : HIGHEST.wide) {
   const nodes = groups.flat();
   const labels = shorten(groups.map(([{ host }]) => host));
-  const highest = width < NARROW ? HIGHEST.narrow : HIGHEST.wide;
   const forms = FORMS.filter(({ hasLabels }) => !hasLabels || nodes.length <= MOST_LABELS);
   for (const form of forms) {
     const found = place(groups, labels, form, width, highest);
@@ -154,18 +155,20 @@ const LEGEND = [...STEPS.map(([, title], index) => [sample(`fill-${index}`), tit
 // Return the nodes of each host; keys that are numbers would be sorted.
 const groupsOf = (nodes) => Object.values(Object.groupBy(nodes, ({ host }) => `${host}/`));
 
-// Render the map without its controls: paths, numbers and labels, which change only with the fleet.
-export function useMap(nodes, by) {
+// Return the map without its controls: paths, numbers and labels, which change only with the fleet.
+// across: the width in px for which it is drawn, and then enlarged.
+function useMap(nodes, by, across, highest) {
   const box = useRef(null);
   const width = useWidth(box);
+  const scale = across ? Math.max(1, width / across) : 1;
   const groups = useMemo(() => groupsOf(nodes), [nodes]);
   const cells = useMemo(() => groups.flat(), [groups]);
-  const layout = useMemo(() => layOut(groups, width), [groups, width]);
+  const layout = useMemo(() => layOut(groups, width / scale, highest), [groups, width, scale, highest]);
   const drawing = useMemo(() => html`<g>
     ${drawPaths(cells, layout, by).map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
     ${layout.form.hasNumber && drawNumbers(cells, layout, by)}
     ${layout.names.map(({ x, y, text }) => html`<text class="tile-label" x=${x} y=${y + layout.form.height / 2}>${text}</text>`)}</g>`, [cells, layout, by]);
-  return { box, width, cells, layout, drawing };
+  return { box, width, scale, cells, layout, drawing };
 }
 
 // Render the map; the arrow keys move between nodes, a click or Enter opens one.
@@ -214,8 +217,8 @@ export function Tiles({ nodes }) {
   </div>`;
 }
 
-// Render the map for who only looks.
+// Render the map for who looks from afar.
 export function Picture({ nodes }) {
-  const { box, width, layout, drawing } = useMap(nodes, "fullest resource");
-  return html`<div class="tiles" ref=${box}><svg aria-hidden="true" width=${width} height=${layout.height}>${drawing}</svg></div>`;
+  const { box, width, scale, layout: { height }, drawing } = useMap(nodes, "fullest resource", PICTURE.across, PICTURE.highest);
+  return html`<div class="tiles" ref=${box}><svg aria-hidden="true" width=${width} height=${height * scale} viewBox=${`0 0 ${width / scale} ${height}`}>${drawing}</svg></div>`;
 }

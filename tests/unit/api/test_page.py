@@ -18,9 +18,9 @@ CSP = (
 )
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 
-MAX_SCRIPT_BYTES = 130 * 1024
-MAX_STYLE_BYTES = 20 * 1024
-MAX_COMPRESSED_BYTES = 64 * 1024
+MAX_SCRIPT_BYTES = 150 * 1024
+MAX_STYLE_BYTES = 26 * 1024
+MAX_COMPRESSED_BYTES = 75 * 1024
 
 
 @pytest.fixture
