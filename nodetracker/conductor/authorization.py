@@ -408,6 +408,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "find_candidates": None,
         "find_claims": None,
         "find_guests": None,
+        "find_requirements": None,
         "create_claims": None,
         "load_ledger_nodes": None,
         "count_exclusions": None,

@@ -6,11 +6,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.db import codec
+from nodetracker.db.columns import is_damaged
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, by_name, equals_id, matches, select_page, use_index
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, SplitBrain
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Requirement, SplitBrain
 from nodetracker.model.guest import PowerState
 from nodetracker.model.listing import ClaimQuery, Page
+from nodetracker.model.serializer import decode
 
 _nodes = tables.compute_nodes.c
 _claims = tables.claims.c
@@ -42,6 +44,13 @@ def find_guests(connection: sa.Connection, workloads: Collection[str]) -> frozen
     return frozenset(connection.scalars(query)) if workloads else frozenset()
 
 
+def find_requirements(connection: sa.Connection, uuids: Collection[str]) -> dict[str, Requirement]:
+    query = sa.select(_claims.uuid, _claims.request).where(_claims.uuid.in_(uuids))
+    rows = connection.execute(query).all() if uuids else ()
+    known = ((uuid, stored) for uuid, stored in rows if stored is not None)
+    return {uuid: decode(Requirement, stored) for uuid, stored in known if not is_damaged([stored])}
+
+
 def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]:
     """Read one page; if released claims of a host are listed, after a statement for its nodes."""
     conditions = matches(
@@ -69,7 +78,7 @@ def list_claim_page(connection: sa.Connection, query: ClaimQuery) -> Page[Claim]
     listing = Listing(
         table=tables.claims,
         joined=with_node,
-        columns=(*_claims, _nodes.host, _nodes.hypervisor_hostname),
+        columns=(*tables.CLAIM_COLUMNS, _nodes.host, _nodes.hypervisor_hostname),
         conditions=conditions,
         filtered=filtered,
         alternatives=alternatives,
@@ -89,7 +98,7 @@ def list_active_claims(connection: sa.Connection, ids: Sequence[int]) -> list[Cl
 def select_claims(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Claim]:
     """Return claims, oldest first."""
     query = (
-        sa.select(tables.claims, _nodes.host, _nodes.hypervisor_hostname)
+        sa.select(*tables.CLAIM_COLUMNS, _nodes.host, _nodes.hypervisor_hostname)
         .join(tables.compute_nodes, _nodes.id == _claims.compute_node_id)
         .where(*conditions)
         .order_by(_claims.created_at, _claims.id)

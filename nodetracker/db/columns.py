@@ -12,6 +12,7 @@ from typing import Any
 
 from nodetracker.accounting.withheld import COLUMN_KEY, Withholding
 from nodetracker.model.change import MERGED, ChangeKind
+from nodetracker.model.claim import Requirement
 from nodetracker.model.cpuset import MAX_CPU_ID, parse_cpu_set
 from nodetracker.model.errors import RequestError
 from nodetracker.model.fact import FactState
@@ -273,6 +274,7 @@ LAST_AUDIT = fields(
 )
 PINS = typed(GuestPins)
 NUMA = typed(NumaAssignment)
+REQUIREMENT = typed(Requirement)
 AMOUNTS = keyed(whole())
 ADDRESSES = items(text(64))
 UUIDS = items(text(64), 1_000_000)

@@ -389,5 +389,6 @@ def _select_children(
     *conditions: "sa.ColumnElement[bool]",
 ) -> Iterable[sa.RowMapping]:
     """Read the rows of a table that belong to nodes."""
-    query = sa.select(table).where(table.c.compute_node_id.in_(node_ids), *conditions)
+    selected = tables.CLAIM_COLUMNS if table is tables.claims else table.c
+    query = sa.select(*selected).where(table.c.compute_node_id.in_(node_ids), *conditions)
     return connection.execute(query).mappings()

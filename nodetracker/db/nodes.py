@@ -185,7 +185,7 @@ def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.Compound
         _guests.compute_node_id == _claims.compute_node_id, _guests.uuid == _claims.workload_uuid
     )
     is_moved = _migrations.workload_uuid == _claims.workload_uuid
-    claims = sa.select(tables.claims)
+    claims = sa.select(*tables.CLAIM_COLUMNS)
     return sa.union_all(
         claims.where(here, tables.IS_ACTIVE),
         claims.where(here, tables.HAS_UNKNOWN_STATE),

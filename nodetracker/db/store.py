@@ -216,6 +216,7 @@ class SqlStore(SqlReader):
     load_ledger_nodes = reading(fleet.load_ledger_nodes)
     find_claims = reading(claim_lists.find_claims)
     find_guests = reading(claim_lists.find_guests)
+    find_requirements = reading(claim_lists.find_requirements)
 
     create_call = writing(host_calls.create_call)
     find_answer = reading(host_calls.find_answer)

@@ -201,6 +201,21 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a claim asked for beside its amounts; the attributes are those of `ClaimRequest`.
+
+    It is stored with the claim: what the claim holds on its node does not say what the workload
+    needs on another one.
+    """
+
+    limits: Mapping[str, int | None] = field(default_factory=dict)
+    numa: NumaRequest | None = None
+    numa_limits: NumaLimits | None = None
+    pci_requests: tuple[PciRequest, ...] = ()
+    required_traits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """A validated request for resources.
 
@@ -232,6 +247,13 @@ class ClaimRequest:
     required_traits: tuple[str, ...] = ()
     migration: MoveRequest | None = None
     has_new_uuid: bool = False
+
+    @property
+    def requirement(self) -> Requirement:
+        """What is stored of it with its claim."""
+        return Requirement(
+            self.limits, self.numa, self.numa_limits, self.pci_requests, self.required_traits
+        )
 
 
 @dataclass(frozen=True, slots=True)

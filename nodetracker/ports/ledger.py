@@ -13,6 +13,7 @@ from nodetracker.model.claim import (
     Migration,
     MigrationStatus,
     PlacedRequest,
+    Requirement,
 )
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
@@ -201,6 +202,13 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
     @repeatable
     def find_guests(self, workloads: Collection[str]) -> frozenset[str]:
         """Return those of some workloads that have a guest on any node, by one statement."""
+
+    @repeatable
+    def find_requirements(self, uuids: Collection[str]) -> dict[str, Requirement]:
+        """Return uuid of a claim -> what it asked for, by one statement.
+
+        Claims that are older than the column, or whose column is damaged, are left out.
+        """
 
     @repeatable
     def create_claims(

@@ -127,6 +127,10 @@ CALLS: list[tuple[str, Call]] = [
     ("list_claims", lambda s: s.store.list_claims(uuid=uuid_of("web a1"))),
     ("find_claims", lambda s: s.store.find_claims([uuid_of("web a1"), uuid_of("nobody")])),
     ("find_guests", lambda s: s.store.find_guests([uuid_of("web"), uuid_of("nobody")])),
+    (
+        "find_requirements",
+        lambda s: s.store.find_requirements([uuid_of("web a1"), uuid_of("nobody")]),
+    ),
     ("list_migrations", lambda s: s.store.list_migrations("alpha")),
     ("list_warnings", lambda s: s.store.list_warnings("alpha")),
     ("load_ledger_nodes", lambda s: s.store.load_ledger_nodes([node_id(s)])),

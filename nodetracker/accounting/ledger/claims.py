@@ -57,6 +57,7 @@ from nodetracker.model.claim import (
     ClaimState,
     MigrationStatus,
     ReleaseReason,
+    Requirement,
 )
 from nodetracker.model.errors import (
     ClaimConflictError,
@@ -86,7 +87,9 @@ def decide_grant(
     node = node.for_workload(request.workload)
     claim, after = _grant(request, node, policy, reasons)
     own = diff_node(node, after)
-    return LedgerWrite(claim, (claim,), new_claim=claim, nodes=(own,))
+    return LedgerWrite(
+        claim, (claim,), new_claim=claim, requirement=request.requirement, nodes=(own,)
+    )
 
 
 def decide_grants(
@@ -96,26 +99,43 @@ def decide_grants(
 
     The last write has all changes of the node.
     """
-    claims: list[Claim] = []
+    claims: list[tuple[Claim, Requirement]] = []
     after = shared
     for request in requests:
-        seen = after.see(request.workload.uuid).for_workload(request.workload)
         try:
             require_no_move(request)
             require_amounts(request)
-            claim, node = _grant(request, seen, policy)
+            claim, after = grant_shared(request, after, policy)
         except NodetrackerError:
             continue
-        claims.append(claim)
-        after = after.add(claim, node)
+        claims.append((claim, request.requirement))
     guests = tuple(
         guest for uuid, guest in after.guests.items() if guest != shared.guests.get(uuid)
     )
     own = replace(diff_node(shared.node, after.node), guests=ItemDiff(changed=guests))
     return [
-        LedgerWrite(claim, (claim,), new_claim=claim, nodes=(own,) if claim is claims[-1] else ())
-        for claim in claims
+        LedgerWrite(
+            claim,
+            (claim,),
+            new_claim=claim,
+            requirement=requirement,
+            nodes=(own,) if claim is claims[-1][0] else (),
+        )
+        for claim, requirement in claims
     ]
+
+
+def grant_shared(
+    request: ClaimRequest, shared: SharedNode, policy: AdmissionPolicy
+) -> tuple[Claim, SharedNode]:
+    """Return the claim of a request, and the node with it as later requests see it.
+
+    Raises:
+        ClaimRefusedError: with all reasons of the node.
+    """
+    seen = shared.see(request.workload.uuid).for_workload(request.workload)
+    claim, node = _grant(request, seen, policy)
+    return claim, shared.add(claim, node)
 
 
 def _grant(

@@ -127,6 +127,7 @@ def decide_move(
         migration,
         (*grant.notified, migration),
         new_claim=grant.new_claim,
+        requirement=grant.requirement,
         nodes=grant.nodes if is_same_node else (*grant.nodes, NodeWrite(source.node_id)),
         new_migration=migration,
     )

@@ -24,7 +24,13 @@ from nodetracker.accounting.usage import charge_of_claims, charge_of_workload, o
 from nodetracker.accounting.withheld import mark_withheld
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import ItemDiff, StoreEvent
-from nodetracker.model.claim import Claim, Migration, MigrationStatus, Workload
+from nodetracker.model.claim import (
+    Claim,
+    Migration,
+    MigrationStatus,
+    Requirement,
+    Workload,
+)
 from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeValues
@@ -76,6 +82,7 @@ class LedgerWrite(Generic[T]):
     Attributes:
         answer: the claim or migration as it will be stored.
         notified: claims and migrations of which observers are notified, as they will be stored.
+        requirement: what the new claim asked for.
         changed_claims: these differ from the stored ones only in state, reason and times.
         nodes: each node at most once.
     """
@@ -83,6 +90,7 @@ class LedgerWrite(Generic[T]):
     answer: T
     notified: tuple[Claim | Migration, ...] = ()
     new_claim: Claim | None = None
+    requirement: Requirement | None = None
     changed_claims: tuple[Claim, ...] = ()
     nodes: tuple[NodeWrite, ...] = ()
     new_migration: Migration | None = None
@@ -300,3 +308,12 @@ def assume_locked(node: LedgerNode, workload_uuid: str) -> LockedNode:
         devices=mark_withheld(node.devices, values),
         used_resources=used,
     )
+
+
+def share_node(node: LedgerNode) -> SharedNode:
+    """Return a node that was read without a lock as a transaction for several workloads would."""
+    claims: dict[str, tuple[Claim, ...]] = {}
+    for claim in node.claims:
+        uuid = claim.workload.uuid
+        claims[uuid] = (*claims.get(uuid, ()), claim)
+    return SharedNode(assume_locked(node, ""), {**node.larger, **node.unclaimed}, claims)

@@ -63,6 +63,7 @@ from nodetracker.model.claim import (
 )
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import Guest
+from nodetracker.model.serializer import encode
 from nodetracker.ports import AdmissionPolicy
 
 T = TypeVar("T", bound=Claim | Migration)
@@ -318,7 +319,7 @@ def _select_workload(
     )
     source = tables.claims.outerjoin(tables.guests, is_guest)
     columns = [
-        *tables.claims.c,
+        *tables.CLAIM_COLUMNS,
         utc_now().label("now"),
         running.label("source_of"),
         *(_guests[name].label(GUEST_PREFIX + name) for name in codec.GUEST_COLUMNS),
@@ -350,7 +351,7 @@ def apply_writes(
     connection: sa.Connection, writes: Sequence[LedgerWrite[T]]
 ) -> list[tuple[T, StoreEvent]]:
     """Write everything of several decisions, each on nodes of its own, as `apply_write` does."""
-    _insert_claims(connection, [write.new_claim for write in writes if write.new_claim is not None])
+    _insert_claims(connection, writes)
     for write in writes:
         for claim in write.changed_claims:
             connection.execute(
@@ -399,8 +400,16 @@ def _list_lines(write: LedgerWrite[T]) -> list[dict[str, Any]]:
     return lines
 
 
-def _insert_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
-    rows = [{"compute_node_id": claim.node_id, **codec.encode_claim(claim)} for claim in claims]
+def _insert_claims(connection: sa.Connection, writes: Sequence[LedgerWrite[T]]) -> None:
+    rows = [
+        {
+            "compute_node_id": write.new_claim.node_id,
+            **codec.encode_claim(write.new_claim),
+            "request": encode(write.requirement),
+        }
+        for write in writes
+        if write.new_claim is not None
+    ]
     if rows:
         connection.execute(_INSERT_CLAIM, rows)
 

@@ -413,6 +413,7 @@ claims = sa.Table(
     json_text("numa", columns.NUMA, nullable=True),
     json_text("devices", columns.ADDRESSES, is_list=True, nullable=True),
     text("request_hash", 64),
+    json_text("request", columns.REQUIREMENT, nullable=True),
     time("expires_at", nullable=True),
     time("created_at"),
     time("updated_at"),
@@ -425,6 +426,9 @@ claims = sa.Table(
     sa.Index(None, "state", "id"),
     **MYSQL,
 )
+
+CLAIM_COLUMNS = tuple(column for column in claims.c if column.name != "request")
+"""Those of claims as they are listed; what they asked for is read by itself."""
 
 migrations = sa.Table(
     "migrations",

@@ -67,6 +67,7 @@ class TestStarting:
             migration,
             (claim, migration),
             new_claim=claim,
+            requirement=request.requirement,
             nodes=write.nodes,
             new_migration=migration,
         )
