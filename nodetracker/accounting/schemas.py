@@ -246,20 +246,25 @@ CLAIM_REQUEST: Schema = {
 
 MAX_CLAIMS = 500
 
-CLAIM_REQUESTS: Schema = record(
-    {
-        "claims": list_of(
-            CLAIM_REQUEST, f"1 to {MAX_CLAIMS} requests", minItems=1, maxItems=MAX_CLAIMS
-        )
-    },
-    required=["claims"],
-)
+_REQUESTS = list_of(CLAIM_REQUEST, f"1 to {MAX_CLAIMS} requests", minItems=1, maxItems=MAX_CLAIMS)
 
-CLAIM_REQUEST_OR_REQUESTS: Schema = {
-    "if": {"type": "object", "required": ["claims"]},
-    "then": CLAIM_REQUESTS,
-    "else": CLAIM_REQUEST,
-}
+CLAIM_REQUESTS: Schema = record({"claims": _REQUESTS}, required=["claims"])
+
+MIGRATION_REQUESTS: Schema = record({"migrations": _REQUESTS}, required=["migrations"])
+
+
+def _one_or_many(many: Schema) -> Schema:
+    """Return the schema of a request, or of an object with a list of them."""
+    return {
+        "if": {"type": "object", "required": many["required"]},
+        "then": many,
+        "else": CLAIM_REQUEST,
+    }
+
+
+CLAIM_REQUEST_OR_REQUESTS: Schema = _one_or_many(CLAIM_REQUESTS)
+
+MIGRATION_REQUEST_OR_REQUESTS: Schema = _one_or_many(MIGRATION_REQUESTS)
 
 
 _LONGEST_NAME = 200

@@ -16,6 +16,7 @@ from nodetracker.model.errors import ForbiddenError
 from nodetracker.model.health import Health
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AdmissionPolicy, Store
+from nodetracker.usecases.plans import HostPlanner
 from nodetracker.usecases.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Backend:
     agents: AgentCalls
     policy: AdmissionPolicy
     scheduler: Scheduler
+    planner: HostPlanner
     fleet: FleetCache
     authorizer: PolicyAuthorizer
     delete_queues: Callable[[str, str], None]

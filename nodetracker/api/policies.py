@@ -142,6 +142,7 @@ _RULES: Mapping[str, tuple[str, str]] = {
     "nodetracker:migrations:confirm": (_SERVICE, "Confirm a migration."),
     "nodetracker:migrations:revert": (_SERVICE, "Revert a migration."),
     "nodetracker:candidates:list": (_PLACER, "List candidates, and GPUs that can be requested."),
+    "nodetracker:plans:create": (_PLACER, "Plan where the guests of hosts would fit elsewhere."),
     "nodetracker:history:list": (_FLEET_READER, "List changes of nodes."),
     "nodetracker:warnings:list": (_FLEET_READER, "List warnings."),
     "nodetracker:warnings:silence": (_ADMIN, "Leave a warning out of health and counts."),

@@ -7,7 +7,12 @@ see `endpoint`. A route is found by its path, whatever its place in the table.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodetracker.accounting.schemas import CLAIM_REQUEST, CLAIM_REQUEST_OR_REQUESTS, Schema
+from nodetracker.accounting.schemas import (
+    CLAIM_REQUEST,
+    CLAIM_REQUEST_OR_REQUESTS,
+    MIGRATION_REQUEST_OR_REQUESTS,
+    Schema,
+)
 from nodetracker.api.call import Answer, Call, Handler
 from nodetracker.api.handlers import zun
 from nodetracker.api.handlers.nova import cloud, hypervisors
@@ -25,6 +30,7 @@ from nodetracker.api.handlers.own import (
     nodes,
     overview,
     placement,
+    plans,
     search,
     services,
     trends,
@@ -218,8 +224,8 @@ _OWN: tuple[Route, ...] = (
         POST=_own(
             migrations.create_migration,
             "migrations:create",
-            {**_MIGRATION, 201: migrations.MIGRATION},
-            body=CLAIM_REQUEST,
+            {200: migrations.MIGRATION_OR_OUTCOMES, 201: migrations.MIGRATION},
+            body=MIGRATION_REQUEST_OR_REQUESTS,
         ),
     ),
     route(
@@ -252,6 +258,16 @@ _OWN: tuple[Route, ...] = (
     route(
         "/v1/gpus",
         GET=_own(hardware.list_gpus, "candidates:list", {200: hardware.GPU_MODELS}),
+    ),
+    route(
+        "/v1/plans",
+        POST=_own(
+            plans.create_plan,
+            "plans:create",
+            {200: plans.PLAN},
+            body=plans.REQUEST,
+            is_change=False,
+        ),
     ),
     route("/v1", GET=Operation(about.show_version, rule=None, answers={200: about.VERSION})),
     route("/v1/about", GET=_own(about.show_about, "about:show", {200: about.ABOUT})),

@@ -70,6 +70,7 @@ from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.rpc.notify import NotificationSender
+from nodetracker.usecases.plans import HostPlanner
 from nodetracker.usecases.scheduler import Scheduler
 from nodetracker.views.health import evaluate_api_health
 from nodetracker.web.admission import Application
@@ -345,13 +346,15 @@ def _build_application(
         )
         return evaluate_api_health(status)
 
+    scheduling = build_scheduler_settings(conf)
     backend = Backend(
         version=version("nodetracker"),
         settings=settings,
         store=store,
         agents=parts.agents,
         policy=policy,
-        scheduler=Scheduler(store, policy, build_scheduler_settings(conf)),
+        scheduler=Scheduler(store, policy, scheduling),
+        planner=HostPlanner(store, policy, scheduling),
         fleet=fleet,
         authorizer=access.authorizer,
         delete_queues=parts.broker.delete_service_queues,

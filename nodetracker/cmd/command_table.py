@@ -62,6 +62,7 @@ COMMANDS: dict[str, Entry] = {
     "host in": Entry("service:TakeIn", "Put hosts back into use: enabled, and no longer in maintenance", True),
     "host list": Entry("service:ListHosts", "List hosts with their service, zone, state, fullness and guests"),
     "host out": Entry("service:TakeOut", "Take hosts out of use: disabled and in maintenance, at once", True),
+    "host plan": Entry("plan:PlanHosts", "Show where the guests of hosts would fit elsewhere, all together, and what would not"),
     "host purge": Entry("service:PurgeHost", "Delete all nodes of a host that is down, with the claims on them, after a question", True),
     "host rename": Entry("service:RenameHost", "Move the rows of a host whose agent does not run to the host's new name", True),
     "host set": Entry("service:SetHost", "Enable or disable a host for scheduling, or set its maintenance mode", True),

@@ -227,6 +227,27 @@ class Scheduler(CandidateFinder):
             migration = self._ask_each(request, place, self._store.create_migration, find)
         return require_open(migration)
 
+    def create_migrations(
+        self, requests: Sequence[ClaimRequest]
+    ) -> list[Migration | NodetrackerError]:
+        """Do for each request what `create_migration` does, one after the other.
+
+        Returns:
+            The migration or error of each, in their order.
+
+        Raises:
+            StoreUnavailableError: the database did not answer; some may have been granted.
+        """
+        return [self._try_migration(request) for request in requests]
+
+    def _try_migration(self, request: ClaimRequest) -> Migration | NodetrackerError:
+        try:
+            return self.create_migration(request)
+        except StoreUnavailableError:
+            raise
+        except NodetrackerError as error:
+            return error
+
     def try_claim(self, request: ClaimRequest) -> tuple[str, str, Admission]:
         """Return the node where `create_claim` would claim, and its admission; write nothing.
 

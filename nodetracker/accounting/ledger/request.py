@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
 
-from nodetracker.accounting.schemas import CLAIM_REQUEST, CLAIM_REQUESTS, MAX_PAGE_KB
+from nodetracker.accounting.schemas import (
+    CLAIM_REQUEST,
+    CLAIM_REQUESTS,
+    MAX_PAGE_KB,
+    MIGRATION_REQUESTS,
+)
 from nodetracker.accounting.validator import check
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU, Amounts
 from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest, Workload
@@ -228,16 +233,24 @@ def parse_claim_requests(value: object) -> list[ClaimRequest]:
     return build_claim_requests(cast("Mapping[str, Any]", value))
 
 
-def build_claim_requests(body: Mapping[str, Any]) -> list[ClaimRequest]:
+def parse_migration_requests(value: object) -> list[ClaimRequest]:
+    """Build the requests of a document with the key ``migrations``, as `parse_claim_requests`."""
+    check(value, MIGRATION_REQUESTS)
+    return build_claim_requests(cast("Mapping[str, Any]", value), "migrations")
+
+
+def build_claim_requests(body: Mapping[str, Any], key: str = "claims") -> list[ClaimRequest]:
     """Build the requests of a document that its schema accepts; see `parse_claim_requests`."""
     requests: list[ClaimRequest] = []
     known = set()
-    for number, entry in enumerate(body["claims"]):
-        path = f"claims[{number}]"
+    for number, entry in enumerate(body[key]):
+        path = f"{key}[{number}]"
         try:
             request = build_claim_request(entry)
         except RequestError as error:
             raise RequestError(f"{path}.{error.path}", error.reason) from None
+        if request.migration is None and key == "migrations":
+            raise RequestError(f"{path}.migration", "is missing")
         if request.uuid in known:
             raise RequestError(f"{path}.uuid", f"{request.uuid} is that of an earlier request")
         known.add(request.uuid)

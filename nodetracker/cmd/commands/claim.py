@@ -2,10 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nodetracker.accounting.ledger.exclusions import refuse
 from nodetracker.accounting.ledger.request import (
@@ -40,10 +40,11 @@ from nodetracker.cmd.screen.lines import Line
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text
-from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState
+from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimRequest, ClaimState, Migration
 from nodetracker.model.errors import (
     ClaimConflictError,
     ClaimRefusedError,
+    NodetrackerError,
     NotFoundError,
     RefusedError,
     RequestError,
@@ -62,6 +63,8 @@ from nodetracker.views.claims import (
     render_candidate,
     render_claim,
 )
+
+T = TypeVar("T", bound=Claim | Migration)
 
 _MAX_CHARACTERS = 1024 * 1024
 """Limit of a file."""
@@ -97,6 +100,37 @@ class RequestCommand(ShowCommand):
             if isinstance(error, ClaimConflictError):
                 raise
             raise put_in_words(error, parsed_args) from None
+
+    def require_no_place(self, args: argparse.Namespace) -> None:
+        """End with a usage error if a list of requests comes with the name of a node."""
+        if args.host or args.nodename:
+            self.parser.error("argument FILE: a list allows neither --host nor --node")
+
+    def show_outcomes(
+        self,
+        noun: str,
+        requests: Sequence[ClaimRequest],
+        outcomes: Sequence[T | NodetrackerError],
+        render: Callable[[T], dict[str, Any]],
+    ) -> Mapping[str, Any]:
+        """Return the fields of a list of requests, and set the exit code by the refused ones.
+
+        Args:
+            noun: what is granted.
+        """
+        rows, lines, refused = [], [], 0
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if isinstance(outcome, NodetrackerError):
+                refused += 1
+                rows.append(_render_refusal(request, outcome))
+                answer = explain_error(outcome)
+            else:
+                rows.append(render(outcome))
+                answer = " ".join(outcome.places[-1])
+            name = safe_text(request.workload.name or request.workload.uuid)
+            lines.append(f"{request.uuid}  {name}  {answer}")
+        self.exit_code = EXIT_FAILED if refused else EXIT_DONE
+        return {"granted": len(rows) - refused, "refused": refused, noun: Lines(rows, lines)}
 
 
 class CreateClaim(RequestCommand):
@@ -136,30 +170,10 @@ class CreateClaim(RequestCommand):
         return show_admission(render_admission(host, nodename, answer))
 
     def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
-        if args.host or args.nodename:
-            self.parser.error("argument FILE: a list allows neither --host nor --node")
+        self.require_no_place(args)
         requests = parse_claim_requests({"claims": body})
         create = self.scheduler.try_claims if args.dry_run else self.scheduler.create_claims
-        outcomes = create(requests)
-        pairs = list(zip(requests, outcomes, strict=True))
-        rows = [
-            render_claim(outcome)
-            if isinstance(outcome, Claim)
-            else _render_refusal(request, outcome)
-            for request, outcome in pairs
-        ]
-        refused = sum("error" in row for row in rows)
-        self.exit_code = EXIT_FAILED if refused else EXIT_DONE
-        lines = [
-            f"{request.uuid}  {safe_text(request.workload.name or request.workload.uuid)}  "
-            + (
-                f"{outcome.host} {outcome.nodename}"
-                if isinstance(outcome, Claim)
-                else explain_error(outcome)
-            )
-            for request, outcome in pairs
-        ]
-        return {"granted": len(rows) - refused, "refused": refused, "claims": Lines(rows, lines)}
+        return self.show_outcomes("claims", requests, create(requests), render_claim)
 
 
 def _render_refusal(request: ClaimRequest, error: Exception) -> dict[str, Any]:

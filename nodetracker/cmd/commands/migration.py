@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nodetracker.accounting.ledger.request import parse_migration_requests
 from nodetracker.cmd.commands.base import UUID, ListCommand, ShowCommand, argument
 from nodetracker.cmd.commands.claim import (
     RequestCommand,
@@ -20,12 +21,23 @@ from nodetracker.views.claims import MIGRATION_COLUMNS, render_migration
 
 
 class CreateMigration(RequestCommand):
+    details = """
+    A file with a list of requests, such as 'host plan' writes, claims for each of them.
+    """
     example = "migration create request.json --host compute-2"
     arguments = request_arguments("the best candidate's, or the source's for a rebuild")
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        request = parse_request(args, read_json(args.file))
-        return render_migration(self.scheduler.create_migration(request))
+        body = read_json(args.file)
+        if isinstance(body, list):
+            return self._create_all(args, body)
+        return render_migration(self.scheduler.create_migration(parse_request(args, body)))
+
+    def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
+        self.require_no_place(args)
+        requests = parse_migration_requests({"migrations": body})
+        outcomes = self.scheduler.create_migrations(requests)
+        return self.show_outcomes("migrations", requests, outcomes, render_migration)
 
 
 class ListMigrations(ListCommand):

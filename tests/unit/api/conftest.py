@@ -25,8 +25,9 @@ from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, Sto
 from nodetracker.metrics.claim_counter import ClaimCounter
 from nodetracker.model.errors import RpcUnavailableError
 from nodetracker.model.health import ApiStatus
-from nodetracker.model.settings import AdmissionPolicy
+from nodetracker.model.settings import AdmissionPolicy, SchedulerSettings
 from nodetracker.ports import Store
+from nodetracker.usecases.plans import HostPlanner
 from nodetracker.usecases.scheduler import Scheduler
 from nodetracker.views.health import evaluate_api_health
 from tests.builders import make_incarnation, take_service
@@ -79,6 +80,7 @@ def make_backend(store: Store) -> Backend:
         agents=AgentCalls(SilentAgents()),
         policy=policy,
         scheduler=Scheduler(store, policy),
+        planner=HostPlanner(store, policy, SchedulerSettings()),
         fleet=FleetCache(store, settings),
         authorizer=Rules(),
         delete_queues=Queues(),

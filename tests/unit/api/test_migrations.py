@@ -110,6 +110,36 @@ class TestCreate:
         assert post(api, "/v1/migrations", body).status_code == 403
 
 
+class TestCreateMany:
+    def test_each_request_is_answered_as_by_itself_and_a_repeat_again(self, api, source):
+        good = make_move(source, **DEST)
+        wrong = make_move({**source, "uuid": UNKNOWN}, **DEST)
+        first, again = (
+            post(api, "/v1/migrations", {"migrations": [good, wrong]}).json["migrations"]
+            for _ in range(2)
+        )
+        assert [item["status"] for item in first] == [201, 409]
+        assert [item["status"] for item in again] == [200, 409]
+        assert [item["uuid"] for item in first] == [good["uuid"], wrong["uuid"]]
+        assert first[0]["migration"] == again[0]["migration"]
+        assert first[0]["migration"]["dest_node"] == "node-2"
+        assert first[1]["error"]["code"] == "nodetracker.claim.refused"
+
+    @pytest.mark.parametrize(
+        ("changes", "detail"),
+        [
+            ({"migration": None}, "migrations[1].migration: is missing"),
+            ({"resources": {"VCPU": -1}}, "migrations[1].resources.VCPU: expected"),
+        ],
+    )
+    def test_an_invalid_one_is_named_and_ends_all(self, api, store, source, changes, detail):
+        bodies = [make_move(source, **DEST), make_move(source, **DEST) | changes]
+        found = post(api, "/v1/migrations", {"migrations": bodies})
+        assert found.status_code == 400
+        assert found.json["errors"][0]["detail"].startswith(detail)
+        assert not store.list_migrations()
+
+
 class TestChanges:
     @pytest.fixture
     def path(self, api, source):

@@ -33,10 +33,11 @@ READS = (
 
 READING = (
     "list", "show", "stats", "describe", "diff", "history", "overview", "trends", "events",
+    "plan",
 )  # fmt: skip
 """Last words of commands that only read."""
 
-OTHERS = {"health", "placement show", "placement audit", "user list", "migration show"}
+OTHERS = {"health", "placement show", "placement audit", "user list", "migration show", "host plan"}
 
 UNLOGGED = {name for name, entry in COMMANDS.items() if not entry.is_logged}
 

@@ -90,7 +90,7 @@ ADMISSION = answer(
     pci=[_PCI_FINDING],
 )
 
-_ERROR = answer(
+ERROR = answer(
     status=int, code=str, title=str, detail=str, reasons=[str], explanations=EXPLANATIONS
 )
 
@@ -98,7 +98,7 @@ OUTCOME = answer(
     uuid=str,
     status=(int, "status that a request of its own would have"),
     claim=nullable(CLAIM, "null: none was granted"),
-    error=nullable(_ERROR, "null: a claim was granted"),
+    error=nullable(ERROR, "null: a claim was granted"),
 )
 
 CLAIM_OR_ADMISSION: Schema = {
@@ -185,11 +185,12 @@ def read_claim_request(call: Call, rule: str) -> ClaimRequest:
             or may not set limits of its own.
     """
     request = build_claim_request(call.body)
-    _check_allowed(call, rule, request)
+    check_allowed(call, rule, request)
     return request
 
 
-def _check_allowed(call: Call, rule: str, request: ClaimRequest) -> None:
+def check_allowed(call: Call, rule: str, request: ClaimRequest) -> None:
+    """Check that the caller may make a request; see `read_claim_request`."""
     target = {"project_id": request.workload.project_id}
     has_limits = request.limits or request.numa_limits is not None
     for needed in (rule, _LIMITS_RULE) if has_limits else (rule,):
@@ -204,7 +205,7 @@ def _create_claims(call: Call) -> Answer:
     """
     requests = build_claim_requests(call.body)
     for request in requests:
-        _check_allowed(call, f"{_RULE}:create", request)
+        check_allowed(call, f"{_RULE}:create", request)
     if call.query.get("dry_run"):
         outcomes = call.backend.scheduler.try_claims(requests)
     else:
@@ -225,9 +226,13 @@ def _render_outcome(
     if isinstance(outcome, Claim):
         status = 200 if outcome.is_repeated else 201
         return shown | {"status": status, "claim": _render(call, outcome)}
-    problem = explain(outcome)
-    error = {"reasons": [], "explanations": [], **show_problem(problem)}
+    error = render_error(outcome)
     return shown | {"status": error["status"], "error": error}
+
+
+def render_error(error: NodetrackerError) -> dict[str, Any]:
+    """Return the error of one of many requests."""
+    return {"reasons": [], "explanations": [], **show_problem(explain(error))}
 
 
 def _evaluate(call: Call, request: ClaimRequest) -> dict[str, Any]:
