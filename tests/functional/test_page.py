@@ -250,6 +250,7 @@ class TestOverview:
         with serve_page(store, limits=limits) as url, open_tab(browser, url) as tab:
             page = tab.page
             page.get_by_text("The fleet has more than 2 nodes").wait_for()
+            page.get_by_role("button", name="Host", exact=True).click()
             for start in range(0, len(nodes), 2):
                 wait_for_nodes(page, nodes[start : start + 2])
                 if start + 2 < len(nodes):

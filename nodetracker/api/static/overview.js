@@ -40,8 +40,8 @@ export const NODES = [
   barColumn("cpu", "CPU", cpuOf),
   barColumn("memory", "Memory", () => "MEMORY_MB"),
   barColumn("disk", "Disk", () => "DISK_GB"),
-  numeric("instances", "Instances", number, ({ guests, running_vms: count }) => guests?.instance ?? count),
-  numeric("containers", "Containers", number, ({ guests, total_containers: count }) => guests?.container ?? count),
+  { ...numeric("instances", "Instances", number, ({ guests, running_vms: count }) => guests?.instance ?? count), sortKey: "running_vms" },
+  { ...numeric("containers", "Containers", number, ({ guests, total_containers: count }) => guests?.container ?? count), sortKey: "total_containers" },
 ];
 const WITH_WARNINGS = [...NODES, numeric("warnings", "Warnings")];
 const FIXED = ["state", "node"]; // columns that cannot be hidden
@@ -68,12 +68,12 @@ function filterOf({ text = "", only, ...query }) {
   return tests.length > 0 ? (node) => tests.every((test) => test(node)) : undefined;
 }
 
-const filters = (query, names, find, choice) => html`<form class="filters compact" role="search" onSubmit=${(event) => event.preventDefault()}>
+const filters = (query, names, find, choice, choices = CHOICES) => html`<form class="filters compact" role="search" onSubmit=${(event) => event.preventDefault()}>
   <label class="grow">Find <input type="search" placeholder=${find} value=${query.text ?? ""}
     onInput=${({ target }) => setQuery({ text: target.value, marker: "" })} /></label>
-  ${names.map((name) => select(name[0].toUpperCase() + name.slice(1), query[name] ?? "", [["", "all"], ...CHOICES[name]],
+  ${names.map((name) => select(name[0].toUpperCase() + name.slice(1), query[name] ?? "", [["", "all"], ...choices[name]],
     (value) => setQuery({ [name]: value, marker: "" })))}
-  ${choice}${Object.keys(query).length > 0 && link("/", "Clear")}
+  ${choice}${Object.values(query).some(Boolean) && link("/", "Clear")}
 </form>`;
 
 const classOf = ({ state }) => state !== "up" && "off";
@@ -87,17 +87,24 @@ function Nodes({ nodes }) {
     <${Table} look="dense" caption="Nodes" columns=${columns} rows=${nodes} sort="state" isShown=${isShown} classOf=${classOf} keyOf=${({ uuid, host }) => uuid || host} nameOf=${mayChange && hostOf} empty=${NONE} />`;
 }
 
-// A page of /v1/nodes.
-const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ ...filters }} sort="host" look="dense" columns=${NODES}
+const FULLEST = { ...numeric("fullness", "Fullest", (share) => `${Math.floor(100 * share)} %`), sortKey: "fullness" };
+const PAGED = [...NODES.slice(0, 3), FULLEST, ...NODES.slice(3)];
+const PAGED_CHOICES = { // what the API selects nodes by
+  ...CHOICES, only: CHOICES.only.filter((each) => ["overcommitted", "maintenance", "warnings"].includes([each].flat()[0])),
+};
+
+// A page of /v1/nodes, the fullest first.
+const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ ...filters }} sort="-fullness" look="dense" columns=${PAGED}
   classOf=${classOf} ...${more} />`;
 
 // The nodes of a fleet that is too large for the overview, page by page.
 function PagedNodes({ nodes }) {
-  const { query } = useLocation();
-  const [columns, choice] = useColumns(NODES);
-  return html`${filters(query, ["state", "status"], "part of a node's name", choice)}
-    ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: they are listed page by page in order of their hosts, and cannot be filtered by freshness, warnings and overcommitment.`)}
-    ${pageOf({ name_part: query.text, state: query.state, status: query.status }, { columns, next: "Next nodes", empty: NONE })}`;
+  const { query: { text, state, status, only, ...query } } = useLocation();
+  const [columns, choice] = useColumns(PAGED);
+  const mayChange = useMay("services:update");
+  return html`${filters({ text, state, status, only, ...query }, ["state", "status", "only"], "host, node or UUID", choice, PAGED_CHOICES)}
+    ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: the API sorts and finds them, page by page.`)}
+    ${pageOf({ text, state, status, ...(only && { [only]: true }) }, { columns, nameOf: mayChange && hostOf, next: "Next nodes", empty: NONE })}`;
 }
 
 // The list of nodes may be far below what leads to it.
