@@ -132,3 +132,29 @@ def test_what_is_printed_has_no_controls_and_is_light(browser, scene, view):
         assert page.locator("main .total").first.is_visible()
         scheme = "getComputedStyle(document.documentElement).colorScheme"
         assert page.evaluate(scheme) == "light"
+
+
+# Sum what moves, as Cumulative Layout Shift does: not within half a second of an input.
+SHIFTS = """
+  window.moved = [];
+  new PerformanceObserver((list) => moved.push(...list.getEntries()
+    .filter((entry) => !entry.hadRecentInput).map(({ value, startTime, sources }) => [value, startTime,
+      sources.map(({ node }) => node?.className || node?.nodeName).join(" ")]))).observe({ type: "layout-shift", buffered: true });
+"""
+MOST_SHIFT = 0.1
+
+
+@pytest.mark.parametrize("width", [1440, 360])
+@pytest.mark.parametrize(
+    "view", ["", "hosts", "host", "nodes", "workloads", "warnings", "events", "fit"]
+)
+def test_little_moves_while_a_view_loads(browser, scene, view, width):
+    store, url = scene
+    node = store.list_nodes()[0]
+    place = {"host": f"host?host={node.host}", "nodes": f"nodes/{node.uuid}"}.get(view, view)
+    with open_tab(browser, "about:blank", viewport={"width": width, "height": 900}) as tab:
+        tab.page.add_init_script(SHIFTS)
+        tab.page.goto(f"{url}#/{place}")
+        tab.page.wait_for_load_state("networkidle")
+        moved = tab.page.evaluate("moved")
+        assert sum(value for value, *_ in moved) <= MOST_SHIFT, moved

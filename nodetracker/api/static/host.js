@@ -1,7 +1,7 @@
 // The list of hosts, of which several are changed at once, and a host's page.
-import { List, OpenMoves, WARNINGS } from "./lists.js";
+import { List, MOVING, OpenMoves, WARNINGS } from "./lists.js";
 import { NODES } from "./overview.js";
-import { ago, answer, bar, bdi, column, compare, decisions, fixed, hostLink, html, join, link, mark, number, numeric, plural, quiet, section, select, sentence, setQuery, states, time, useAsk, useList, useLocation, useMay, usePoll, useSubject } from "./page.js";
+import { ago, answer, bar, bdi, column, compare, decisions, fixed, hostLink, html, isWaiting, join, link, mark, number, numeric, plural, quiet, section, select, sentence, setQuery, states, time, useAsk, useList, useLocation, useMay, usePoll, useSubject } from "./page.js";
 import { lastNight } from "./verbs.js";
 import { Workloads } from "./workloads.js";
 
@@ -45,9 +45,8 @@ export function Hosts() {
         (value) => setQuery({ [each]: value, marker: "" })))}
       ${Object.keys(query).length > 0 && link("/hosts", "Clear")}
     </form>
-    <${List} noun="hosts" look="dense" columns=${HOSTS} sort="host_name" nameOf=${mayChange && (({ host_name: host }) => host)} empty="No host is like that."
-      filters=${{ name_part: name, ...Object.fromEntries(Object.keys(CHOICES).map((each) => [each, filters[each]])) }} />
-    <${Services} />`;
+    <${List} noun="hosts" look="dense" columns=${HOSTS} sort="host_name" nameOf=${mayChange && (({ host_name: host }) => host)} empty="No host is like that." below=${html`<${Services} />`}
+      filters=${{ name_part: name, ...Object.fromEntries(Object.keys(CHOICES).map((each) => [each, filters[each]])) }} />`;
 }
 
 const OWN_NODES = NODES.filter(({ id }) => id !== "host");
@@ -92,10 +91,10 @@ export function HostPage() {
   const [dialog, open] = useAsk();
   const services = useList("services", { host, binary: AGENT });
   const nodes = useNodes(host);
-  const { workloads = [] } = useList("workloads", { host }).data ?? {};
-  const { warnings = [] } = useList("warnings", { host }).data ?? {};
-  const { actions = [] } = usePoll(`/v1/hosts/${encodeURIComponent(host)}/actions`).data ?? {};
-  return answer(services, ({ services: [service] }) => (service ? html`${dialog}
+  const polls = [useList("workloads", { host }), useList("warnings", { host }), usePoll(`/v1/hosts/${encodeURIComponent(host)}/actions`),
+    useList("migrations", { host, status: MOVING })];
+  const [{ workloads = [] }, { warnings = [] }, { actions = [] }] = polls.map(({ data }) => data ?? {});
+  return isWaiting([services, ...polls]) || (services.data && !nodes) ? quiet("Loading…") : answer(services, ({ services: [service] }) => (service ? html`${dialog}
     <div class="title"><h1><bdi>${host}</bdi></h1><p>${states(service)}</p>
       <p class="actions">${actions.map((action) => open(action, { Host: host }))}</p></div>
     ${nodes && html`<${Remains} host=${host} service=${service} nodes=${nodes} />`}

@@ -48,7 +48,7 @@ function useLast({ data, error }) {
 const COUNTED = ["hosts", "nodes", "workloads", "services"]; // by the API, which then sorts them, too
 
 // Render a list with filters {name: value or values}: all of it if it is short, else page by page as the API sorts and finds.
-export function List({ noun, filters, next = "Next", order, title = noun[0].toUpperCase() + noun.slice(1), sort = "", ...table }) {
+export function List({ noun, filters, next = "Next", order, title = noun[0].toUpperCase() + noun.slice(1), sort = "", below, ...table }) {
   const { path, query: { marker, from = 0, sort: given, ...query } } = useLocation();
   const isCounted = COUNTED.includes(noun);
   const [limit, setLimit] = useState(isCounted ? LINES : undefined);
@@ -65,7 +65,7 @@ export function List({ noun, filters, next = "Next", order, title = noun[0].toUp
     return html`<${Table} caption=${title} rows=${rows} order=${order ?? (isPart ? "api" : "local")} total=${isCounted ? count : undefined} sort=${sort} isOld=${found.isOld} ...${table} />
       ${isPart && html`<nav class="pager" aria-label="Pages of the list">${step("First", marker && {})}
         ${isCounted && html`<span>${number(Number(from) + 1)}–${number(end)} of ${number(count)}</span>`}
-        ${step(next, following && { marker: following, from: isCounted && end })}</nav>`}`;
+        ${step(next, following && { marker: following, from: isCounted && end })}</nav>`}${below}`;
   });
 }
 

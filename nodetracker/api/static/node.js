@@ -1,6 +1,6 @@
 // The page of a node.
 import { WARNINGS } from "./lists.js";
-import { ageOf, ago, answer, aside, bar, column, decisions, fixed, folded, hostLink, html, legend, link, list, mark, navigate, number, quiet, section, sentence, states, step, time, useAsk, useList, useLocation, useMay, usePoll, useState, useSubject } from "./page.js";
+import { ageOf, ago, answer, aside, bar, column, decisions, fixed, folded, hostLink, html, isWaiting, legend, link, list, mark, navigate, number, quiet, section, sentence, states, step, time, useAsk, useList, useLocation, useMay, usePoll, useState, useSubject } from "./page.js";
 import { TrendTotals } from "./trends.js";
 import { amountColumn, Claims, RESOURCE, useClaims, workloadLink, Workloads } from "./workloads.js";
 
@@ -106,9 +106,13 @@ function Node({ node, path }) {
   const mayAbort = useMay("claims:abort");
   const [dialog, open] = useAsk();
   const { generation, host, hypervisor_hostname: nodename } = node;
-  const usePart = (name) => usePoll(`${path}/${name}`, generation).data;
-  const { actions = [] } = usePoll(`${path}/actions`).data ?? {};
-  const ofHost = useList("warnings", { host }).data?.warnings ?? [];
+  const polls = [usePoll(`${path}/actions`), useList("warnings", { host })];
+  const [{ actions = [] }, { warnings: ofHost = [] }] = polls.map(({ data }) => data ?? {});
+  const usePart = (name) => {
+    const poll = usePoll(`${path}/${name}`, generation);
+    polls.push(poll);
+    return poll.data;
+  };
   const warnings = ofHost.filter((each) => [nodename, ""].includes(each.nodename));
   const parts = usePart("description");
   const diff = usePart("diff");
@@ -141,8 +145,7 @@ function Node({ node, path }) {
     </div>
     <p class="quiet">Host ${hostLink(host)}, <code>${node.uuid}</code></p>
     ${dialog}
-    ${summary(node, parts?.machine ?? [])}
-    ${Object.entries(sections).map(([title, content]) => content && section(title, content))}`;
+    ${isWaiting(polls) ? quiet("Loading…") : [summary(node, parts?.machine ?? []), Object.entries(sections).map(([title, content]) => content && section(title, content))]}`;
 }
 
 function NodeOf({ uuid }) {

@@ -128,6 +128,9 @@ export function answer({ data, error }, render, waiting = quiet("Loading…")) {
   return data === null ? waiting : render(data);
 }
 
+// Whether some answers of a view are still to come: what is drawn before would be moved by them.
+export const isWaiting = (polls) => polls.some(({ data, error }) => data === null && !error);
+
 // A link to a node, by its names where its uuid is not known.
 export const nodeLink = ({ node_uuid: uuid, host, nodename }) =>
   (uuid ? link(`/nodes/${uuid}`, bdi(nodename)) : link("/node", bdi(nodename), { host, nodename }));
