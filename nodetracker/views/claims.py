@@ -5,13 +5,14 @@ from typing import Any
 
 from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss, list_parts
+from nodetracker.model.amount_text import Role, render_mib, render_number, render_resource
 from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Missing, ResourceVerdict
 from nodetracker.model.candidate import CandidateNode, ResourceLeft
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.serializer import encode, pick
 from nodetracker.views.nodes import render_damage
-from nodetracker.views.values import Role, count_many, render_mib, render_number, render_resource
+from nodetracker.views.values import count_many
 
 _WEIGHT_DECIMALS = 6
 _LACKS = {

@@ -15,6 +15,7 @@ from nodetracker.accounting.usage import (
     list_node_workloads,
     overhead_of,
 )
+from nodetracker.model.amount_text import Role, render_number, render_resource
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU, Amounts, reserved_amounts
 from nodetracker.model.claim import Claim, ClaimState
 from nodetracker.model.fact import FactState
@@ -26,7 +27,6 @@ from nodetracker.model.units import (
     usage_units_from_milli,
     whole_units,
 )
-from nodetracker.views.values import Role, render_number, render_resource
 
 DRIFT_COLUMNS = ("resource", "row_used", "ledger", "hypervisor", "difference", "workloads")
 """The columns of `DriftLine.as_row`."""

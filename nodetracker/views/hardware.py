@@ -13,13 +13,14 @@ from typing import Any
 
 from nodetracker.accounting.numa.cells import list_guest_assignments
 from nodetracker.accounting.withheld import list_withholders, mark_withheld
+from nodetracker.model.amount_text import render_mib
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment, count_small
 from nodetracker.model.pci import Alias, NodeGpus, TrackedDevice
 from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB
-from nodetracker.views.values import render_mib, render_speed
+from nodetracker.views.values import render_speed
 
 _MAX_DISKS = 6
 _MAX_NICS = 6

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from nodetracker.model.amount_text import render_gib, render_mib, render_number
 from nodetracker.model.change import ChangeKind, EventKind, HistoryEntry
 from nodetracker.model.serializer import pick
 from nodetracker.model.text import count_noun
 from nodetracker.model.units import MILLI
-from nodetracker.views.values import render_gib, render_mib, render_number, render_plain
+from nodetracker.views.values import render_plain
 
 _KEYS = ("id", "size_kb", "uuid", "address", "name")  # by which items of lists are matched
 _USED = {"vcpus_used": "vCPU", "pcpus_used": "pinned", "memory_mb_used": "memory",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nodetracker.model.amount_text import render_gib, render_mib
 from nodetracker.model.amounts import MEMORY, VCPU
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
@@ -15,7 +16,7 @@ from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import count_noun, render_time
 from nodetracker.model.units import MILLI
 from nodetracker.views.services import find_read_at
-from nodetracker.views.values import render_age, render_gib, render_mib
+from nodetracker.views.values import render_age
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from nodetracker.accounting.ledger.admission import Capacity, list_capacities
 from nodetracker.accounting.liveness import Liveness
 from nodetracker.accounting.trends import measure_node
 from nodetracker.accounting.usage import overhead_of
+from nodetracker.model.amount_text import Role, render_parts
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import (
@@ -31,7 +32,7 @@ from nodetracker.views.services import (
     state_of,
     status_of,
 )
-from nodetracker.views.values import Role, count_many, render_parts, render_percent
+from nodetracker.views.values import count_many, render_percent
 from nodetracker.views.warnings import find_hosts_down
 
 

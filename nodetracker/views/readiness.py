@@ -21,6 +21,7 @@ from nodetracker.accounting.liveness import explain_short_down_time
 from nodetracker.accounting.numa.cells import list_guest_assignments, measure_huge_pages
 from nodetracker.accounting.pci.state import sync_devices
 from nodetracker.accounting.withheld import find_unresolved
+from nodetracker.model.amount_text import Role, render_mib
 from nodetracker.model.amounts import MEMORY
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotJoinedError
@@ -315,9 +316,10 @@ def evaluate_free_amounts(nodes: Iterable[tuple[str, NodeValues]]) -> Verdict:
         before, after = (item.own_limit - item.used for item in (memory, ordinary))
         beyond = "; its claims stay, and others are refused" if after < 0 else ""
         text = (
-            f"node {nodename}: {after} instead of {before} MiB of memory are free for claims "
-            f"without a page size: {pages.total_mb} MiB are huge pages, of which {pages.used_mb} "
-            f"MiB are used{beyond}"
+            f"node {nodename}: {render_mib(after, Role.FREE)} instead of "
+            f"{render_mib(before, Role.FREE)} of memory are free for claims without a page size: "
+            f"{render_mib(pages.total_mb)} are huge pages, of which "
+            f"{render_mib(pages.used_mb)} are used{beyond}"
         )
         findings.append(Finding(Level.WARNING, text))
     return Verdict(tuple(findings))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodetracker.views.values import render_mib
+from nodetracker.model.amount_text import render_mib
 from tests.builders import WORKLOAD
 from tests.functional.servers.process import require_root
 from tests.genconfig import SAMPLE

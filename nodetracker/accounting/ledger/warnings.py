@@ -12,20 +12,21 @@ from nodetracker.accounting.ledger.admission import (
 )
 from nodetracker.accounting.ledger.reconcile import list_moving
 from nodetracker.accounting.pci.state import list_group_users
-from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, PARTS, VCPU, Amounts
+from nodetracker.model.amount_text import Role, render_parts
+from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Amounts
 from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice
 from nodetracker.model.text import count_noun
-from nodetracker.model.units import MILLI, whole_units
+from nodetracker.model.units import MIB_PER_GIB, MILLI
 from nodetracker.model.warning import NO_ITEM, REPORT_LIFETIME, HostWarning, WarningKind
+
+_LABELS = {VCPU: "CPUs", MEMORY: "of memory", DISK: "of disk"}
 
 NAMED_CLAIMS = 3
 """Expired claims that a warning names, the last ones."""
-
-_UNITS = {MEMORY: " MiB", ORDINARY: " MiB", DISK: " GiB"}
 
 
 def find_capacity_warnings(
@@ -59,15 +60,16 @@ def _explain_guest(
     nodename: str, values: NodeValues, guest: Guest, unread: Collection[str]
 ) -> HostWarning | None:
     """Return the warning of a guest that has more of a resource than the whole node."""
-    cpus = values.vcpus + values.pcpus
+    total = Amounts(
+        (values.vcpus + values.pcpus) * MILLI,
+        memory_mb=values.memory_mb,
+        disk_mb=values.local_gb * MIB_PER_GIB,
+    )
+    own = Amounts(guest.vcpu_milli, 0, guest.memory_mb, guest.disk_mb)
     parts = [
-        f"{whole_units(amount, PARTS[resource])} of {total} {label}"
-        for resource, amount, total, label in (
-            (VCPU, guest.vcpu_milli, cpus, "CPUs"),
-            (MEMORY, guest.memory_mb, values.memory_mb, "MiB of memory"),
-            (DISK, guest.disk_mb, values.local_gb, "GiB of disk"),
-        )
-        if amount > total * PARTS[resource] and resource not in unread
+        f"{_render_excess(resource, own[resource], total[resource], ' of ')} {label}"
+        for resource, label in _LABELS.items()
+        if own[resource] > total[resource] and resource not in unread
     ]
     if not parts:
         return None
@@ -80,18 +82,22 @@ def _explain_guest(
     )
 
 
+def _render_excess(resource: str, more: int, less: int, between: str) -> str:
+    """Return two amounts in parts, in the unit in which the larger one is exact."""
+    exact = render_parts(resource, more, Role.REQUESTED)
+    return exact + between + render_parts(resource, less, Role.FREE, (more, Role.REQUESTED))
+
+
 def _find_overcommitted(nodename: str, capacities: Mapping[str, Capacity]) -> Iterable[HostWarning]:
     """Return a warning of each resource of which more is used than capacity and ratio allow."""
     for resource, capacity in capacities.items():
         if capacity.used > capacity.own_limit:
-            parts, unit = PARTS.get(resource, 1), _UNITS.get(resource, "")
-            used, limit = whole_units(capacity.used, parts), whole_units(capacity.own_limit, parts)
+            excess = _render_excess(resource, capacity.used, capacity.own_limit, " are used, ")
             yield HostWarning(
                 WarningKind.NODE_OVERCOMMITTED,
                 nodename,
                 resource,
-                f"{resource} is overcommitted: {used}{unit} are used, {limit}{unit} are allowed "
-                "by capacity and ratio",
+                f"{resource} is overcommitted: {excess} are allowed by capacity and ratio",
             )
 
 
@@ -255,11 +261,11 @@ def _find_drift(
             continue
         total = sum((claim.amounts for claim in mine), Amounts())
         larger = [
-            f"{whole_units(own, parts)} {what} instead of {whole_units(claimed, parts)}"
-            for own, claimed, parts, what in (
-                (guest.vcpu_milli, total.cpu_milli, MILLI, "CPUs"),
-                (guest.memory_mb, total.memory_mb, 1, "MiB of memory"),
-                (guest.disk_mb, total.disk_mb, 1, "MiB of disk"),
+            _render_excess(resource, own, claimed, f" {_LABELS[resource]} instead of ")
+            for resource, own, claimed in (
+                (VCPU, guest.vcpu_milli, total.cpu_milli),
+                (MEMORY, guest.memory_mb, total.memory_mb),
+                (DISK, guest.disk_mb, total.disk_mb),
             )
             if 0 < claimed < own
         ]

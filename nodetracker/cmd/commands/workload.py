@@ -16,17 +16,13 @@ from nodetracker.cmd.commands.base import (
 )
 from nodetracker.cmd.commands.formats import Lines
 from nodetracker.cmd.screen.table import Column, Kind
+from nodetracker.model.amount_text import render_gib, render_mib, render_number
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import NotFoundError, RefusedError
 from nodetracker.model.listing import WorkloadQuery, WorkloadRow
 from nodetracker.model.text import name_some, natural_key, parse_uuid
 from nodetracker.usecases.reads import find_node, read_consistently, read_items
-from nodetracker.views.values import (
-    render_gib,
-    render_json,
-    render_mib,
-    render_number,
-)
+from nodetracker.views.values import render_json
 from nodetracker.views.workloads import (
     describe_workload,
     render_bindings,

@@ -17,8 +17,14 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.table import Column, Kind, draw_table
 from nodetracker.cmd.screen.terminal import Terminal, safe_text
+from nodetracker.model.amount_text import (
+    Role,
+    render_gib,
+    render_mib,
+    render_number,
+    render_resource,
+)
 from nodetracker.model.units import render_amount
-from nodetracker.views.values import Role, render_gib, render_mib, render_number, render_resource
 
 _RENDERERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "free_vcpus": ("CPU LEFT", partial(render_number, role=Role.FREE)),

@@ -7,18 +7,11 @@ from typing import Any
 from nodetracker.cmd.screen.lines import Line, Piece, Style, style_of
 from nodetracker.cmd.screen.table import is_number
 from nodetracker.cmd.screen.terminal import Terminal, pad_text, safe_text, width_of, wrap_text
+from nodetracker.model.amount_text import Role, render_gib, render_mib
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
 from nodetracker.model.text import count_noun
-from nodetracker.views.values import (
-    Role,
-    age_of,
-    render_age,
-    render_gib,
-    render_mib,
-    render_moment,
-    render_plain,
-)
+from nodetracker.views.values import age_of, render_age, render_moment, render_plain
 
 MAX_LINES = 3
 """Lines that a complex value may take before it is summed up."""

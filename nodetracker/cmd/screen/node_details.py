@@ -25,6 +25,7 @@ from nodetracker.cmd.screen.lines import (
 from nodetracker.cmd.screen.overview import TITLES
 from nodetracker.cmd.screen.table import Column, Kind, draw_table, shorten_names
 from nodetracker.cmd.screen.terminal import Terminal, pad_text, safe_text, wrap_text
+from nodetracker.model.amount_text import NONE, Role, render_mib, render_parts
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, name_some
@@ -34,7 +35,7 @@ from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machin
 from nodetracker.views.history import Names
 from nodetracker.views.overview import ResourceUse, left_on_node
 from nodetracker.views.services import status_of
-from nodetracker.views.values import NONE, Role, render_age, render_mib, render_parts
+from nodetracker.views.values import render_age
 
 _LABEL = 12
 _WORDS = {CpuUse.HOST: "of the host"}

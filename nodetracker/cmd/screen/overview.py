@@ -23,6 +23,7 @@ from nodetracker.cmd.screen.lines import (
 )
 from nodetracker.cmd.screen.table import first_label, shorten_names, width_of_names
 from nodetracker.cmd.screen.terminal import Terminal, safe_text, width_of, wrap_text
+from nodetracker.model.amount_text import render_of, render_parts
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, PCPU, VCPU
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.text import natural_key
@@ -38,13 +39,7 @@ from nodetracker.views.overview import (
 )
 from nodetracker.views.problems import FleetView, Problem
 from nodetracker.views.trends import DAY_HOURS, WEEK_HOURS, Trend, list_shares
-from nodetracker.views.values import (
-    count_many,
-    render_age,
-    render_of,
-    render_parts,
-    render_percent,
-)
+from nodetracker.views.values import count_many, render_age, render_percent
 
 TITLES = {VCPU: "CPU", PCPU: "Pinned", MEMORY: "Memory", DISK: "Disk"}
 """What resource classes are called."""

@@ -34,21 +34,18 @@ from nodetracker.cmd.screen.terminal import (
     width_of,
     wrap_text,
 )
-from nodetracker.model.amounts import DISK, MEMORY, VCPU
-from nodetracker.model.text import count_noun, render_minute
-from nodetracker.views.values import (
+from nodetracker.model.amount_text import (
     NONE,
     Role,
-    render_age,
     render_gib,
     render_mib,
-    render_moment,
     render_number,
     render_of,
-    render_percent,
-    render_plain,
     render_resource,
 )
+from nodetracker.model.amounts import DISK, MEMORY, VCPU
+from nodetracker.model.text import count_noun, render_minute
+from nodetracker.views.values import render_age, render_moment, render_percent, render_plain
 
 
 class Kind(enum.Enum):

@@ -369,8 +369,8 @@ def test_nodes_that_will_offer_less_memory_are_listed_with_why():
     plain = dataclasses.replace(values, numa_topology={})
     assert level_and_details(evaluate_free_amounts([("n1", values), ("n2", plain)])) == (
         Level.WARNING,
-        "node n1: 11776 instead of 52736 MiB of memory are free for claims without a page size: "
-        "49152 MiB are huge pages, of which 8192 MiB are used",
+        "node n1: 11.5 GiB instead of 51.5 GiB of memory are free for claims without a page size: "
+        "48 GiB are huge pages, of which 8 GiB are used",
     )
     beyond = dataclasses.replace(values, memory_mb_used=50000)
     details = evaluate_free_amounts([("n1", beyond)]).details

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodetracker.model.amount_text import Role, render_of, render_parts, render_resource
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
-from nodetracker.views.values import Role, render_age, render_of, render_parts, render_resource
+from nodetracker.views.values import render_age
 from tests.goldens import check_golden
 
 USED, FREE, REQUESTED = Role

@@ -192,7 +192,7 @@ def test_a_node_beyond_the_limit_keeps_its_claims_and_has_a_warning():
     (warning,) = find_capacity_warnings("n", node.values, [])
     assert (warning.kind.value, warning.item) == ("node_overcommitted", ORDINARY)
     assert warning.message == (
-        "MEMORY_MB outside huge pages is overcommitted: 21504 MiB are used, 16384 MiB are allowed "
+        "MEMORY_MB outside huge pages is overcommitted: 21 GiB are used, 16 GiB are allowed "
         "by capacity and ratio"
     )
     assert find_capacity_warnings("n", node_with([other(memory_mb=15 * GIB)]).values, []) == []

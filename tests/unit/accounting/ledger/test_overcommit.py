@@ -31,12 +31,12 @@ NODE = NodeValues(
     ("amounts", "text"),
     [
         ({"memory_mb": 24576, "vcpu_milli": 10000, "disk_mb": 100 * MIB_PER_GIB}, None),
-        ({"memory_mb": 1048576}, "1048576 of 24576 MiB of memory"),
+        ({"memory_mb": 1048576}, "1 TiB of 24 GiB of memory"),
         ({"vcpu_milli": 10500}, "10.5 of 10 CPUs"),
-        ({"disk_mb": 3072 * MIB_PER_GIB}, "3072 of 100 GiB of disk"),
+        ({"disk_mb": 3072 * MIB_PER_GIB}, "3 TiB of 100 GiB of disk"),
         (
             {"memory_mb": 30000, "disk_mb": 101 * MIB_PER_GIB},
-            "30000 of 24576 MiB of memory, 101 of 100 GiB of disk",
+            "30,000 MiB of 24,576 MiB of memory, 101 GiB of 100 GiB of disk",
         ),
     ],
     ids=["as large as the node", "memory", "CPUs", "disk", "two amounts"],
@@ -55,7 +55,7 @@ def test_a_guest_larger_than_the_node_is_a_warning(amounts, text):
         ({"memory_mb_used": 36608}, None),
         (
             {"memory_mb_used": 36609},
-            "MEMORY_MB is overcommitted: 36609 MiB are used, 36608 MiB are allowed by "
+            "MEMORY_MB is overcommitted: 36,609 MiB are used, 36,608 MiB are allowed by "
             "capacity and ratio",
         ),
         ({"cpu_used": 32.0}, None),
@@ -69,7 +69,7 @@ def test_a_guest_larger_than_the_node_is_a_warning(amounts, text):
         ),
         (
             {"disk_used": 3072.0},
-            "DISK_GB is overcommitted: 3072 GiB are used, 100 GiB are allowed by capacity and ratio",
+            "DISK_GB is overcommitted: 3 TiB are used, 100 GiB are allowed by capacity and ratio",
         ),
     ],
     ids=["memory at its limit", "memory", "CPUs at their limit", "CPUs", "pinned CPUs", "disk"],
