@@ -31,8 +31,9 @@ _MOST_NAMES = 3
 _MOST_REASON = 120
 _NAMES = {VCPU: "CPU", PCPU: "pinned CPU", MEMORY: "memory", DISK: "disk"}
 _LATE = (Freshness.LATE, Freshness.STALE)
-_PAGED_FILTERS = frozenset(("state", "status"))
-"""Filters of the page that large fleets have, too: those of ``/v1/nodes``."""
+_PAGED_FILTERS = {"state", "status"}
+_PAGED_CHOICES = {"overcommitted", "maintenance", "warnings"}
+"""Filters, and values of the filter "only", that ``/v1/nodes`` has: lists of large fleets use it."""
 
 
 class HealthLevel(enum.StrEnum):
@@ -184,10 +185,16 @@ def _find_nodes(
     if not count:
         return
     text = f"{count_many(count, 'node')} {text}"
-    if is_truncated and not filters.keys() <= _PAGED_FILTERS:
+    if is_truncated and not _is_paged(filters):
         yield HealthFinding(level, text, path="")
     else:
         yield HealthFinding(level, text, filters=filters)
+
+
+def _is_paged(filters: Mapping[str, str]) -> bool:
+    """Return whether the list of a fleet that is too large for the page has some filters."""
+    only = filters.get("only")
+    return filters.keys() - {"only"} <= _PAGED_FILTERS and (only is None or only in _PAGED_CHOICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +404,7 @@ def _find_path(incident: Sequence[_Trouble], is_truncated: bool) -> tuple[str, M
     if len(incident) == 1:
         return (f"/nodes/{first.uuid}", {}) if first.uuid else ("/host", {"host": first.host})
     filters = dict(kind.filters)
-    if is_truncated and not filters.keys() <= _PAGED_FILTERS:
+    if is_truncated and not _is_paged(filters):
         return "", {}
     return "/", filters
 

@@ -299,8 +299,10 @@ def test_what_a_truncated_fleet_cannot_filter_is_no_link(browser):
         links = health.get_by_role("link").all_text_contents()
         assert [text.split(" ", 1)[1] for text in links] == [
             "hosts down",
-            "warnings",
+            "nodes overcommitted",
+            "other warnings",
             "nodes disabled",
+            "nodes in maintenance",
         ]
 
 

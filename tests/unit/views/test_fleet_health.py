@@ -117,7 +117,7 @@ def test_of_a_truncated_fleet_only_what_the_lists_can_filter_is_linked():
     assert shown_of(found.problems) == [
         ("1 host down", "/", {"state": "down"}),
         ("2 nodes never read", "", {}),
-        ("1 node overcommitted", "", {}),
+        ("1 node overcommitted", "/", {"only": "overcommitted"}),
     ]
     assert [(found.path, found.hosts) for found in found.causes] == [
         ("/host", ("host-2",)),
@@ -127,7 +127,7 @@ def test_of_a_truncated_fleet_only_what_the_lists_can_filter_is_linked():
     ]
     assert shown_of(found.notes) == [
         ("1 node disabled", "/", {"status": "disabled"}),
-        ("1 node in maintenance", "", {}),
+        ("1 node in maintenance", "/", {"only": "maintenance"}),
     ]
 
 
