@@ -1,5 +1,5 @@
 // Where would it fit, and why not?
-import { amount, answer, column, field, fixed, HOST, html, join, link, list, mark, NODE, nodeLink, numeric, plural, QueryForm, quiet, section, sentence, Table, useAbout, useList, useLocation, usePoll } from "./page.js";
+import { amount, answer, column, field, fixed, HOST, hostLink, html, join, link, list, mark, NODE, nodeLink, numeric, plural, QueryForm, quiet, section, sentence, Table, useAbout, useList, useLocation, usePoll } from "./page.js";
 import { RESOURCE } from "./workloads.js";
 
 const NUMBERS = [ // name in the address, title, resource, and its units in that of the field
@@ -35,7 +35,7 @@ function columnsFor(wanted) {
 }
 
 const texts = (explanations) => list(explanations.map(({ text }) => sentence(text)));
-const place = (near) => html`${nodeLink(near)} of <bdi>${near.host}</bdi>`;
+const place = (near) => html`${nodeLink(near)} of ${hostLink(near.host)}`;
 
 function excludedNodes({ total_nodes: total, checks, nearest, further }, query) {
   const why = ({ host, nodename }) => link("/fit", "all amounts", { ...query, why: `${host}/${nodename}` });

@@ -194,6 +194,13 @@ def test_a_guest_that_has_more_than_its_claim_drifts(amounts, drifts):
     assert kinds([make_claim(amounts=amounts)], [GUEST]) == []  # another's guest
 
 
+def test_a_drift_has_both_amounts_in_one_unit():
+    guest = dataclasses.replace(GUEST, claim_uuid="c-1", memory_mb=2048)
+    claim = make_claim(amounts=Amounts(vcpu_milli=2000, memory_mb=1536))
+    [warning] = find([claim], [guest])
+    assert warning.message.endswith("counts in full: 2 GiB of memory instead of 1.5 GiB")
+
+
 def test_a_workload_with_two_claims_does_not_drift():
     small = Amounts(vcpu_milli=1000, memory_mb=512)
     move = make_move("c-1", "c-2")
