@@ -33,7 +33,7 @@ _NAMES = {VCPU: "CPU", PCPU: "pinned CPU", MEMORY: "memory", DISK: "disk"}
 _LATE = (Freshness.LATE, Freshness.STALE)
 _PAGED_FILTERS = {"state", "status"}
 _PAGED_CHOICES = {"overcommitted", "maintenance", "warnings"}
-"""Filters, and values of the filter "only", that ``/v1/nodes`` has: lists of large fleets use it."""
+"""Filters, and values of the filter "only", of ``/v1/nodes``, which lists of large fleets use."""
 
 
 class HealthLevel(enum.StrEnum):
