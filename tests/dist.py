@@ -79,22 +79,25 @@ def write_materials(wheel: Path, path: Path) -> None:
     path.write_text(json.dumps(materials, indent=1) + "\n")
 
 
+_LICENSES = {"htm": "Apache-2.0 AND MIT", "uplot": "MIT"}  # htm's file contains Preact
+
+
 def read_vendored() -> list[dict[str, Any]]:
-    """Return htm with Preact, as CycloneDX describes a component, from the file that names them."""
+    """Return htm with Preact, and uPlot, as CycloneDX describes components, from what names them."""
     text = (ROOT / "nodetracker/api/static/vendor/ORIGIN").read_text()
-    (version,) = re.findall(r"of htm ([\d.]+) from the npm registry", text)
-    (digest,) = re.findall(r"(?m)^SHA-256: (\w{64})$", text)
+    named = r"(?m)^[\w.]+: (\S+) of (htm|uplot) ([\d.]+) .*npm registry[^\0]*?^SHA-256: (\w{64})$"
     return [
         {
             "type": "library",
-            "bom-ref": "htm",
-            "name": "htm",
+            "bom-ref": name,
+            "name": name,
             "version": version,
-            "purl": f"pkg:npm/htm@{version}",
-            "description": "preact/standalone.module.js, which contains Preact",
+            "purl": f"pkg:npm/{name}@{version}",
+            "description": file,
             "hashes": [{"alg": "SHA-256", "content": digest}],
-            "licenses": [{"expression": "Apache-2.0 AND MIT"}],
+            "licenses": [{"expression": _LICENSES[name]}],
         }
+        for file, name, version, digest in re.findall(named, text)
     ]
 
 

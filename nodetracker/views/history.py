@@ -149,10 +149,8 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
         text = f"{diff['binary']} {event}{reason}"
         yield ChangeText(text, levels.get(event, ChangeLevel.PLAIN))
         return
-    known = [f"by {diff['by']}"] if diff.get("by") else []
-    if "guests" in diff:
-        known.append(count_noun(diff["guests"], "guest"))
-    by = f" ({', '.join(known)})" if known else ""
+    by = [f"by {diff['by']}"] if diff.get("by") else []
+    there = [count_noun(diff["guests"], "guest")] if "guests" in diff else []  # when taken out
     texts = {
         "disabled": ("disabled", "enabled"),
         "maintenance": ("in maintenance", "no longer in maintenance"),
@@ -165,7 +163,9 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
         is_set = name not in diff or diff[name][1]  # or only its reason has changed
         because = f": {reasons[1]}" if is_set and reasons and reasons[1] else ""
         level = ChangeLevel.WARNING if is_set else ChangeLevel.GOOD
-        yield ChangeText(f"{diff['binary']} {is_so if is_set else is_over}{because}{by}", level)
+        known = ", ".join([*by, *(there if is_set else ())])
+        more = f" ({known})" if known else ""
+        yield ChangeText(f"{diff['binary']} {is_so if is_set else is_over}{because}{more}", level)
 
 
 def _describe_warning(event: str, diff: Mapping[str, Any], names: Names) -> Iterator[ChangeText]:

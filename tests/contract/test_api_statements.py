@@ -40,6 +40,7 @@ MAX_OF_A_PAGE = 2
 MOST = {
     "statistics": 1,
     "with servers": 3,
+    "/v1/hosts": 3,
     "/v1/candidates": 3,
     "ten candidates": 3,
     "all candidates": 4,

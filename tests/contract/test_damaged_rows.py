@@ -567,6 +567,9 @@ def test_the_next_audit_overwrites_all_that_is_damaged(fleet: Fleet, table: str)
     assert left == []
 
 
+_SET = ("disabled_", "forced_down_", "maintenance_")
+
+
 def test_a_heartbeat_or_a_restart_overwrites_a_damaged_service(fleet: Fleet) -> None:
     left = []
     for column in tables.services.c:
@@ -581,7 +584,7 @@ def test_a_heartbeat_or_a_restart_overwrites_a_damaged_service(fleet: Fleet) -> 
         left += sum(fleet.list_damage(tables.services), ())
     fleet.restore()
     # Those of administrators are written by `service set`.
-    assert [name for name in left if not name.startswith(("disabled_", "forced_down_"))] == []
+    assert [name for name in left if not name.startswith(_SET)] == []
 
 
 @pytest.mark.parametrize(

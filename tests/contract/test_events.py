@@ -104,9 +104,9 @@ def test_a_service_has_lines_of_what_changed(store: Store) -> None:
     store.report_state(key_of(service), 1, AuditState(), is_last=True)
     name = COMPUTE_BINARY
     assert texts(store, "alpha", WHOLE_HOST) == [
-        f"{name} disabled: disk (by alice)",
+        f"{name} disabled: disk (by alice, 0 guests)",
         f"{name} enabled",
-        f"{name} in maintenance",
+        f"{name} in maintenance (0 guests)",
         f"{name} no longer in maintenance",
         f"{name} forced down: burnt",
         f"{name} forced down",

@@ -434,10 +434,7 @@ class TestUuidUnderAnotherHost:
         alpha = register(store)
         change = create(alpha, "pool-1", node_uuid=record.uuid)
         (reason,) = store.apply_changes(alpha, [change], ALWAYS_DOWN).refused.values()
-        assert (
-            f"belongs to host beta as pool-1 since {record.created_at.isoformat(timespec='seconds')}"
-            in reason
-        )
+        assert f"belongs to host beta as pool-1 since {record.created_at:%Y-%m-%d %H:%MZ}" in reason
         assert "'nodetracker-manage host takeover pool-1 --from beta'" in reason
         assert load_one(store, "beta") == record
 
@@ -1008,10 +1005,7 @@ class TestNodeTakeover:
         assert list(store.load_versions("beta", COMPUTE_BINARY).by_nodename) == ["pool-2"]
         reason = self.refuse(store, again, record, "pool-1")  # alpha is down
         moved_at = read_history(store, "alpha", "Pool-1")[-1].at
-        assert (
-            f"belongs to host alpha as Pool-1 since {moved_at.isoformat(timespec='seconds')}"
-            in reason
-        )
+        assert f"belongs to host alpha as Pool-1 since {moved_at:%Y-%m-%d %H:%MZ}" in reason
         assert load_one(store, "alpha", "Pool-1") == after
 
     def test_a_host_that_is_up_keeps_its_node(

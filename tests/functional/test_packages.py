@@ -98,11 +98,15 @@ def test_two_builds_are_the_same(packages, tmp_path):
     assert filecmp.cmpfiles(packages, again, names, shallow=False) == (names, [], [])
 
 
-def test_the_bill_of_materials_has_the_vendored_file():
-    (component,) = read_vendored()
-    body = (ROOT / "nodetracker/api/static/vendor/standalone.module.js").read_bytes()
-    assert component["hashes"][0]["content"] == hashlib.sha256(body).hexdigest()
-    assert component["purl"].startswith("pkg:npm/htm@")
+def test_the_bill_of_materials_has_the_vendored_files():
+    files = {"htm": "standalone.module.js", "uplot": "uPlot.iife.min.js"}
+    components = read_vendored()
+    assert [component["name"] for component in components] == list(files)
+    for component in components:
+        name = component["name"]
+        body = (ROOT / "nodetracker/api/static/vendor" / files[name]).read_bytes()
+        assert component["hashes"][0]["content"] == hashlib.sha256(body).hexdigest()
+        assert component["purl"].startswith(f"pkg:npm/{name}@")
 
 
 def test_the_bill_of_materials_of_a_package_has_what_it_installs(tmp_path):
@@ -119,5 +123,5 @@ def test_the_bill_of_materials_of_a_package_has_what_it_installs(tmp_path):
     path.write_text(json.dumps(materials))
     keep_installed(path, tmp_path)
     kept = json.loads(path.read_text())
-    assert [part["name"] for part in kept["components"]] == ["zope.event", "htm"]
+    assert [part["name"] for part in kept["components"]] == ["zope.event", "htm", "uplot"]
     assert kept["dependencies"] == [{"ref": "root"}, {"ref": "zope.event"}]

@@ -143,7 +143,8 @@ class TestList:
             "disabled", "why", 2,
         )  # fmt: skip
 
-    def test_the_table_shows_what_is_wrong(self, commands, store):
+    def test_the_table_shows_what_is_wrong(self, commands, store, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "120")
         take_service(store, "ctl", make_incarnation("ctl"), CONDUCTOR_BINARY)
         store.set_service("h2", COMPUTE_BINARY, ServiceChange(True, maintenance=True))
         store.clock[0] += timedelta(minutes=5)

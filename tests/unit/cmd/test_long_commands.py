@@ -15,7 +15,7 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
 from nodetracker.db.store import open_store
 from nodetracker.model.errors import NotFoundError, RefusedError, SchemaError
-from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
+from nodetracker.model.service import COMPUTE_BINARY, FIRST_REVISION, SCHEMA_REVISION
 from nodetracker.process.daemon import EXIT_FAILED
 from nodetracker.virt.host.capture import capture_machine
 from nodetracker.virt.host.roots import Roots
@@ -33,14 +33,13 @@ def test_a_migration_reports_each_revision(tmp_path, monkeypatch):
     add_revisions(monkeypatch)
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'n.sqlite'}")
     up, down, nothing = Reports(), Reports(), Reports()
+    own = range(int(FIRST_REVISION), int(SCHEMA_REVISION) + 1)
+    steps = [*(f"{number:04}" for number in own), NEXT, LAST]
     revisions.sync(engine, report=up)
     revisions.sync(engine, report=nothing)
     revisions.sync(engine, SCHEMA_REVISION, down)
     assert [(*counts, doing.partition(": ")[0]) for *counts, doing in up] == [
-        (0, 3, SCHEMA_REVISION),
-        (1, 3, NEXT),
-        (2, 3, LAST),
-        (3, 3, ""),
+        (number, len(steps), step) for number, step in enumerate([*steps, ""])
     ]
     assert nothing == []
     assert [(*counts, doing.partition(": ")[0]) for *counts, doing in down] == [

@@ -77,5 +77,5 @@ def test_a_foreign_row_is_refused_with_its_host_and_what_to_do(is_up: bool) -> N
     )
     assert decision.refused == {
         "Pool": "node Pool (uuid uuid-1) of host alpha belongs to host beta as pool since "
-        f"2026-01-01T00:00:00+00:00, {cure}"
+        f"2026-01-01 00:00Z, {cure}"
     }
