@@ -71,7 +71,7 @@ export function TrendTotals({ amounts, left, measured, path, place, isDown }) {
   const { data } = usePoll(`${path}?step=${PERIODS[period][1]}`, sampledHour());
   const hasChart = data?.samples.length > 1;
   return html`${totals(amounts, left, (name) => hasChart && data.samples[0][keyOf(name)] && chart(name, data.samples, period), measured)}
-    ${(hasChart || period !== "week") && html`<div class="filters">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}
+    ${(hasChart || period !== "week") && html`<div class="filters compact">${select("Trends of the last", period, Object.keys(PERIODS), setPeriod)}
       ${button("Charts", () => setOpen(!isOpen), { "aria-expanded": isOpen })}${legend(KEYS.map(sign))}</div>`}
     ${isOpen && hasChart && html`<${OpenCharts} samples=${data.samples} forecast=${isDown ? {} : data.forecast} period=${period} place=${place} />`}
     ${data && !isDown && list(Object.values(data.forecast).flatMap((found) => found ? sentence(found.text) : []), "plain")}`;

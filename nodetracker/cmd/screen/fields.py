@@ -90,7 +90,7 @@ def _render(name: str, value: Any, now: datetime | None) -> str:
     if is_number(value):
         text = render_plain(value)
         size = _size_of(name, value)
-        if size is None or size.startswith(f"{text} "):
+        if size is None or size == text or size.startswith(f"{text} "):
             return size or text
         return f"{text} ({size})"
     if has_moment(name, value):

@@ -34,6 +34,7 @@ def test_long_values_are_summed_up_unless_all_is_wanted():
     [
         ("memory_mb", 65432, "65432 (63.9 GiB)"),
         ("local_gb", 500, "500 GiB"),
+        ("disk_gb", 0, "0"),
         ("boot_id", None, "-"),
         ("maintenance", False, "no"),
         ("last_seen_up", "2026-01-09T00:00:00+00:00", "2026-01-09T00:00:00+00:00 (1 d ago)"),
