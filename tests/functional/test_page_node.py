@@ -164,7 +164,9 @@ class TestSearch:
             page.get_by_label("Workload", exact=True).fill("GACY")
             page.keyboard.press("Enter")
             page.get_by_role("link", name="legacy-vm").wait_for()
-            page.get_by_role("link", name=RICH[1]).click()
+            node = page.get_by_role("link", name=RICH[1])
+            expect(node).to_have_count(1)  # all workloads were listed before
+            node.click()
             page.get_by_role("heading", name=RICH[1]).wait_for()
             assert page.url.endswith(find_node(store, RICH[1]))
 

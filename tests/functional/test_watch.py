@@ -102,7 +102,7 @@ def test_keys_move_filter_sort_and_describe(programs):
         watched.press("/sec\r")
         watched.wait_for('nodes with "sec"')
         watched.press("\r")
-        watched.wait_for("Measured")
+        watched.wait_for("Why used")
         watched.press("\x1b")
         watched.wait_for("Enter: describe")
         watched.press("q")
