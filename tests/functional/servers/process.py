@@ -21,7 +21,7 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from tests.functional.servers.small_disk import SmallDisk
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 
 
 def skip_or_fail(reason: str) -> NoReturn:
