@@ -5,21 +5,31 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.amounts import Amounts
+from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from tests.builders import make_guest, make_node
 from tests.contract.scene import build
-from tests.functional.browser import DenyChanges, open_tab
+from tests.functional.browser import THEMES, DenyChanges, open_tab
 from tests.page_fleet import AllowAll, serve_page
 from tests.page_node import RICH, add_rich_node
 from tests.stores import SqliteStore
 
-ENDS = ["nodetracker:migrations:confirm", "nodetracker:migrations:revert"]
+FURTHER = [
+    "nodetracker:migrations:confirm", "nodetracker:migrations:revert", "nodetracker:plans:create"
+]  # fmt: skip
+ROOM = {  # CPUs of the guests of a host of 7, and whether these fit elsewhere
+    "bulky": ([6], "^0 of 1 guest fits elsewhere.*vm-1.*no node was found"),
+    "mixed": ([2, 4], "^1 of 2 guests fit elsewhere.*vm-2"),
+    "small": ([1, 1], "^2 of 2 guests fit elsewhere$"),
+    "empty": ([], "^It has no guests$"),
+}
 
 
-class AllowEnds(AllowAll):
-    """A `PolicyAuthorizer` of somebody who may end moves, too."""
+class AllowMore(AllowAll):
+    """A `PolicyAuthorizer` of somebody who may end moves and plan, too."""
 
     def list_allowed(self, context) -> list[str]:
-        return [*super().list_allowed(context), *ENDS]
+        return [*super().list_allowed(context), *FURTHER]
 
 
 @pytest.fixture
@@ -32,7 +42,7 @@ def store():
 
 @pytest.fixture
 def url(store):
-    with serve_page(store, authorizer=AllowEnds()) as url:
+    with serve_page(store, authorizer=AllowMore()) as url:
         yield url
 
 
@@ -57,6 +67,28 @@ def test_a_host_is_taken_out_and_says_what_is_still_there(browser, store, url):
         assert (service.disabled, service.maintenance) == (True, True)
         page.locator(".title").get_by_role("button", name="Put back in").wait_for()
         tab.check()
+        assert tab.problems == []
+
+
+def test_whether_all_guests_fit_elsewhere_is_said_before_a_host_is_taken_out(browser):
+    store, number = SqliteStore(), 0
+    for host, (sizes, _) in ROOM.items():
+        guests = [
+            make_guest(number := number + 1, vcpu_milli=1000 * size, memory_mb=0, disk_mb=0)
+            for size in sizes
+        ]
+        make_node(store, tuple(guests), Amounts(vcpu_milli=1000 * sum(sizes)), host=host)
+        if not guests:
+            store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
+    with serve_page(store, authorizer=AllowMore()) as url, open_tab(browser, url) as tab:
+        for host, (_, text) in ROOM.items():
+            tab.page.goto(f"{url}#/host?host={host}")
+            tab.page.get_by_role("heading", name=host).wait_for()
+            tab.page.locator(".title").get_by_role("button", name="Take out").click()
+            dialog = tab.page.get_by_role("dialog")
+            expect(dialog.get_by_role("status")).to_have_text(re.compile(text))
+            tab.check(THEMES[:1])
+            dialog.get_by_role("button", name="Cancel").click()
         assert tab.problems == []
 
 

@@ -1,7 +1,7 @@
 // Buttons of actions, each with a dialog that asks once; one about hosts says how they are, and asks again if that has changed meanwhile.
-import { refreshAll, request } from "./api.js";
+import { refreshAll, request, useMay } from "./api.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
-import { announce, bdi, button, decisions, field, join, plural, RequestForm, sentence, states } from "./widgets.js";
+import { announce, bdi, button, decisions, field, join, list, number, plural, RequestForm, sentence, states } from "./widgets.js";
 
 const AGENT = "nodetracker-compute";
 const CHANGED = 412; // the status of a refusal, because somebody else was faster
@@ -16,12 +16,28 @@ const readHosts = (hosts) => Promise.all(hosts.map(async ({ name, path }) => {
 const howIsIt = ({ name, service }) => html`<li><bdi>${name}</bdi> ${service && html`${states(service)} ${decisions(service).map(([title, text]) => text
   && html`<span class="quiet">${title} ${text}</span> `)}`}</li>`;
 
+// Where all guests of some hosts would fit elsewhere, asked once.
+function Plan({ hosts }) {
+  const [{ data, error }, setAnswer] = useState({});
+  useEffect(() => {
+    request("/v1/plans", { method: "POST", body: { hosts } }).then(setAnswer);
+  }, []);
+  const say = (text, left = []) => html`<div role="status"><p>${text}</p>${list(left.map((guest) => html`<bdi>${guest.workload_name}</bdi> <span class="quiet">${guest.reason}</span>`), "plain many")}</div>`;
+  if (error) return say(`Whether its guests fit elsewhere is not known: ${join([error.title, error.detail], ": ")}`);
+  if (!data) return say("Looking where its guests would fit…");
+  const left = data.guests.filter(({ to_host: host }) => host === null);
+  const placed = data.guests.length - left.length;
+  const total = data.fits ? placed : data.guests.length; // what is left of a plan that fits is not to be moved
+  return say(data.guests.length === 0 ? "It has no guests" : `${number(placed)} of ${plural(total, "guest")} ${total === 1 ? "fits" : "fit"} elsewhere`, left);
+}
+
 // The dialog of an action on places {"Host": name}, or on many things with a request each: [{name, path}], of which hosts need no path.
 function Ask({ action, place, each, onDone, onClose }) {
   const { title, text, effect, method, path, body, takes_reason: takesReason, is_dangerous: isDangerous } = action;
   const dialog = useRef(null);
   const done = useRef(new Set()); // names, of many
   const isOfHosts = method === "PATCH";
+  const isPlanned = useMay("plans:create") && isOfHosts && body.maintenance;
   const [things, setThings] = useState(each ?? [{ name: place.Host, path }]);
   const reading = useRef(null);
   const read = () => {
@@ -63,6 +79,7 @@ function Ask({ action, place, each, onDone, onClose }) {
         : html`<p>${Object.entries(place).map(([kind, name], index) => html`${index > 0 && ", "}${kind} <strong><bdi>${name}</bdi></strong>`)}</p>`}
       ${(each || isOfHosts) && html`<ul class="plain many">${things.map(howIsIt)}</ul>`}
       <p>${effect}</p>
+      ${isPlanned && html`<${Plan} hosts=${things.map(({ name }) => name)} />`}
       ${takesReason && field({}, "reason", "Reason", { maxlength: 255, required: takesReason !== true, autocomplete: "off" })}
     <//>
   </dialog>`;
