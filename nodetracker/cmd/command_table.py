@@ -55,6 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "db sync": Entry("db:SyncSchema", "Migrate the database's schema to this version, or to a given revision", True),
     "db version": Entry("db:ShowSchemaVersion", "Print the revision of the database's schema"),
     "events": Entry("history:ListEvents", "Show what happened to nodes, claims, moves, services and warnings, the newest last"),
+    "fleet tolerance": Entry("tolerance:ShowTolerance", "Show which losses of a host, or of two, the fleet survives: whether their guests would fit"),
     "health": Entry("machine:ShowHealth", "Show the health of this machine's agent or REST service; exit with 1 if it fails"),
     "help": Entry("help:ShowHelp", "Show the help of a command, as --help after it does"),
     "host action": Entry("service:ActOnHost", "Reboot, shut down or start up a host through its driver", True),

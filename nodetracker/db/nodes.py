@@ -130,7 +130,19 @@ def load_nodes(
 ) -> list[NodeRecord]:
     if node_ids is not None and not node_ids:
         return []
-    condition = _nodes.host == host
+    return _load_nodes(connection, _nodes.host == host, node_ids)
+
+
+def load_hosts(connection: sa.Connection, hosts: Collection[str]) -> list[NodeRecord]:
+    return _load_nodes(connection, _nodes.host.in_(sorted(hosts)))
+
+
+def _load_nodes(
+    connection: sa.Connection,
+    of_hosts: "sa.ColumnElement[bool]",
+    node_ids: Collection[int] | None = None,
+) -> list[NodeRecord]:
+    condition = of_hosts
     if node_ids is not None and len(node_ids) <= _MAX_IDS:
         condition = sa.and_(condition, _nodes.id.in_(sorted(node_ids)))
     rows = sa.select(tables.compute_nodes, utc_now().label("now")).where(condition)
@@ -147,7 +159,7 @@ def load_nodes(
     )
     claims: dict[int, dict[str, Claim]] = {}
     workloads: set[str] = set()
-    for row in connection.execute(_select_claims(host, found)).mappings():
+    for row in connection.execute(_select_claims(of_hosts, found)).mappings():
         node = found[row["compute_node_id"]]
         claim = codec.decode_claim(row, node["host"], node["hypervisor_hostname"])
         claims.setdefault(claim.node_id, {})[claim.uuid] = claim
@@ -167,18 +179,21 @@ def load_nodes(
     ]
 
 
-def _select_claims(host: str, found: Mapping[int, sa.RowMapping]) -> sa.CompoundSelect[Any]:
+def _select_claims(
+    of_hosts: "sa.ColumnElement[bool]", found: Mapping[int, sa.RowMapping]
+) -> sa.CompoundSelect[Any]:
     """Select the active claims of nodes, damaged ones, and those expired that an audit may need.
 
     The expired ones have just done so, or their workload has an unclaimed guest or an open
     migration. Released claims are never read by their node alone: they become many.
 
     Args:
-        found: id -> row of all nodes, or of more than `_MAX_IDS` of the host's.
+        of_hosts: the condition of all nodes of the hosts.
+        found: id -> row of all nodes, or of more than `_MAX_IDS` of the hosts'.
     """
     ids: Any = sorted(found)
     if len(found) > _MAX_IDS:
-        ids = sa.select(_nodes.id).where(_nodes.host == host)
+        ids = sa.select(_nodes.id).where(of_hosts)
     here = _claims.compute_node_id.in_(ids)
     now = next(row["now"] for row in found.values())
     is_guest = sa.and_(

@@ -29,6 +29,7 @@ from nodetracker.db import (
     provider_removals,
     samples,
     services,
+    tolerances,
     trends,
 )
 from nodetracker.db.connection.engine import (
@@ -155,7 +156,9 @@ def granted(
 
 
 class SqlStore(SqlReader):
-    """`nodetracker.ports.Store` and `CredentialStore` over SQLite, MariaDB, MySQL and PostgreSQL.
+    """`nodetracker.ports.Store` over SQLite, MariaDB, MySQL and PostgreSQL.
+
+    It is a `ToleranceStore` and a `CredentialStore`, too.
 
     Args:
         clock: this host's own time, whose skew each heartbeat stores.
@@ -217,6 +220,9 @@ class SqlStore(SqlReader):
     find_claims = reading(claim_lists.find_claims)
     find_guests = reading(claim_lists.find_guests)
     find_requirements = reading(claim_lists.find_requirements)
+
+    list_rooms = reading(tolerances.list_rooms)
+    load_hosts = reading(nodes.load_hosts)
 
     create_call = writing(host_calls.create_call)
     find_answer = reading(host_calls.find_answer)

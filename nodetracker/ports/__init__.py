@@ -29,6 +29,7 @@ from nodetracker.ports.store import (
     OperatorStore,
     RemovalStore,
     Store,
+    ToleranceStore,
     WatchStore,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "SchedulerStore",
     "Store",
     "StoreObserver",
+    "ToleranceStore",
     "WakeableAgent",
     "WatchStore",
 ]

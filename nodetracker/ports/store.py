@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from nodetracker.model.change import ApplyResult, NodeChange
 from nodetracker.model.claim import Claim, SplitBrain
 from nodetracker.model.credential import Credential, JoinToken
-from nodetracker.model.node import HostSums, HostVersions
+from nodetracker.model.node import HostSums, HostVersions, NodeRecord
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import (
     AgentKey,
@@ -17,6 +17,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
+from nodetracker.model.tolerance import NodeRoom
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
 from nodetracker.ports.ledger import LedgerStore, SchedulerStore
@@ -381,6 +382,16 @@ class HostStore(WatchStore, SchedulerStore, RemovalStore, Protocol):
 
 class Store(HostStore, OperatorStore, CallStore, Protocol):
     """All of the store; conductors serve it to processes without a database."""
+
+
+class ToleranceStore(SchedulerStore, Protocol):
+    """What shows which losses of hosts the fleet survives."""
+
+    def list_rooms(self, service_down_time: int) -> list[NodeRoom]:
+        """Return what all nodes have left by their rows, in order of id, by one statement."""
+
+    def load_hosts(self, hosts: Collection[str]) -> list[NodeRecord]:
+        """Return the nodes of hosts as `load_nodes` does, by as many statements as of one."""
 
 
 class CredentialStore(Protocol):

@@ -46,7 +46,8 @@ class HostPlanner:
         if max_guests is not None and len(leaving) > max_guests:
             reason = f"have {len(leaving)} guests, more than the {max_guests} of one plan"
             raise RequestError("hosts", reason)
-        search = _Search(self._store, self._policy_for(leaving), self._settings, hosts, leaving)
+        policy = policy_for(self._policy, leaving)
+        search = _Search(self._store, policy, self._settings, hosts, leaving)
         packing = search.run()
         by_uuid = {departure.request.uuid: departure for departure in leaving}
         moves = [
@@ -77,10 +78,11 @@ class HostPlanner:
                     (leaving if isinstance(item, Departure) else remaining).append(item)  # type: ignore[arg-type]
         return leaving, remaining
 
-    def _policy_for(self, leaving: Iterable[Departure]) -> AdmissionPolicy:
-        """Return the policy with the kinds of devices that guests hold as aliases."""
-        own = {name: alias for item in leaving for name, alias in item.aliases.items()}
-        return replace(self._policy, aliases={**self._policy.aliases, **own})
+
+def policy_for(policy: AdmissionPolicy, leaving: Iterable[Departure]) -> AdmissionPolicy:
+    """Return the policy with the kinds of devices that guests hold as aliases."""
+    own = {name: alias for item in leaving for name, alias in item.aliases.items()}
+    return replace(policy, aliases={**policy.aliases, **own})
 
 
 class _Search:

@@ -49,12 +49,17 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """A workload for which nothing is planned, and why not."""
+    """A workload for which nothing is planned, and why not.
+
+    Attributes:
+        needs_place: whether it runs on the node, and no open migration has a place for it.
+    """
 
     workload: Workload
     host: str
     nodename: str
     reason: str
+    needs_place: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,9 @@ def list_departures(
         workload = _workload_of(item)
         reason = _why_not(item, moving)
         if reason is not None:
-            yield Remaining(workload, node.host, node.nodename, reason)
+            is_here = item.guest is not None and item.guest.missing_since is None
+            needs_place = is_here and not any(claim.uuid in moving for claim in item.claims)
+            yield Remaining(workload, node.host, node.nodename, reason, needs_place)
         elif item.charge != Amounts() or _list_devices(node, item):
             yield _make_departure(node, workload, item, asked)
 

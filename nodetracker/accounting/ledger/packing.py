@@ -90,6 +90,16 @@ def kind_of(request: ClaimRequest) -> Hashable:
     )
 
 
+def try_grant(
+    request: ClaimRequest, shared: SharedNode, policy: AdmissionPolicy
+) -> SharedNode | None:
+    """Return a node with a request granted, None if the ledger would refuse it there."""
+    try:
+        return grant_shared(request, shared, policy)[1]
+    except NodetrackerError:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Room:
     """What is left on a node: of each class in parts, of devices, of huge pages in MiB."""
@@ -146,13 +156,6 @@ class _Fleet:
             reverse=True,
         )
 
-    def grant(self, request: ClaimRequest, shared: SharedNode) -> SharedNode | None:
-        """Return a node with a request granted, None if the ledger would refuse it there."""
-        try:
-            return grant_shared(request, shared, self.policy)[1]
-        except NodetrackerError:
-            return None
-
     def lacks_sum(self, requests: Iterable[ClaimRequest]) -> bool:
         """Return whether all nodes together have too little left of a class for all requests.
 
@@ -173,7 +176,7 @@ class _Fleet:
 
     def lacks_node(self, request: ClaimRequest) -> bool:
         """Return whether no node accepts a request, even with nothing else placed there."""
-        return not any(self.grant(request, shared) for shared in self.nodes.values())
+        return not any(try_grant(request, shared, self.policy) for shared in self.nodes.values())
 
 
 Order = Callable[["_Attempt", ClaimRequest], Iterable[int]]
@@ -207,7 +210,7 @@ class _Attempt:
             if node_id == without or self._is_hopeless(request, node_id, refusing):
                 continue
             self.tried += 1
-            shared = self.fleet.grant(request, self.shared[node_id])
+            shared = try_grant(request, self.shared[node_id], self.fleet.policy)
             if shared is not None:
                 self._put(node_id, shared, [*self.granted[node_id], request])
                 return True
@@ -237,7 +240,7 @@ class _Attempt:
         shared: SharedNode | None = self.fleet.nodes[node_id]
         for request in requests:
             self.tried += 1
-            shared = shared and self.fleet.grant(request, shared)
+            shared = shared and try_grant(request, shared, self.fleet.policy)
         return shared
 
     def _put(self, node_id: int, shared: SharedNode, granted: list[ClaimRequest]) -> None:

@@ -33,11 +33,14 @@ READS = (
 
 READING = (
     "list", "show", "stats", "describe", "diff", "history", "overview", "trends", "events",
-    "plan",
+    "plan", "tolerance",
 )  # fmt: skip
 """Last words of commands that only read."""
 
-OTHERS = {"health", "placement show", "placement audit", "user list", "migration show", "host plan"}
+OTHERS = {
+    "health", "placement show", "placement audit", "user list", "migration show", "host plan",
+    "fleet tolerance",
+}  # fmt: skip
 
 UNLOGGED = {name for name, entry in COMMANDS.items() if not entry.is_logged}
 
