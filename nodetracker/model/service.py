@@ -27,7 +27,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0027"
+SCHEMA_REVISION = "0028"
 """The revision of the database's schema that this version is written for."""
 
 FIRST_REVISION = "0025"
@@ -122,6 +122,7 @@ class ServiceRecord:
             None while it is enabled, and where unknown.
         forced_down_reason, forced_down_at, forced_down_by: the same of being forced down.
         maintenance_at, maintenance_by: the same of its host's maintenance.
+        spare: whether its host is kept free for guests of hosts that fail.
         damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
@@ -151,6 +152,7 @@ class ServiceRecord:
     forced_down_by: str | None = None
     maintenance_at: datetime | None = None
     maintenance_by: str | None = None
+    spare: bool = False
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
     @property

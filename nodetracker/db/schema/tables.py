@@ -319,6 +319,7 @@ services = sa.Table(
     flag("maintenance"),
     time("maintenance_at", nullable=True),
     text("maintenance_by", nullable=True),
+    sa.Column("spare", sa.Boolean(), nullable=False, server_default=sa.false()),
     flag("forced_down"),
     long_text("forced_down_reason", nullable=True),
     time("forced_down_at", nullable=True),
