@@ -7,18 +7,28 @@ from uuid import UUID
 
 from nodetracker.accounting.ledger.claims import grant_shared
 from nodetracker.accounting.ledger.packing import kind_of
-from nodetracker.accounting.ledger.transaction import SharedNode
+from nodetracker.accounting.ledger.transaction import SharedNode, share_node
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.errors import ClaimRefusedError
+from nodetracker.model.fleet import LedgerNode
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import Alias, AliasSpec, TrackedDevice
 from nodetracker.ports import AdmissionPolicy
-from tests.builders import ask, make_device, make_empty_values
+from tests.builders import (
+    NOW,
+    admission_values,
+    ask,
+    availability_of,
+    make_device,
+    make_empty_values,
+    make_service,
+)
 
 ALIASES = {"nic": Alias("nic", (AliasSpec("8086", "154c"),))}
 POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=600, aliases=ALIASES)
 PAGE_MB = 2
+SERVICE = availability_of(make_service())
 
 
 def draw_cell(source: random.Random, number: int) -> dict[str, Any]:
@@ -64,6 +74,27 @@ def draw_node(source: random.Random) -> tuple[NodeValues, tuple[TrackedDevice, .
         **pci_columns(devices),
     )
     return values, devices
+
+
+def make_shared_node(
+    number: int, values: NodeValues | None = None, devices: Sequence[TrackedDevice] = ()
+) -> SharedNode:
+    """Build a node of a host of its own without guests, of 8 CPUs and 8 GiB unless told."""
+    values = make_empty_values() if values is None else values
+    known = {device.address: device for device in devices}
+    return share_node(
+        LedgerNode(number, f"h{number}", "n", NOW, SERVICE, admission_values(values), devices=known)
+    )
+
+
+def draw_fleet(
+    seed: int, max_nodes: int, max_guests: int
+) -> tuple[list[SharedNode], list[ClaimRequest]]:
+    """Draw at least two nodes without guests, and at least two requests."""
+    source = random.Random(seed)
+    count = source.randint(2, max_nodes)
+    nodes = [make_shared_node(number, *draw_node(source)) for number in range(count)]
+    return nodes, [draw_request(source, number) for number in range(source.randint(2, max_guests))]
 
 
 def draw_request(source: random.Random, number: int) -> ClaimRequest:
