@@ -7,21 +7,32 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
 
 from nodetracker.api.application import build_application
 from nodetracker.api.auth.addresses import NoauthAuthenticator
 from nodetracker.api.auth.layer import LoginFailures, authenticate
 from nodetracker.api.fleet_cache import FleetCache
 from nodetracker.api.layers import request_id_layer
+from nodetracker.db.schema.tables import compute_nodes, guests, services
 from nodetracker.model.claim import ClaimState
-from nodetracker.model.fleet import OverviewNode, OverviewRows, UnclaimedSum, WarningCount
+from nodetracker.model.fleet import (
+    OVERVIEW_COLUMNS,
+    OverviewNode,
+    OverviewRows,
+    UnclaimedSum,
+    WarningCount,
+)
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.warning import WarningKind
 from nodetracker.web.server import Server
-from tests.builders import make_service
+from tests.builders import make_guest, make_node, make_service
 from tests.functional.servers.process import find_free_port
 from tests.settings import make_api_settings
+from tests.statements import select_written
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import make_backend
 
@@ -160,6 +171,44 @@ class PageStore(SqliteStore):
         if self.error is not None:
             raise self.error
         return self.fleet.read_rows()
+
+    def insert_rows(self) -> None:
+        """Insert the nodes, their hosts and guests without claims, which lists are made of."""
+        host = "template"
+        make_node(self, (make_guest(),), host=host)
+        found = self.fleet.read_rows()
+        with self.engine.begin() as connection:
+            rows = {
+                table: dict(connection.execute(select_written(table)).mappings().one())
+                for table in (services, compute_nodes, guests)
+            }
+            for table in (guests, compute_nodes, services):
+                connection.execute(sa.delete(table))
+            for table, own in (
+                (services, [_columns_of_service(each) for each in found.services]),
+                (compute_nodes, [_columns_of_node(node) for node in found.nodes]),
+                (guests, [_columns_of_guest(item) for item in found.unclaimed]),
+            ):
+                copies = [rows[table] | {"id": i} | each for i, each in enumerate(own, start=1)]
+                connection.execute(sa.insert(table), copies)
+
+
+def _columns_of_service(service: ServiceRecord) -> dict[str, Any]:
+    names = ("uuid", "host", "last_seen_up", "disabled", "maintenance", "last_audit")
+    return {name: getattr(service, name) for name in names}
+
+
+def _columns_of_node(node: OverviewNode) -> dict[str, Any]:
+    columns = {name: getattr(node, name) for name in OVERVIEW_COLUMNS}
+    identity = {"id": node.id, "uuid": node.uuid, "host": node.host}
+    return {**columns, **identity, "hypervisor_hostname": node.nodename}
+
+
+def _columns_of_guest(item: UnclaimedSum) -> dict[str, Any]:
+    name = f"guest-{item.node_id}"
+    columns = {part: getattr(item, part) for part in ("vcpu_milli", "memory_mb", "disk_mb")}
+    identity = {"uuid": str(uuid.uuid5(_SPACE, name)), "name": name}
+    return {**columns, **identity, "compute_node_id": item.node_id}
 
 
 def _let_everybody_in(application):

@@ -44,6 +44,7 @@ def measure(options: argparse.Namespace, _directory: Path) -> Iterator[tuple[str
     with open_browser() as browser:
         for nodes in options.nodes:
             store = PageStore(PageFleet(nodes))
+            store.insert_rows()
             with (
                 serve_page(store, max_age=0) as url,
                 open_tab(browser, "about:blank") as tab,

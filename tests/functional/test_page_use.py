@@ -209,6 +209,44 @@ def test_first_nodes_are_seen_while_the_overview_of_a_large_fleet_is_made(browse
         assert tab.problems == []
 
 
+@pytest.mark.parametrize(
+    ("query", "nodes"), [("", 100), ("?text=-0007", 1), ("?state=down", 6), ("?only=unread", 0)]
+)
+def test_the_first_nodes_are_one_page_of_those_that_the_address_selects(browser, query, nodes):
+    store = PageStore(PageFleet(120))
+    store.insert_rows()
+    answers = threading.Event()
+    read = store.read_overview
+    store.read_overview = lambda: answers.wait(WAIT_SECONDS) and read()
+    with serve_page(store) as url, open_tab(browser, "about:blank") as tab:
+        page = tab.page
+        asked = []
+        page.on("request", lambda sent: "/v1/nodes" in sent.url and asked.append(sent.url))
+        page.goto(f"{url}#/{query}")
+        page.get_by_text("Loading the fleet").wait_for()
+        page.wait_for_timeout(1000)
+        expect(page.locator("tbody tr")).to_have_count(nodes)
+        assert len(asked) == (nodes > 0)
+        answers.set()
+        page.locator("[aria-label=Totals]").wait_for()
+        assert tab.problems == []
+
+
+def test_lines_of_nodes_that_did_not_change_are_not_rendered_again(browser):
+    with serve_page(PageStore(make_fleet(1))) as url, open_tab(browser, url) as tab:
+        kept = tab.page.evaluate(
+            """async () => {
+                const {linesOf} = await import(new URL("overview.js", document.querySelector("script[src]").src));
+                const nodes = [{host: "a", nodename: "a"}, {host: "b", nodename: "b"}];
+                const read = (reason) => linesOf({nodes, empty_hosts: [], down_since: {a: "2026-01-01T00:00:00Z"},
+                    decisions: {b: {disabled_reason: reason}}});
+                const [first, same, changed] = [read("x"), read("x"), read("y")];
+                return [same, changed].map((lines) => lines.map((line, index) => line === first[index]));
+            }"""
+        )
+        assert kept == [[True, True], [True, False]]
+
+
 def test_services_warnings_and_moves_are_those_of_a_host(browser):
     store = SqliteStore()
     for host in ("alpha", "beta"):

@@ -1,6 +1,6 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
 import { List } from "./lists.js";
-import { allocatedOf, amountOf, answer, aside, bar, button, column, compare, cpuOf, fillOf, folded, HOST, hostOf, html, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, time, useChoice, useEffect, useLocation, useMay, useMemo, usePoll, useState } from "./page.js";
+import { allocatedOf, amountOf, answer, aside, bar, button, column, compare, cpuOf, fillOf, fixed, folded, HOST, hostOf, html, LINES, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, time, useChoice, useEffect, useList, useLocation, useMay, useMemo, usePoll, useState } from "./page.js";
 import { Tiles } from "./tiles.js";
 import { DayLine, TrendTotals } from "./trends.js";
 
@@ -18,18 +18,14 @@ const ONLY = {
   warnings: ({ warnings }) => warnings > 0,
 };
 
-// The trend of the amount by which nodes are sorted, or of their memory.
-function DayOf({ id, ...node }) {
-  const { sort = "" } = useLocation().query;
-  const chosen = ["cpu", "disk"].find((each) => sort.endsWith(each)) ?? "memory";
-  return id === chosen && html`<${DayLine} ...${node} />`;
-}
+const BARS = { cpu: ["CPU", cpuOf], memory: ["Memory", () => "MEMORY_MB"], disk: ["Disk", () => "DISK_GB"] };
 
-const barColumn = (id, title, resourceOf) => numeric(id, title, (fill, { uuid, amounts }) => {
+// A column of bars; of one resource, the last day is beside them.
+const barColumn = (id, [title, resourceOf], hasDay) => numeric(id, title, (fill, { uuid, amounts }) => {
   const resource = resourceOf(amounts);
   const use = amounts[resource];
   const text = amountOf(resource, allocatedOf(use), use.limit) + (resource === "PCPU" ? " pinned" : "");
-  return html`${bar(use)}<span class="amount">${uuid && resource !== "PCPU" && html`<${DayOf} id=${id} uuid=${uuid} resource=${resource} />`}${fill > 1 ? mark(text, "over") : text}</span>`;
+  return html`${bar(use)}<span class="amount">${hasDay && uuid && resource !== "PCPU" && html`<${DayLine} uuid=${uuid} resource=${resource} />`}${fill > 1 ? mark(text, "over") : text}</span>`;
 }, ({ amounts }) => fillOf(amounts[resourceOf(amounts)]));
 
 // Columns of nodes of the overview and of /v1/nodes.
@@ -37,9 +33,7 @@ export const NODES = [
   column("state", "State", (_, node) => states(node, true), ({ severity }) => -severity),
   { ...HOST, sortKey: "host" },
   { ...column("node", "Node", (nodename, { uuid, host }) => (nodename ? nodeLink({ node_uuid: uuid, nodename }) : link("/host", "no node yet", { host })), (node) => node.nodename ?? node.hypervisor_hostname), sortKey: "nodename" },
-  barColumn("cpu", "CPU", cpuOf),
-  barColumn("memory", "Memory", () => "MEMORY_MB"),
-  barColumn("disk", "Disk", () => "DISK_GB"),
+  ...Object.entries(BARS).map(([id, more]) => barColumn(id, more, id === "memory")),
   { ...numeric("instances", "Instances", number, ({ guests, running_vms: count }) => guests?.instance ?? count), sortKey: "running_vms" },
   { ...numeric("containers", "Containers", number, ({ guests, total_containers: count }) => guests?.container ?? count), sortKey: "total_containers" },
 ];
@@ -50,11 +44,13 @@ const FIRST_CAUSES = 4; // of which there is room above the nodes
 const LATE_MS = 400;
 const NARROW = 1100; // px of a window in which not all columns are shown until they are chosen
 
-// Return the columns of nodes that are chosen, and their boxes.
+// Return the columns of nodes that are chosen, with the last day of the amount by which nodes are sorted, or of memory; and their boxes.
 function useColumns(columns) {
+  const { sort = "" } = useLocation().query;
   const [names, choose] = useChoice("hidden", innerWidth < NARROW ? "instances containers" : "");
   const hidden = names.split(" ");
-  const shown = useMemo(() => columns.filter(({ id }) => !hidden.includes(id)), [columns, names]);
+  const day = ["cpu", "disk"].find((each) => sort.endsWith(each)) ?? "memory";
+  const shown = useMemo(() => columns.filter(({ id }) => !hidden.includes(id)).map((each) => (each.id in BARS ? barColumn(each.id, BARS[each.id], each.id === day) : each)), [columns, names, day]);
   const change = (id, isShown) => choose((isShown ? hidden.filter((each) => each !== id) : [...hidden, id]).join(" "));
   const box = ({ id, title }) => html`<label><input type="checkbox" checked=${!hidden.includes(id)} onChange=${({ target }) => change(id, target.checked)} /> ${title}</label> `;
   return [shown, folded("Columns", columns.filter(({ id }) => !FIXED.includes(id)).map(box))];
@@ -93,18 +89,17 @@ const PAGED_CHOICES = { // what the API selects nodes by
   ...CHOICES, only: CHOICES.only.filter((each) => ["overcommitted", "maintenance", "warnings"].includes([each].flat()[0])),
 };
 
-// A page of /v1/nodes, the fullest first.
-const pageOf = (filters, more) => html`<${List} noun="nodes" filters=${{ ...filters }} sort="-fullness" look="dense" columns=${PAGED}
-  classOf=${classOf} ...${more} />`;
+// Return the filters of /v1/nodes for a query of the overview.
+const filtersOf = ({ text, state, status, only }) => ({ text, state, status, ...(only && { [only]: true }) });
 
-// The nodes of a fleet that is too large for the overview, page by page.
+// The nodes of a fleet that is too large for the overview, page by page, the fullest first.
 function PagedNodes({ nodes }) {
-  const { query: { text, state, status, only, ...query } } = useLocation();
+  const { query } = useLocation();
   const [columns, choice] = useColumns(PAGED);
   const mayChange = useMay("services:update");
-  return html`${filters({ text, state, status, only, ...query }, ["state", "status", "only"], "host, node or UUID", choice, PAGED_CHOICES)}
+  return html`${filters(query, ["state", "status", "only"], "host, node or UUID", choice, PAGED_CHOICES)}
     ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: the API sorts and finds them, page by page.`)}
-    ${pageOf({ text, state, status, ...(only && { [only]: true }) }, { columns, nameOf: mayChange && hostOf, next: "Next nodes", empty: NONE })}`;
+    <${List} noun="nodes" filters=${filtersOf(query)} sort="-fullness" look="dense" columns=${columns} classOf=${classOf} nameOf=${mayChange && hostOf} next="Next nodes" empty=${NONE} />`;
 }
 
 // The list of nodes may be far below what leads to it.
@@ -136,22 +131,41 @@ function Attention({ causes }) {
     ${list(causes.slice(0, hasAll ? causes.length : FIRST_CAUSES).map(causeOf))}</section>`;
 }
 
+const lines = new WeakMap(); // node -> [its line, what is added to the node in it], which rows that did not change keep
+
+function lineOf(node, more) {
+  const text = JSON.stringify(more);
+  const [line, known] = lines.get(node) ?? [];
+  if (known === text) return line;
+  const made = { ...node, ...more };
+  lines.set(node, [made, text]);
+  return made;
+}
+
 // Return a line for each node and each host without one, in natural order.
 export function linesOf(overview) {
   const { nodes, empty_hosts: empty, down_since: since, decisions } = overview;
   return [...empty, ...nodes]
-    .map((node) => (node.host in since || node.host in decisions ? { ...node, down_since: since[node.host], ...decisions[node.host] } : node))
+    .map((node) => (node.host in since || node.host in decisions ? lineOf(node, { down_since: since[node.host], ...decisions[node.host] }) : node))
     .sort((a, b) => compare(a.host, b.host) || compare(a.nodename, b.nodename));
 }
 
-// The first nodes, while the overview of a large fleet is being made.
+// The fullest nodes of those that the address selects.
+function Fullest({ query }) {
+  const { nodes = [] } = useList("nodes", { ...filtersOf(query), limit: LINES, with_count: true, sort_key: "fullness", sort_dir: "desc" }, 0).data ?? {};
+  return nodes.length > 0 && section("Fullest nodes", fixed("Fullest nodes", PAGED, nodes, { look: "dense", classOf }));
+}
+
+// What is shown while the overview of a large fleet is being made: of what only that can select, nothing.
 function FirstNodes() {
+  const { query } = useLocation();
+  const canSelect = !query.freshness && ["", ...PAGED_CHOICES.only].some((each) => [each].flat()[0] === (query.only ?? ""));
   const [isLate, setLate] = useState(false);
   useEffect(() => {
     const timer = setTimeout(setLate, LATE_MS, true);
     return () => clearTimeout(timer);
   }, []);
-  return html`${quiet("Loading the fleet…")}${isLate && pageOf()}`;
+  return html`${quiet("Loading the fleet…")}${isLate && canSelect && html`<${Fullest} query=${query} />`}`;
 }
 
 function Fleet({ overview }) {

@@ -55,7 +55,8 @@ function place(groups, labels, form, width, highest) {
   const breakLine = () => {
     [x, y] = [0, y + down + gap];
   };
-  groups.forEach((nodes, index) => {
+  for (const [index, nodes] of groups.entries()) {
+    if (y + down > highest) return null;
     const text = hasLabels ? labels[index] : "";
     const before = text ? text.length * LETTER + 4 : 0;
     if (x > 0 && x + before + (text ? nodes.length * (across + gap) : across) > width) breakLine();
@@ -67,9 +68,9 @@ function place(groups, labels, form, width, highest) {
       x += across + gap;
     }
     x += space;
-  });
-  const height = y + down;
-  return height <= highest && { form, places, names, height };
+  }
+  if (y + down > highest) return null;
+  return { form, places, names, height: y + down };
 }
 
 function layOut(groups, width, highest = width < NARROW ? HIGHEST.narrow : HIGHEST.wide) {
@@ -152,8 +153,7 @@ const signs = Object.entries({ lost: "down or unreachable", unread: "not read re
 
 const LEGEND = [...STEPS.map(([, title], index) => [sample(`fill-${index}`), title]), ...signs];
 
-// Return the nodes of each host; keys that are numbers would be sorted.
-const groupsOf = (nodes) => Object.values(Object.groupBy(nodes, ({ host }) => `${host}/`));
+const groupsOf = (nodes) => [...Map.groupBy(nodes, ({ host }) => host).values()];
 
 // Return the map without its controls: paths, numbers and labels, which change only with the fleet.
 // across: the width in px for which it is drawn, and then enlarged.

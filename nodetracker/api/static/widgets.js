@@ -34,7 +34,8 @@ export function age(seconds, isShort) {
 }
 
 // Return a Date, or a time of the API, in the browser's zone and with its name: "2026-01-31 12:00:00 CET".
-export const time = (value) => new Date(value).toLocaleString("sv", { dateStyle: "short", timeStyle: "long" });
+const timeFormat = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "long" });
+export const time = (value) => timeFormat.format(new Date(value));
 
 export function announce(text) {
   document.getElementById("live").textContent = text;

@@ -138,6 +138,12 @@ class TestFiles:
         for path in sorted(named):
             assert api.request("GET", path).status_code == 200, path
 
+    def test_modules_are_loaded_at_once(self, index):
+        """Each level of imports would take one more round trip."""
+        found = re.findall(r'href="[^/]+/([^"]+\.js)"', index)
+        opened = {"charts.js", "vendor/uPlot.iife.min.js"}
+        assert sorted([*found, "app.js"]) == sorted(set(list_names(".js")) - opened)
+
 
 class TestWhoGetsIt:
     def test_where_browsers_ask_for_a_password_it_needs_one(self, api, place):
