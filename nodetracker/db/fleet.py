@@ -80,7 +80,16 @@ def list_fleet(connection: sa.Connection, query: FleetQuery) -> Page[FleetNode]:
         order=None if name == "id" else _nodes[name],
         is_descending=query.is_descending,
     )
-    return select_page(connection, query, listing, _make_decoder(query, values, times))
+    page = select_page(connection, query, listing, _make_decoder(query, values, times))
+    if not query.reads_unclaimed or not page.items:
+        return page
+    by_node: dict[int, list[UnclaimedSum]] = {found.node.id: [] for found in page.items}
+    for item in _sum_unclaimed(connection, _guests.compute_node_id.in_(by_node)):
+        by_node[item.node_id].append(item)
+    items = (
+        dataclasses.replace(found, unclaimed=tuple(by_node[found.node.id])) for found in page.items
+    )
+    return dataclasses.replace(page, items=tuple(items))
 
 
 def _make_decoder(
@@ -207,7 +216,9 @@ def _list_nodes(connection: sa.Connection) -> Iterator[OverviewNode]:
         yield OverviewNode(**{**row, "metrics": metrics, "damaged": list_damage(row)})
 
 
-def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:
+def _sum_unclaimed(
+    connection: sa.Connection, *conditions: "sa.ColumnElement[bool]"
+) -> Iterator[UnclaimedSum]:
     """Sum by pins, too, which most guests lack and SQL cannot count."""
     query = (
         sa.select(
@@ -219,7 +230,7 @@ def _sum_unclaimed(connection: sa.Connection) -> Iterator[UnclaimedSum]:
             sum_of(_guests.memory_mb),
             sum_of(_guests.disk_mb),
         )
-        .where(_guests.claim_uuid.is_(None))
+        .where(_guests.claim_uuid.is_(None), *conditions)
         .group_by(_guests.compute_node_id, _guests.kind, _guests.pins)
     )
     named: dict[int, set[int]] = {}

@@ -36,6 +36,7 @@ class FleetQuery(PageQuery):
             with JSON most: name those that are used.
         reads_audits: read `ServiceRecord.last_audit`, which is {} otherwise.
         counts_siblings: read `FleetNode.host_nodes`.
+        reads_unclaimed: read `FleetNode.unclaimed`.
         id, uuid, host, nodename: exact.
         name_part: part of the nodename; upper and lower case of ASCII letters
             are equal, and no character is a wildcard.
@@ -57,6 +58,7 @@ class FleetQuery(PageQuery):
     columns: tuple[str, ...] = ()
     reads_audits: bool = False
     counts_siblings: bool = False
+    reads_unclaimed: bool = False
     id: int | None = None
     uuid: str | None = None
     host: str | None = None
@@ -93,11 +95,13 @@ class FleetNode:
             when the host has no agent. See `FleetQuery.reads_audits`.
         host_nodes: number of nodes of its host, whether the query selects them
             or not; None if the query does not ask for it.
+        unclaimed: of its guests without a claim; () if the query does not ask for it.
     """
 
     node: NodeRecord
     service: ServiceRecord | None
     host_nodes: int | None = None
+    unclaimed: tuple["UnclaimedSum", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

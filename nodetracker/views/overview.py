@@ -14,6 +14,7 @@ from nodetracker.model.amount_text import Role, render_parts
 from nodetracker.model.amounts import DISK, MEMORY, PARTS, VCPU, Amounts
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.fleet import (
+    AmountColumns,
     OverviewNode,
     OverviewRows,
     UnclaimedSum,
@@ -61,7 +62,7 @@ class ResourceUse:
     @property
     def allocated(self) -> int:
         """What is reserved or used, of which `limit` may be allocated."""
-        return self.reserved + self.used
+        return self.reserved + self.claimed + self.unclaimed
 
     @property
     def free(self) -> int:
@@ -365,7 +366,7 @@ def _list_lines(
                 status=status_of(agent),
                 maintenance=agent is not None and agent.maintenance,
                 freshness=freshness_of(state, age, interval, held_fact_expiry),
-                amounts=_amounts_of(node, unclaimed.get(node.id, ())),
+                amounts=amounts_of(node, unclaimed.get(node.id, ())),
                 guests={
                     WorkloadKind.INSTANCE: node.running_vms,
                     WorkloadKind.CONTAINER: node.total_containers,
@@ -379,7 +380,8 @@ def _list_lines(
     return lines
 
 
-def _amounts_of(node: OverviewNode, sums: Iterable[UnclaimedSum]) -> dict[str, ResourceUse]:
+def amounts_of(node: AmountColumns, sums: Iterable[UnclaimedSum]) -> dict[str, ResourceUse]:
+    """Return what a node has of each resource class, given what its unclaimed guests use."""
     overhead = overhead_of(node)
     unclaimed = sum((_charge_of(found, overhead) for found in sums), Amounts())
     capacities = list_capacities(node)
@@ -413,10 +415,11 @@ def _sum_left(resource: str, total: ResourceUse, lines: Iterable[NodeLine]) -> L
     amounts, hosts = Counter[str](), dict[str, set[str]]()
     for line in lines:
         use, node = line.amounts[resource], line.node
-        if use.left <= 0:
+        left = use.left
+        if left <= 0:
             continue
         if why := line.why_unclaimable:
-            amounts[why] += use.left
+            amounts[why] += left
             hosts.setdefault(why, set()).add(node.host)
         else:
             found = left_on_node(resource, use, node.disk_available_least)

@@ -1,9 +1,8 @@
-"""The overview, amounts and capacities as plain data."""
+"""The overview and amounts as plain data."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from nodetracker.accounting.ledger.admission import Capacity
 from nodetracker.model.amounts import PARTS
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
@@ -121,18 +120,11 @@ def render_amounts(amounts: Uses) -> dict[str, dict[str, float]]:
     }
 
 
-def render_capacities(capacities: Mapping[str, Capacity]) -> dict[str, dict[str, float]]:
-    """Return a node's capacities and what is used of them in CPUs, MiB and GiB."""
+def render_uses(amounts: Uses) -> dict[str, dict[str, float]]:
+    """Return amounts, and the sum of what claims and guests without a claim use."""
     return {
-        resource: _in_units(
-            resource,
-            total=found.total,
-            reserved=found.reserved,
-            used=found.used - found.reserved,
-            free=found.total - found.used,
-            limit=found.own_limit,
-        )
-        for resource, found in capacities.items()
+        resource: {**found, **_in_units(resource, used=amounts[resource].used)}
+        for resource, found in render_amounts(amounts).items()
     }
 
 

@@ -116,6 +116,18 @@ class TestColumns:
         assert only.host_nodes == 2
         assert store.list_fleet(FleetQuery()).items[0].host_nodes is None
 
+    def test_guests_without_a_claim_are_summed_when_they_are_asked_for(self, store: Store) -> None:
+        make_node(store, (make_guest(1), make_guest(2), make_guest("a")))
+        make_node(store, host="beta")
+        make_node(store, (make_guest(3, kind=WorkloadKind.CONTAINER),), host="gamma")
+        found = store.list_fleet(FleetQuery(reads_unclaimed=True)).items
+        sums = store.read_overview().unclaimed
+        assert [len(item.unclaimed) for item in found] == [1, 0, 1]
+        assert {item for node in found for item in node.unclaimed} == set(sums)
+        (only,) = store.list_fleet(FleetQuery(reads_unclaimed=True, host="gamma")).items
+        assert only.unclaimed == found[2].unclaimed
+        assert store.list_fleet(FleetQuery()).items[0].unclaimed == ()
+
     def test_a_node_of_a_host_without_an_agent_has_no_service(self, store: Store) -> None:
         add_host_without_agent(store, "alpha", "n1")
         (found,) = store.list_fleet(FleetQuery(reads_audits=True)).items

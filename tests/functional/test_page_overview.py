@@ -154,6 +154,21 @@ def test_a_state_is_a_sign_and_an_outline_and_fullness_the_hue(browser):
         assert hatched.count() == 8  # the nodes with unclaimed guests
 
 
+@pytest.mark.parametrize("place", ["", "host?host=host-0010"])
+def test_unclaimed_guests_of_large_fleets_and_hosts_are_hatched(browser, place):
+    store = PageStore(PageFleet(40))
+    store.insert_rows()
+    with (
+        serve_page(store, limits={"overview_max_nodes": 20}) as url,
+        open_tab(browser, f"{url}#/{place}") as tab,
+    ):
+        rows = tab.page.locator("tbody tr").filter(has=tab.page.locator("td .bar"))
+        expect(rows).to_have_count(1 if place else 40)
+        hatched = rows.filter(has=tab.page.locator(".hatch"))
+        expect(hatched).to_have_count(1 if place else 8)
+        assert tab.problems == []
+
+
 def test_what_signs_and_colours_mean_is_behind_a_button(browser):
     with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
         for name, text in (

@@ -69,13 +69,10 @@ function Remains({ host, service: { status, maintenance }, nodes }) {
     ${known && html`<progress max=${start} value=${start - guests} aria-label="Guests that have left"></progress>`}</p>`;
 }
 
-// Return the nodes of a host in natural order, as the overview has them if it has all.
+// Return the nodes of a host in natural order.
 function useNodes(host) {
   const { nodes } = useList("nodes", { host }).data ?? {};
-  const overview = usePoll("/v1/overview").data?.nodes ?? [];
-  const known = Object.fromEntries(overview.filter((node) => node.host === host).map((node) => [node.uuid, node]));
-  return nodes?.map((node) => ({ ...node, amounts: known[node.uuid]?.amounts ?? node.amounts }))
-    .sort((a, b) => compare(a.hypervisor_hostname, b.hypervisor_hostname));
+  return nodes?.toSorted((a, b) => compare(a.hypervisor_hostname, b.hypervisor_hostname));
 }
 
 function Heartbeat({ host, service, since }) {

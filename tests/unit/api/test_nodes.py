@@ -8,6 +8,7 @@ import pytest
 
 from nodetracker.api.agents import AgentCalls
 from nodetracker.api.handlers.own.nodes import LIST_COLUMNS
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.audit import AuditOutcome
 from nodetracker.model.errors import DriverFeatureError, NotFoundError, RpcUnavailableError
 from nodetracker.model.node import NODE_COLUMNS
@@ -20,7 +21,14 @@ from nodetracker.model.service import (
 )
 from nodetracker.model.text import render_time
 from nodetracker.model.warning import HostWarning, WarningKind
-from tests.builders import key_of, make_incarnation, take_service, update
+from tests.builders import (
+    key_of,
+    make_guest,
+    make_incarnation,
+    make_node,
+    take_service,
+    update,
+)
 from tests.contract.hosts import add_host, add_host_without_agent
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
@@ -117,6 +125,22 @@ class TestList:
         assert shown["fullness"] == pytest.approx(store.sum_hosts()["beta"].fullness)
         assert shown["since"] == render_time(service.disabled_at)
         assert api.get("/v1/nodes?host=alpha")["nodes"][0]["since"] is None
+
+    def test_amounts_are_those_of_the_overview(self, api, store):
+        """Of the second guest nothing is unclaimed: the row does not have it."""
+        charge = Amounts(vcpu_milli=2000, memory_mb=2148, disk_mb=20480)
+        make_node(store, (make_guest(1),), charge, host="delta", overhead_mb=100)
+        make_node(store, (make_guest(2),), host="epsilon")
+        overview = {node["uuid"]: node["amounts"] for node in api.get("/v1/overview")["nodes"]}
+        for node in api.get("/v1/nodes")["nodes"]:
+            for resource, shown in node["amounts"].items():
+                used = shown.pop("used")
+                assert shown == overview[node["uuid"]][resource]
+                assert used == shown["claimed"] + shown["unclaimed"]
+            found = {name: shown["unclaimed"] for name, shown in node["amounts"].items()}
+            expected = {"VCPU": 2, "MEMORY_MB": 2148, "DISK_GB": 20}
+            known = {name: amount for name, amount in found.items() if amount}
+            assert known == (expected if node["host"] == "delta" else {})
 
     @pytest.mark.parametrize("query", ["limit=1", "limit=1&sort_key=host", "limit=1&state=up"])
     def test_links_lead_through_all_pages(self, api, query):

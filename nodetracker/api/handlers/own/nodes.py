@@ -33,7 +33,8 @@ from nodetracker.model.text import render_time
 from nodetracker.usecases.reads import read_consistently
 from nodetracker.views.drift import DriftCause, DriftLine, compare_usage, explain_usage
 from nodetracker.views.nodes import render_damage, render_node, render_node_state, render_since
-from nodetracker.views.plain_overview import render_capacities
+from nodetracker.views.overview import amounts_of
+from nodetracker.views.plain_overview import render_uses
 from nodetracker.views.services import (
     STATES,
     STATUSES,
@@ -84,12 +85,19 @@ _READING: Schema = {
     "down_since": (datetime | None, "of its host; null: it is up, or unknown"),
 }
 
-NODE_USE = answer(
-    total=float,
-    reserved=float,
-    used=(float, "by claims and by guests without a claim"),
-    free=(float, "negative when more than the total is used"),
-    limit=(float, "what may be used, reserved amounts included"),
+_USE = {
+    "total": float,
+    "reserved": float,
+    "used": (float, "by claims and by guests without a claim"),
+    "free": (float, "negative when more than the total is used"),
+    "limit": (float, "what may be used, reserved amounts included"),
+}
+NODE_USE = answer(**_USE)
+
+_LISTED_USE = answer(
+    **_USE,
+    claimed=(float, "the rest of what is used"),
+    unclaimed=(float, "by guests without a claim"),
 )
 
 NODES = answered_page(
@@ -100,7 +108,7 @@ NODES = answered_page(
             **STATE,
             **{name: _COLUMNS[name] for name in LIST_COLUMNS},
             generation=int,
-            amounts=answer(**dict.fromkeys(PARTS, NODE_USE)),
+            amounts=answer(**dict.fromkeys(PARTS, _LISTED_USE)),
             fullness=(float, "allocated share of its fullest resource, above 1 if overcommitted"),
             **_READING,
         )
@@ -157,7 +165,8 @@ AUDIT = answer_of(AuditOutcome, nodes={str: str})
 AUDIT_RUNNING = answer(host=str, nodename=str)
 
 _CAPACITY_COLUMNS = (
-    "reserved", "cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio",
+    "reserved", "overhead", "cpu_allocation_ratio", "ram_allocation_ratio",
+    "disk_allocation_ratio",
 )  # fmt: skip
 
 
@@ -169,6 +178,7 @@ def list_nodes(call: Call) -> Answer:
         limit=call.limit,
         columns=(*LIST_COLUMNS, *_CAPACITY_COLUMNS),
         reads_audits=True,
+        reads_unclaimed=True,
         host=call.query.get("host"),
         nodename=call.query.get("nodename"),
         name_part=call.query.get("name_part"),
@@ -199,7 +209,7 @@ def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, 
         **state,
         **pick(node.values, *LIST_COLUMNS),
         "generation": node.generation,
-        "amounts": render_capacities(capacities),
+        "amounts": render_uses(amounts_of(node.values, found.unclaimed)),
         "fullness": max(capacity.fill for capacity in capacities.values()),
         **_render_reading(found, call, liveness, state["state"]),
         **render_damage(node),
