@@ -256,6 +256,10 @@ _OWN: tuple[Route, ...] = (
         ),
     ),
     route(
+        "/v1/traits",
+        GET=_own(hardware.list_traits, "nodes:list", {200: hardware.TRAITS}),
+    ),
+    route(
         "/v1/gpus",
         GET=_own(hardware.list_gpus, "candidates:list", {200: hardware.GPU_MODELS}),
     ),

@@ -415,6 +415,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "sum_fleet": None,
         "read_overview": None,
         "list_gpus": None,
+        "list_custom_traits": None,
         "read_trend": None,
         "read_node_hours": None,
         "sample_trends": None,

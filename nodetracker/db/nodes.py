@@ -22,7 +22,7 @@ from nodetracker.model.node import (
     NodeVersion,
     VersionSums,
 )
-from nodetracker.model.pci import NodeGpus, TrackedDevice
+from nodetracker.model.pci import CUSTOM_PREFIX, NodeGpus, TrackedDevice
 from nodetracker.model.service import AdminState
 from nodetracker.model.text import count_noun
 from nodetracker.model.warning import REPORT_LIFETIME
@@ -375,3 +375,14 @@ def list_gpus(connection: sa.Connection) -> list[NodeGpus]:
         NodeGpus(tuple(codec.decode_values(row, ("gpus",)).gpus), tuple(found.get(row["id"], ())))
         for row in rows
     ]
+
+
+def list_custom_traits(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
+    nodes = tables.compute_nodes.c
+    has_any = sa.type_coerce(nodes.traits, sa.Text()).contains(CUSTOM_PREFIX, autoescape=True)
+    rows = connection.execute(sa.select(nodes.uuid, nodes.traits).where(has_any)).mappings()
+    traits = {row["uuid"]: codec.decode_values(row, ("traits",)).traits for row in rows}
+    return {
+        uuid: tuple(name for name in names if name.startswith(CUSTOM_PREFIX))
+        for uuid, names in traits.items()
+    }

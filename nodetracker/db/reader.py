@@ -44,6 +44,7 @@ class SqlReader:
     load_nodes = reading(nodes.load_nodes)
     list_device_page = reading(nodes.list_device_page)
     list_gpus = reading(nodes.list_gpus)
+    list_custom_traits = reading(nodes.list_custom_traits)
     list_fleet = reading(fleet.list_fleet)
     sum_fleet = reading(fleet.sum_fleet)
     read_overview = reading(fleet.read_overview)

@@ -301,7 +301,8 @@ def find_tags(
     return None if is_remote and device.dev_type is PciDeviceType.PF else spec.tags
 
 
-_CUSTOM = "CUSTOM_"
+CUSTOM_PREFIX = "CUSTOM_"
+"""Of resource classes and traits that are not standard ones."""
 _STANDARD_CLASSES = frozenset(
     {
         "FPGA", "IPV4_ADDRESS", "MEM_ENCRYPTION_CONTEXT", "PCI_DEVICE", "PGPU", "SRIOV_NET_VF",
@@ -337,7 +338,9 @@ def normalize_traits(text: str) -> tuple[str, ...]:
 def resource_class_of(device: TrackedDevice) -> str:
     """Return the class of a managed device: its tag's, else one made of its ids."""
     name = (device.tags or {}).get("resource_class")
-    return normalize_resource_class(name or f"{_CUSTOM}PCI_{device.vendor_id}_{device.product_id}")
+    return normalize_resource_class(
+        name or f"{CUSTOM_PREFIX}PCI_{device.vendor_id}_{device.product_id}"
+    )
 
 
 def list_traits_of(device: TrackedDevice) -> tuple[str, ...]:
@@ -367,7 +370,7 @@ def has_traits(device: TrackedDevice, traits: Iterable[str]) -> bool:
 
 
 def _custom(upper: str) -> str:
-    return _CUSTOM + _FORBIDDEN.sub("_", upper.removeprefix(_CUSTOM))
+    return CUSTOM_PREFIX + _FORBIDDEN.sub("_", upper.removeprefix(CUSTOM_PREFIX))
 
 
 class PciNumaPolicy(enum.StrEnum):

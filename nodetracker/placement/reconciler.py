@@ -36,13 +36,12 @@ from nodetracker.model.errors import (
     PlacementTimeoutError,
 )
 from nodetracker.model.listing import ClaimQuery
+from nodetracker.model.pci import CUSTOM_PREFIX
 from nodetracker.placement.client import PlacementClient, read_providers
 from nodetracker.placement.state import Attempt, NodeState
 from nodetracker.ports import Store
 
 LOG = logging.getLogger(__name__)
-
-_CUSTOM = "CUSTOM_"
 
 
 class KnownNames:
@@ -67,7 +66,7 @@ class KnownNames:
             if not traits <= self._traits | self._unsupported:
                 self._learn(traits - self._traits - self._unsupported)
             for name in sorted(classes - self._classes):
-                if name.startswith(_CUSTOM):
+                if name.startswith(CUSTOM_PREFIX):
                     self._client.create_resource_class(name)
                 self._classes.add(name)
             unsupported = self._unsupported & traits
@@ -85,7 +84,7 @@ class KnownNames:
     def _learn(self, names: set[str]) -> None:
         known = self._client.list_traits(names)
         for name in sorted(names - known):
-            if not name.startswith(_CUSTOM):
+            if not name.startswith(CUSTOM_PREFIX):
                 LOG.warning("Placement does not know the trait %s; it is not reported", name)
                 self._unsupported.add(name)
                 continue

@@ -176,6 +176,10 @@ class FleetReader(Protocol):
         """Return the GPUs of each node that has any, by two statements."""
 
     @repeatable
+    def list_custom_traits(self) -> dict[str, tuple[str, ...]]:
+        """Return the custom traits of each node that has any, by its uuid."""
+
+    @repeatable
     def list_warning_page(self, query: WarningQuery) -> Page[WarningRecord]:
         """Return stored warnings, in order of when they were first seen."""
 

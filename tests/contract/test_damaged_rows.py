@@ -299,6 +299,7 @@ class Fleet:
         yield "list_warning_page", lambda: store.list_warning_page(WarningQuery())
         yield "list_device_page", lambda: store.list_device_page(DeviceQuery(node_id=ids[0]))
         yield "list_gpus", store.list_gpus
+        yield "list_custom_traits", store.list_custom_traits
         yield "list_provider_removals", store.list_provider_removals
         yield "list_credentials", store.list_credentials
         yield "list_split_brains", lambda: store.list_split_brains("alpha")

@@ -97,8 +97,8 @@ def node_id(scene: Scene) -> int:
 
 
 WHOLE = {
-    "count_exclusions", "join_agent", "list_credentials", "list_gpus", "purge", "read_overview",
-    "resolve_warnings", "sample_trends", "sum_fleet",
+    "count_exclusions", "join_agent", "list_credentials", "list_custom_traits", "list_gpus", "purge",
+    "read_overview", "resolve_warnings", "sample_trends", "sum_fleet",
 }  # fmt: skip
 """Methods that read or write all of the fleet."""
 

@@ -169,6 +169,24 @@ def test_unclaimed_guests_of_large_fleets_and_hosts_are_hatched(browser, place):
         assert tab.problems == []
 
 
+@pytest.mark.parametrize("size", [40, 1000])
+def test_the_map_puts_nodes_with_the_same_custom_traits_together(browser, size):
+    fleet = PageFleet(size)
+    racks = [node.uuid for node in fleet.nodes[: size // 4]]
+    store = PageStore(fleet)
+    store.list_custom_traits = lambda: dict.fromkeys(racks, ("CUSTOM_RACK_7",))
+    with serve_page(store) as url, open_tab(browser, url) as tab:
+        tiles = tab.page.locator(".tiles")
+        tab.page.get_by_label("Grouped by").select_option("traits")
+        expect(tiles.locator(".tile-label")).to_have_text(["RACK_7", "no trait"])
+        tab.check(THEMES[:1])
+        tiles.locator("svg[role]").press("ArrowRight")
+        expect(tiles.locator(".tip")).to_contain_text("host-000")
+        tab.page.get_by_label("Grouped by").select_option("host")
+        expect(tiles.get_by_text("RACK_7")).to_have_count(0)
+        assert tab.problems == []
+
+
 def test_what_signs_and_colours_mean_is_behind_a_button(browser):
     with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, url) as tab:
         for name, text in (

@@ -1,5 +1,5 @@
 // The map: every node a cell, coloured by how full it is, with a sign and an outline where its state is not as usual.
-import { allocatedOf, amountOf, announce, cpuOf, fillOf, help, html, join, legend, navigate, plural, resourceOf, sample, select, step, STEPS, stepOf, useChoice, useLayoutEffect, useMemo, useRef, useState, wordsOf } from "./page.js";
+import { allocatedOf, amountOf, announce, compare, cpuOf, fillOf, help, html, join, legend, navigate, plural, resourceOf, sample, select, step, STEPS, stepOf, useChoice, useEffect, useLayoutEffect, useMemo, usePoll, useRef, useState, wordsOf } from "./page.js";
 
 const FORMS = [ // from the largest: the size of a cell, the space between two, and whether it has a number and its host's name
   { width: 34, height: 22, gap: 2, hasNumber: true, hasLabels: true },
@@ -11,6 +11,10 @@ const FORMS = [ // from the largest: the size of a cell, the space between two, 
   { width: 2, height: 2, gap: 0 },
 ];
 const HIGHEST = { wide: 120, narrow: 280 }; // px of the map
+const HIGHEST_TITLED = 280;
+const TITLE_HEIGHT = 16; // of a line of its own
+const CUSTOM = "CUSTOM_";
+const GROUPS = ["host", "traits"];
 const PICTURE = { across: 520, highest: 100 };
 const NARROW = 700;
 const MOST_LABELS = 120; // nodes of which hosts are named
@@ -47,7 +51,8 @@ function shorten(hosts) {
 }
 
 // Place the cells of groups of nodes in rows of a width; null if they would be higher than is allowed.
-function place(groups, labels, form, width, highest) {
+// hasTitles: labels are no hosts, and have lines of their own beside small cells.
+function place(groups, labels, form, width, highest, hasTitles) {
   const { width: across, height: down, gap, hasLabels } = form;
   const space = hasLabels ? 10 : groups.some((nodes) => nodes.length > 1) && down > 6 ? down / 2 : 0;
   const [places, names] = [[], []];
@@ -58,9 +63,14 @@ function place(groups, labels, form, width, highest) {
   for (const [index, nodes] of groups.entries()) {
     if (y + down > highest) return null;
     const text = hasLabels ? labels[index] : "";
+    if (hasTitles && !hasLabels) {
+      if (x > 0) breakLine();
+      names.push({ x, y: y + TITLE_HEIGHT / 2, text: labels[index] });
+      y += TITLE_HEIGHT;
+    }
     const before = text ? text.length * LETTER + 4 : 0;
     if (x > 0 && x + before + (text ? nodes.length * (across + gap) : across) > width) breakLine();
-    if (text) names.push({ x, y, text, host: nodes[0].host, width: before });
+    if (text) names.push({ x, y: y + down / 2, text, host: !hasTitles && nodes[0].host, width: before });
     x += before;
     for (const _ of nodes) {
       if (x > 0 && x + across > width) breakLine();
@@ -73,15 +83,15 @@ function place(groups, labels, form, width, highest) {
   return { form, places, names, height: y + down };
 }
 
-function layOut(groups, width, highest = width < NARROW ? HIGHEST.narrow : HIGHEST.wide) {
+function layOut({ groups, titles }, width, highest = titles ? HIGHEST_TITLED : width < NARROW ? HIGHEST.narrow : HIGHEST.wide) {
   const nodes = groups.flat();
-  const labels = shorten(groups.map(([{ host }]) => host));
+  const labels = titles ?? shorten(groups.map(([{ host }]) => host));
   const forms = FORMS.filter(({ hasLabels }) => !hasLabels || nodes.length <= MOST_LABELS);
   for (const form of forms) {
-    const found = place(groups, labels, form, width, highest);
+    const found = place(groups, labels, form, width, highest, titles);
     if (found) return found;
   }
-  return place(groups, labels, forms.at(-1), width, Infinity);
+  return place(groups, labels, forms.at(-1), width, Infinity, titles);
 }
 
 // Return the cells of each colour as one path: [class, d], then outlines and signs.
@@ -153,22 +163,38 @@ const signs = Object.entries({ lost: "down or unreachable", unread: "not read re
 
 const LEGEND = [...STEPS.map(([, title], index) => [sample(`fill-${index}`), title]), ...signs];
 
-const groupsOf = (nodes) => [...Map.groupBy(nodes, ({ host }) => host).values()];
+const hostsOf = (nodes) => ({ groups: [...Map.groupBy(nodes, ({ host }) => host).values()] });
+
+// Return the nodes with the same custom traits, and these as titles.
+function traitsOf(nodes, traits) {
+  const names = new Map();
+  for (const { name, nodes: uuids } of traits) {
+    for (const uuid of uuids) names.set(uuid, [...(names.get(uuid) ?? []), name.slice(CUSTOM.length)]);
+  }
+  const groups = [...Map.groupBy(nodes, ({ uuid }) => join(names.get(uuid) ?? []))].sort(([a], [b]) => !a - !b || compare(a, b));
+  return { groups: groups.map(([, each]) => each), titles: groups.map(([title]) => title || "no trait") };
+}
 
 // Return the map without its controls: paths, numbers and labels, which change only with the fleet.
 // across: the width in px for which it is drawn, and then enlarged.
-function useMap(nodes, by, across, highest) {
+function useMap(nodes, by, { traits, across, highest } = {}) {
   const box = useRef(null);
   const width = useWidth(box);
   const scale = across ? Math.max(1, width / across) : 1;
-  const groups = useMemo(() => groupsOf(nodes), [nodes]);
-  const cells = useMemo(() => groups.flat(), [groups]);
-  const layout = useMemo(() => layOut(groups, width / scale, highest), [groups, width, scale, highest]);
+  const grouped = useMemo(() => (traits ? traitsOf(nodes, traits) : hostsOf(nodes)), [nodes, traits]);
+  const cells = useMemo(() => grouped.groups.flat(), [grouped]);
+  const layout = useMemo(() => layOut(grouped, width / scale, highest), [grouped, width, scale, highest]);
   const drawing = useMemo(() => html`<g>
     ${drawPaths(cells, layout, by).map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
     ${layout.form.hasNumber && drawNumbers(cells, layout, by)}
-    ${layout.names.map(({ x, y, text }) => html`<text class="tile-label" x=${x} y=${y + layout.form.height / 2}>${text}</text>`)}</g>`, [cells, layout, by]);
+    ${layout.names.map(({ x, y, text }) => html`<text class="tile-label" x=${x} y=${y}>${text}</text>`)}</g>`, [cells, layout, by]);
   return { box, width, scale, cells, layout, drawing };
+}
+
+// Reads which node has which custom traits, and renders nothing.
+function Traits({ count, onRead }) {
+  const { data } = usePoll("/v1/traits", count);
+  useEffect(() => onRead(data?.traits ?? null), [data]);
 }
 
 // Render the map; the arrow keys move between nodes, a click or Enter opens one.
@@ -176,11 +202,13 @@ export function Tiles({ nodes }) {
   const [at, setAt] = useState(-1);
   const [chosen, choose] = useChoice("tiles");
   const by = chosen in RESOURCES ? chosen : "fullest resource";
-  const { box, width, cells, layout, drawing } = useMap(nodes, by);
+  const [group, setGroup] = useChoice("groups", GROUPS[0]);
+  const [traits, setTraits] = useState(null);
+  const { box, width, cells, layout, drawing } = useMap(nodes, by, { traits: group === "traits" && traits });
   const { places, names, height, form } = layout;
   const summary = useMemo(() => summarize(nodes.filter(({ uuid }) => uuid), by), [nodes, by]);
-  const isIn = (event, { x, y }, across) => event.offsetX >= x && event.offsetX < x + across && event.offsetY >= y && event.offsetY < y + form.height;
-  const find = (event) => places.findIndex((each) => isIn(event, each, form.width));
+  const isIn = ({ offsetX, offsetY }, x, y, across) => offsetX >= x && offsetX < x + across && offsetY >= y && offsetY < y + form.height;
+  const find = (event) => places.findIndex(({ x, y }) => isIn(event, x, y, form.width));
   const openHost = (host) => navigate("/host", { host });
   const open = (index) => {
     const { uuid, host } = cells[index] ?? {};
@@ -188,7 +216,7 @@ export function Tiles({ nodes }) {
     else if (host) openHost(host);
   };
   const click = (event) => {
-    const label = names.find((each) => isIn(event, each, each.width));
+    const label = names.find(({ host, x, y, width: across }) => host && isIn(event, x, y - form.height / 2, across));
     if (label) openHost(label.host);
     else open(find(event));
   };
@@ -213,12 +241,13 @@ export function Tiles({ nodes }) {
       ${current && html`<rect class="tile-cursor" ...${places[at]} width=${form.width} height=${form.height} />`}
     </svg>
     <div class="tools"><p class="tip" aria-hidden="true">${current ? html`<bdi>${describe(current, by)}</bdi>` : "\u00a0"}</p>
-      ${select("Tiles by", by, Object.keys(RESOURCES), choose)}${help("cells", "What the cells mean", legend(LEGEND))}</div>
+      ${select("Tiles by", by, Object.keys(RESOURCES), choose)}${select("Grouped by", group, GROUPS, setGroup)}
+      ${group === "traits" && html`<${Traits} count=${nodes.length} onRead=${setTraits} />`}${help("cells", "What the cells mean", legend(LEGEND))}</div>
   </div>`;
 }
 
 // Render the map for who looks from afar.
 export function Picture({ nodes }) {
-  const { box, width, scale, layout: { height }, drawing } = useMap(nodes, "fullest resource", PICTURE.across, PICTURE.highest);
+  const { box, width, scale, layout: { height }, drawing } = useMap(nodes, "fullest resource", PICTURE);
   return html`<div class="tiles" ref=${box}><svg aria-hidden="true" width=${width} height=${height * scale} viewBox=${`0 0 ${width / scale} ${height}`}>${drawing}</svg></div>`;
 }

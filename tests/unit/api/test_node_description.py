@@ -7,7 +7,7 @@ import pytest
 from nodetracker.model.amounts import DISK, MEMORY, VCPU
 from nodetracker.model.pci import Alias, AliasSpec
 from nodetracker.model.service import SCHEMA_REVISION, AuditState
-from tests.builders import key_of, make_node
+from tests.builders import key_of, make_node, update
 from tests.page_node import GPU, ONE_GPU, RICH, add_captured_machines, add_rich_node, uuid_of
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api
@@ -159,6 +159,18 @@ def test_a_node_of_a_host_that_is_down_can_be_deleted(api, path, store):
     assert api.get(path)["forced_down"]
     titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
     assert titles == ["Disable", "Start maintenance", "Undo force down", "Delete node"]
+
+
+def test_custom_traits_have_their_nodes(api, store):
+    assert api.get("/v1/traits") == {"traits": []}
+    nodes = {}
+    for host, traits in (("a", ["CUSTOM_RACK_1", "HW_CPU_X86_AVX"]), ("b", ["CUSTOM_RACK_1"])):
+        agent = make_node(store, host=host)
+        (record,) = store.load_nodes(host)
+        store.apply_changes(agent, [update(record, traits=traits)], 60)
+        nodes[host] = record.uuid
+    (found,) = api.get("/v1/traits")["traits"]
+    assert (found["name"], sorted(found["nodes"])) == ("CUSTOM_RACK_1", sorted(nodes.values()))
 
 
 class TestGpuModels:

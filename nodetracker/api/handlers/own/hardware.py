@@ -47,6 +47,7 @@ GPU_MODELS = answer(
         )
     ]
 )
+TRAITS = answer(traits=[answer(name=str, nodes=([str], "the uuids of those that have it"))])
 _DEVICE = {
     "address": str,
     "kind": str,
@@ -110,3 +111,12 @@ def list_gpus(call: Call) -> Answer:
     """List the GPU models of the fleet, and how claims request them."""
     models = list_gpu_models(call.store.list_gpus(), call.backend.policy.aliases)
     return Answer({"gpus": models})
+
+
+def list_traits(call: Call) -> Answer:
+    """List the custom traits of the fleet by name, each with the nodes that have it."""
+    nodes: dict[str, list[str]] = {}
+    for uuid, traits in call.store.list_custom_traits().items():
+        for name in traits:
+            nodes.setdefault(name, []).append(uuid)
+    return Answer({"traits": [{"name": name, "nodes": nodes[name]} for name in sorted(nodes)]})
