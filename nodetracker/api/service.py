@@ -10,7 +10,13 @@ from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.server_service import Sender, ServerService
-from nodetracker.usecases.watch import INTERVAL_SECONDS, HostDownWatch, RowPurge, TrendWatch
+from nodetracker.usecases.watch import (
+    INTERVAL_SECONDS,
+    HostDownWatch,
+    RowPurge,
+    ToleranceWatch,
+    TrendWatch,
+)
 from nodetracker.web.server import Server
 
 _REMOVAL_SECONDS = 60.0
@@ -49,6 +55,7 @@ class ApiService(ServerService):
         database: logs when heartbeats and the watch of hosts cannot use the database.
         removals: removes providers each minute, None = never; it may take long.
         purge: deletes old rows each hour, None = never; it may take long.
+        tolerance: finds out which losses of hosts the fleet survives, None = nobody does here.
     """
 
     def __init__(
@@ -61,6 +68,7 @@ class ApiService(ServerService):
         database: OutageLog,
         removals: PeriodicTasks | None = None,
         purge: RowPurge | None = None,
+        tolerance: ToleranceWatch | None = None,
     ) -> None:
         interval = settings.report_interval
         super().__init__(
@@ -72,3 +80,5 @@ class ApiService(ServerService):
             self.add_tasks("placement-removals", removals, _REMOVAL_SECONDS, is_slow=True)
         if purge is not None:
             self.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True)
+        if tolerance is not None:
+            self.add_tasks("tolerance", tolerance, tolerance.spacing, is_slow=True)

@@ -48,6 +48,7 @@ from nodetracker.bootstrap.settings import (
 from nodetracker.bootstrap.stores import (
     build_purge,
     build_sql_store,
+    build_tolerance_watch,
     check_database,
     make_outage_log,
     watch_calls,
@@ -176,14 +177,12 @@ def build_api(conf: cfg.ConfigOpts) -> "tuple[ApiService, Server]":
 
     application, gate = _build_application(conf, parts, read_status)
     server = Server(application, parts.settings, gate=gate, render_refusal=render_refusal)
+    watcher = Watcher(parts.settings.host, API_BINARY, parts.settings.service_down_time)
     service = ApiService(
         parts.settings, server, parts.store, membership, parts.notifier, database,
         build_unserved_removals(conf, parts.store),
-        build_purge(
-            conf,
-            parts.store,
-            Watcher(parts.settings.host, API_BINARY, parts.settings.service_down_time),
-        ),
+        build_purge(conf, parts.store, watcher),
+        build_tolerance_watch(conf, parts.store, watcher),
     )  # fmt: skip
     return service, server
 

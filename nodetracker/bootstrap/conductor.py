@@ -12,6 +12,7 @@ from nodetracker.bootstrap.settings import build_admission_policy, check_conduct
 from nodetracker.bootstrap.stores import (
     build_purge,
     build_sql_store,
+    build_tolerance_watch,
     check_database,
     require_database,
 )
@@ -86,6 +87,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
         clock,
         watch.state,
     )
+    watcher = Watcher(host, CONDUCTOR_BINARY, conf.service_down_time)
     service = ConductorService(
         host,
         store,
@@ -97,7 +99,8 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
         notifier,
         interval,
         conf.graceful_shutdown_timeout,
-        build_purge(conf, store, Watcher(host, CONDUCTOR_BINARY, conf.service_down_time)),
+        build_purge(conf, store, watcher),
+        build_tolerance_watch(conf, store, watcher),
     )
     return service, server
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oslo_config import cfg
@@ -15,12 +16,14 @@ from nodetracker.model.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from nodetracker.model.serializer import encode
+from nodetracker.process.child import run_child
 from nodetracker.process.outage import OutageLog, Watch, watch_nothing
 
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.db.store import SqlStore
     from nodetracker.ports import ReadingStore, Store, StoreObserver
-    from nodetracker.usecases.watch import RowPurge, Watcher
+    from nodetracker.usecases.watch import RowPurge, ToleranceWatch, Watcher
 
 LOG = logging.getLogger(__name__)
 
@@ -76,6 +79,30 @@ def build_purge(
 
     days = conf.database.released_claims_days, conf.database.history_days
     return RowPurge(store, *days, watcher) if any(days) else None
+
+
+def build_tolerance_watch(
+    conf: cfg.ConfigOpts, store: "Store", watcher: "Watcher | None" = None
+) -> "ToleranceWatch":
+    """Build what lets a child process find out which losses of hosts the fleet survives.
+
+    Args:
+        watcher: the process, unless it is the only one.
+
+    Raises:
+        ConfigError: a value is malformed.
+    """
+    from nodetracker.bootstrap.settings import build_admission_policy
+    from nodetracker.usecases.watch import ToleranceWatch
+
+    interval = conf.scheduler.tolerance_interval
+    task = {
+        "database": encode(build_database_settings(conf)),
+        "policy": encode(build_admission_policy(conf)),
+        "interval": interval,
+    }
+    compute = partial(run_child, "nodetracker.cmd.tolerance", task)
+    return ToleranceWatch(store, interval, compute, watcher)
 
 
 def require_database(conf: cfg.ConfigOpts) -> None:

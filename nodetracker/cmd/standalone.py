@@ -17,7 +17,13 @@ from nodetracker.bootstrap.options.agent import COMPUTE
 from nodetracker.bootstrap.options.api import API
 from nodetracker.bootstrap.options.default import DEFAULT
 from nodetracker.bootstrap.options.opts import register_options
-from nodetracker.bootstrap.stores import build_purge, build_sql_store, make_outage_log, watch_calls
+from nodetracker.bootstrap.stores import (
+    build_purge,
+    build_sql_store,
+    build_tolerance_watch,
+    make_outage_log,
+    watch_calls,
+)
 from nodetracker.bootstrap.values import build_database_settings
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start
@@ -129,6 +135,8 @@ def _run(arguments: Sequence[str]) -> int:
     purge = build_purge(conf, agent.store)
     if purge is not None:
         agent.service.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True).wake()
+    tolerance = build_tolerance_watch(conf, agent.store)
+    agent.service.add_tasks("tolerance", tolerance, tolerance.spacing, is_slow=True)
     ends_with_terminal = is_started_by_hand(os.environ)
     return leave(run_agent(conf, load, agent, PROGRAM, server, ends_with_terminal))
 

@@ -416,6 +416,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "read_overview": None,
         "list_gpus": None,
         "list_custom_traits": None,
+        "list_tolerances": None,
         "read_trend": None,
         "read_node_hours": None,
         "sample_trends": None,

@@ -18,7 +18,7 @@ from nodetracker.process.membership import Membership
 from nodetracker.process.outage import OutageLog
 from nodetracker.process.server_service import ServerService
 from nodetracker.rpc.notify import NotificationSender
-from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch, RowPurge
+from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch, RowPurge, ToleranceWatch
 from nodetracker.web.server import Server
 
 LOG = logging.getLogger(__name__)
@@ -109,6 +109,7 @@ class ConductorService(ServerService):
         report_interval: seconds between heartbeats, and between checks of the fleet.
         graceful_shutdown_timeout: seconds for running calls to end.
         purge: deletes old rows each hour, None = never; it may take long.
+        tolerance: finds out which losses of hosts the fleet survives, None = nobody does here.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class ConductorService(ServerService):
         report_interval: float,
         graceful_shutdown_timeout: float,
         purge: RowPurge | None = None,
+        tolerance: ToleranceWatch | None = None,
     ) -> None:
         database = OutageLog("The database", StoreError, LOG)
         super().__init__(
@@ -134,6 +136,8 @@ class ConductorService(ServerService):
         self.add_tasks("fleet", FleetTasks(fleet, watch, database), report_interval)
         if purge is not None:
             self.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True)
+        if tolerance is not None:
+            self.add_tasks("tolerance", tolerance, tolerance.spacing, is_slow=True)
 
     def begin(self) -> None:
         """Serve in the background; see `ServerService`."""

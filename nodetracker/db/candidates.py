@@ -37,6 +37,7 @@ from nodetracker.db.screens import (
     text,
     whole,
 )
+from nodetracker.db.services import is_up
 from nodetracker.db.statements import use_index
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.candidate import (
@@ -49,9 +50,11 @@ from nodetracker.model.candidate import (
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.settings import CandidatePolicy
 from nodetracker.model.shapes import LARGEST
+from nodetracker.model.tolerance import NodeRoom
 
 _nodes = tables.compute_nodes.c
 _guests = tables.guests.c
+_services = tables.services.c
 
 PASS_SIZE = 1000
 """Nodes that are in memory while all of them are weighed, beside the best."""
@@ -308,3 +311,45 @@ def build_scale(shape: RequestShape, service_down_time: int) -> sa.Select[Any]:
     ends = (find(column) for find in (sa.func.min, sa.func.max) for column in free)
     query = sa.select(*ends).where(*are_named(shape), _is_found(shape, service_down_time))
     return read_index(query) if shape.is_indexed and not shape.has_host else query
+
+
+_IS_OPEN = sa.and_(_services.disabled == sa.false(), _services.maintenance == sa.false())
+_CLAIMABLE = (
+    _nodes.vcpu_milli_claimable,
+    _nodes.pcpus_claimable,
+    _nodes.memory_mb_claimable,
+    _nodes.disk_mb_claimable,
+)
+
+
+def list_rooms(connection: sa.Connection, service_down_time: int) -> list[NodeRoom]:
+    query = (
+        sa.select(
+            _nodes.id,
+            _nodes.host,
+            _nodes.hypervisor_hostname,
+            _nodes.generation,
+            sa.case((is_exempt(), 0), else_=1),
+            sa.case((is_up(service_down_time), 1), else_=0),
+            sa.case((_IS_OPEN, 1), else_=0),
+            *_CLAIMABLE,
+        )
+        .select_from(tables.WITH_SERVICE)
+        .order_by(_nodes.id)
+    )
+    return [_decode_room(row) for row in connection.execute(query)]
+
+
+def _decode_room(row: Any) -> NodeRoom:
+    id_, host, nodename, generation, is_bounded, is_up, is_open, *amounts = row
+    vcpu_milli, pcpus, memory_mb, disk_mb = (max(0, int(amount or 0)) for amount in amounts)
+    return NodeRoom(
+        id=id_,
+        host=host,
+        nodename=nodename,
+        generation=generation,
+        left=Amounts(vcpu_milli, pcpus, memory_mb, disk_mb),
+        is_bounded=bool(is_bounded),
+        is_up=bool(is_up),
+        accepts=bool(is_up and is_open),
+    )

@@ -35,6 +35,7 @@ from nodetracker.model.shapes import (
     text,
     whole,
 )
+from nodetracker.model.tolerance import LossPlan
 
 MAX_JSON = 4 * 2**20
 """Characters of a column of JSON; a longer one is not parsed."""
@@ -275,6 +276,7 @@ LAST_AUDIT = fields(
 PINS = typed(GuestPins)
 NUMA = typed(NumaAssignment)
 REQUIREMENT = typed(Requirement)
+LOSS_PLAN = typed(LossPlan)
 AMOUNTS = keyed(whole())
 ADDRESSES = items(text(64))
 UUIDS = items(text(64), 1_000_000)

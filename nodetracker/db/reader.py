@@ -11,6 +11,7 @@ from nodetracker.db import (
     migrations,
     nodes,
     services,
+    tolerances,
     trends,
     workloads,
 )
@@ -48,6 +49,7 @@ class SqlReader:
     list_fleet = reading(fleet.list_fleet)
     sum_fleet = reading(fleet.sum_fleet)
     read_overview = reading(fleet.read_overview)
+    list_tolerances = reading(tolerances.list_tolerances)
     read_trend = reading(trends.read_trend)
     read_node_hours = reading(trends.read_node_hours)
     list_services = reading(services.list_services)

@@ -221,8 +221,9 @@ class SqlStore(SqlReader):
     find_guests = reading(claim_lists.find_guests)
     find_requirements = reading(claim_lists.find_requirements)
 
-    list_rooms = reading(tolerances.list_rooms)
+    list_rooms = reading(candidates.list_rooms)
     load_hosts = reading(nodes.load_hosts)
+    save_tolerances = writing(tolerances.save_tolerances, retry_on_duplicate=True)
 
     create_call = writing(host_calls.create_call)
     find_answer = reading(host_calls.find_answer)

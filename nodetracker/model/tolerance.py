@@ -101,6 +101,7 @@ class HostTolerance:
         plan: None where only the answer was read.
         computed_at: when the plan was made, None = now.
         checked_at: when it was last known to hold, None = now.
+        expires_at: when it is too old, two intervals after that; None = never.
     """
 
     host: str
@@ -109,6 +110,7 @@ class HostTolerance:
     plan: LossPlan | None = None
     computed_at: datetime | None = None
     checked_at: datetime | None = None
+    expires_at: datetime | None = None
 
 
 Rooms = Mapping[int, NodeRoom]

@@ -24,6 +24,7 @@ from nodetracker.model.listing import (
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.pci import NodeGpus, TrackedDevice
 from nodetracker.model.service import ServiceRecord
+from nodetracker.model.tolerance import HostTolerance
 from nodetracker.model.trend import TrendQuery, TrendSample
 from nodetracker.model.warning import WarningRecord
 from nodetracker.ports.methods import repeatable
@@ -108,6 +109,17 @@ class FleetReader(Protocol):
     @repeatable
     def read_overview(self) -> OverviewRows:
         """Return the rows of the overview, by at most six statements."""
+
+    @repeatable
+    def list_tolerances(
+        self, host: str | None = None, with_plans: bool = False
+    ) -> list[HostTolerance]:
+        """Return the stored answers whether hosts may be lost, in order of host, by one statement.
+
+        Args:
+            host: only this one's.
+            with_plans: otherwise their plans are not read.
+        """
 
     @repeatable
     def read_trend(self, query: TrendQuery) -> list[TrendSample]:

@@ -17,7 +17,7 @@ from nodetracker.model.service import (
     ServiceChange,
     ServiceRecord,
 )
-from nodetracker.model.tolerance import NodeRoom
+from nodetracker.model.tolerance import HostTolerance, NodeRoom
 from nodetracker.model.warning import HostWarning, WarningKind, WarningRecord
 from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
 from nodetracker.ports.ledger import LedgerStore, SchedulerStore
@@ -384,7 +384,7 @@ class Store(HostStore, OperatorStore, CallStore, Protocol):
     """All of the store; conductors serve it to processes without a database."""
 
 
-class ToleranceStore(SchedulerStore, Protocol):
+class ToleranceStore(SchedulerStore, FleetReader, Protocol):
     """What shows which losses of hosts the fleet survives."""
 
     def list_rooms(self, service_down_time: int) -> list[NodeRoom]:
@@ -392,6 +392,17 @@ class ToleranceStore(SchedulerStore, Protocol):
 
     def load_hosts(self, hosts: Collection[str]) -> list[NodeRecord]:
         """Return the nodes of hosts as `load_nodes` does, by as many statements as of one."""
+
+    @repeatable
+    def save_tolerances(
+        self, answers: Collection[HostTolerance], gone: Collection[str], lifetime_seconds: int
+    ) -> None:
+        """Store answers, delete those for hosts that are gone, and note that the others hold.
+
+        Args:
+            answers: with their plans; those without a time were found now.
+            lifetime_seconds: after which answers are too old.
+        """
 
 
 class CredentialStore(Protocol):

@@ -55,6 +55,21 @@ class _Leaving:
         object.__setattr__(self, "requests", tuple(item.request for item in self.departures))
 
 
+def refresh_tolerances(store: ToleranceStore, policy: AdmissionPolicy, interval: int) -> None:
+    """Store answers for all hosts that are up; those that hold are not found again.
+
+    Args:
+        interval: seconds until this is done again; 0 = never, so that none are kept.
+    """
+    stored = {item.host: item for item in store.list_tolerances(with_plans=True)}
+    if not interval:
+        store.save_tolerances((), stored, 0)
+        return
+    check = ToleranceCheck(store, policy)
+    found = list(check.check(stored))
+    store.save_tolerances(found, stored.keys() - set(check.hosts), 2 * interval)
+
+
 class ToleranceCheck:
     """Answers for each host that is up; reads the fleet's rooms once, and nodes as it needs them.
 

@@ -1,6 +1,7 @@
 """Watch all hosts: warn of lost ones, sample what they have, and delete old rows."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceR
 from nodetracker.model.text import render_minute
 from nodetracker.model.trend import Step
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
-from nodetracker.ports import OperatorStore, Store, WatchStore
+from nodetracker.ports import FleetStore, OperatorStore, Store, WatchStore
 from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.usecases.reads import read_items
 from nodetracker.views.warnings import find_hosts_down, list_due, plan_host_down
@@ -28,6 +29,8 @@ from nodetracker.views.warnings import find_hosts_down, list_due, plan_host_down
 LOG = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 3600.0
+
+_LOOK_SECONDS = 60.0
 
 
 class HostDownWatch:
@@ -192,6 +195,73 @@ class Watcher:
     binary: str
     service_down_time: int
 
+    def is_first(self, store: FleetStore) -> bool:
+        """Return whether it is the one that does what only one process is to do.
+
+        Raises:
+            StoreError: the database operation failed.
+        """
+        services = store.list_outage_services(self.service_down_time)
+        return is_first_watcher(
+            services, self.host, self.binary, store.now(), self.service_down_time
+        )
+
+
+class ToleranceWatch(PeriodicTasks):
+    """Lets a child process find out which losses of hosts the fleet survives.
+
+    Args:
+        interval: seconds after which it is found out again, 0 = never.
+        compute: does so, and stores it; it may take long.
+        watcher: as of `RowPurge`.
+    """
+
+    def __init__(
+        self,
+        store: WatchStore,
+        interval: int,
+        compute: Callable[[], None],
+        watcher: Watcher | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._interval = interval
+        self._compute = compute
+        self._watcher = watcher
+        self._monotonic = monotonic
+        self._began_at: float | None = None
+
+    @property
+    def spacing(self) -> float:
+        """Seconds between looks whether it is due, by whichever process did it last."""
+        return min(float(self._interval or INTERVAL_SECONDS), _LOOK_SECONDS)
+
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def watch_tolerance(self, context: object = None) -> None:
+        """Find it out if that is due, and if this process is the one that does.
+
+        Raises:
+            StoreError: the database operation failed; the next run repeats it.
+            ChildError: the child has failed.
+        """
+        if self._watcher is not None and not self._watcher.is_first(self._store):
+            return
+        if self._is_due():
+            self._began_at = self._monotonic()
+            self._compute()
+
+    def _is_due(self) -> bool:
+        stored = self._store.list_tolerances()
+        if not self._interval:
+            return bool(stored)  # those of a time when it was not never
+        times = [item.checked_at for item in stored if item.checked_at is not None]
+        if times:
+            age = (self._store.now() - min(times)).total_seconds()
+        else:
+            age = math.inf if self._began_at is None else self._monotonic() - self._began_at
+        return age >= self._interval
+
 
 def purge_in_parts(
     store: OperatorStore,
@@ -250,11 +320,9 @@ class RowPurge(PeriodicTasks):
         Raises:
             StoreError: the database operation failed; the next run continues.
         """
+        if self._watcher is not None and not self._watcher.is_first(self._store):
+            return
         now = self._store.now()
-        if (own := self._watcher) is not None:
-            services = self._store.list_outage_services(own.service_down_time)
-            if not is_first_watcher(services, own.host, own.binary, now, own.service_down_time):
-                return
         deleted: Counter[str] = Counter()
         for tables, days in self._days.items():
             if days:

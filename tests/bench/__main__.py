@@ -37,8 +37,10 @@ SUBJECTS = {
     "lists": "tests.bench.lists",
     "page": "tests.bench.page",
     "placement": "tests.bench.placement",
+    "plans": "tests.bench.plans",
     "programs": "tests.bench.programs",
     "samples": "tests.bench.samples",
+    "tolerance": "tests.bench.tolerance",
     "trends": "tests.bench.trends",
 }
 """Modules with `DATABASES`, the names of those that it is measured on (none: it uses its own),

@@ -227,6 +227,7 @@ CALLS: list[tuple[str, Call]] = [
         "read_node_hours",
         lambda s: s.store.read_node_hours([s.record("a1").uuid], s.store.now() - timedelta(days=1)),
     ),
+    ("list_tolerances", lambda s: s.store.list_tolerances("alpha")),
     ("list_provider_removals", lambda s: s.store.list_provider_removals("alpha")),
     ("take_provider_removals", lambda s: s.store.take_provider_removals(RemovalQuery(limit=5))),
     ("find_answer", lambda s: s.store.find_answer("alpha", s.call_id)),

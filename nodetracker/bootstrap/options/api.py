@@ -158,4 +158,13 @@ SCHEDULER = option_group(
         "them; at least host_subset_size. They are others for each claim, and its cost does not "
         "depend on the size of the fleet. 0 weighs all nodes.",
     ),
+    cfg.IntOpt(
+        "tolerance_interval",
+        default=600,
+        min=0,
+        max=10**6,
+        help="Seconds after which it is found out again which losses of hosts the fleet survives, "
+        "by the first of the conductors and REST services that are up, in a child process. "
+        "0 = never.",
+    ),
 )

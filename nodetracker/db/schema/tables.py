@@ -37,6 +37,7 @@ from nodetracker.model.pci import PciDeviceType, PciStatus
 from nodetracker.model.service import COMPUTE_BINARY
 from nodetracker.model.shapes import LARGEST, Shape
 from nodetracker.model.text import PCI_ID_LENGTH, TEXT_LENGTH
+from nodetracker.model.tolerance import Verdict
 from nodetracker.model.warning import WARNING_ITEM_LENGTH
 
 metadata = sa.MetaData(
@@ -585,6 +586,23 @@ trends = sa.Table(
     sa.Column("samples", sa.LargeBinary(), nullable=False),
     sa.UniqueConstraint("seconds", "part", "at"),
     sa.Index(None, "seconds", "at"),
+    **MYSQL,
+)
+
+# What shows that the fleet survives the loss of each host, or not; no foreign key, as hosts
+# are renamed and deleted meanwhile.
+host_tolerances = sa.Table(
+    "host_tolerances",
+    metadata,
+    row_id(),
+    text("host"),
+    choice("verdict", Verdict, Verdict.UNKNOWN),
+    long_text("lost"),
+    json_text("plan", columns.LOSS_PLAN),
+    time("computed_at"),
+    time("checked_at"),
+    time("expires_at"),
+    sa.UniqueConstraint("host"),
     **MYSQL,
 )
 

@@ -1,0 +1,71 @@
+"""A service finds out which losses of hosts the fleet survives, and the command answers it."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodetracker.db.connection.engine import DatabaseSettings
+from nodetracker.db.store import SqlStore, open_store
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.tolerance import Verdict
+from tests.builders import create, make_empty_values, make_guest, register
+from tests.functional.servers.process import find_free_port
+from tests.programs import Programs, wait_until
+
+INTERVAL = 1
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    """Hosts h1 and h2 have a guest of 2 CPUs each, on 4."""
+    programs = Programs(tmp_path, host="api", down_after=3600)
+    programs.make_schema()
+    extra = (
+        f"[api]\nport = {find_free_port()}\nauth_strategy = noauth\n"
+        f"[scheduler]\ntolerance_interval = {INTERVAL}"
+    )
+    programs.configure(extra=extra)
+    return programs
+
+
+@pytest.fixture
+def store(programs: Programs) -> Iterator[SqlStore]:
+    with contextlib.closing(open_store(DatabaseSettings(programs.connection))) as store:
+        for number in (1, 2):
+            agent = register(store, f"h{number}", f"agent-of-h{number}")
+            store.report_state(agent, 1, AuditState())
+            values = make_empty_values(vcpus=4)
+            changes = [create(agent, "n", values, (make_guest(number),))]
+            store.apply_changes(agent, changes, programs.down_after)
+        yield store
+
+
+def read_verdicts(store: SqlStore) -> dict[str, Verdict]:
+    return {item.host: item.verdict for item in store.list_tolerances()}
+
+
+def test_it_is_found_out_and_follows_the_fleet(programs: Programs, store: SqlStore) -> None:
+    with programs.start("nodetracker-api") as running:
+        running.wait_for("Serving on")
+        both = dict.fromkeys(("h1", "h2"), Verdict.SURVIVED)
+        wait_until(lambda: read_verdicts(store) == both)
+        done = programs.manage("fleet", "tolerance")
+        assert (done.returncode, done.stderr) == (0, "Survives the loss of any one host\n")
+        store.set_service("h2", COMPUTE_BINARY, ServiceChange(disabled=True))
+        wait_until(lambda: read_verdicts(store)["h1"] is Verdict.NOT_SURVIVED)
+        assert read_verdicts(store)["h2"] is Verdict.SURVIVED
+        done = programs.manage("fleet", "tolerance")
+        assert (done.returncode, done.stderr) == (
+            1, "Does not survive the loss of h1 (1 guest of 2 GiB)\n",
+        )  # fmt: skip
+        assert "tolerance" not in running.output()
+
+
+def test_why_a_child_cannot_is_logged(programs: Programs, store: SqlStore) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE claims")
+    with programs.start("nodetracker-api") as running:
+        running.wait_for("tolerance failed")
+        running.wait_for("ChildError")
