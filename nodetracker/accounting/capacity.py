@@ -1,8 +1,9 @@
 """Decide whether the capacity of a node jumped, compared with what was seen of it; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from nodetracker.model.amount_text import render_gib, render_mib, render_number
 from nodetracker.model.fact import FactEntry
 from nodetracker.model.node import NodeValues
 
@@ -19,10 +20,10 @@ HELD = "held: "
 
 CAPACITY_COLUMNS = frozenset({"vcpus", "pcpus", "memory_mb", "local_gb"})
 
-_TEXTS = {
-    "cpus": "{} CPUs",
-    "memory_mb": "{} MiB of memory",
-    "local_gb": "{} GiB of disk",
+_TEXTS: Mapping[str, tuple[Callable[[int], str], str]] = {
+    "cpus": (render_number, "CPUs"),
+    "memory_mb": (render_mib, "of memory"),
+    "local_gb": (render_gib, "of disk"),
 }
 
 
@@ -45,7 +46,7 @@ def find_jump(seen: Mapping[str, int], present: Mapping[str, int]) -> tuple[dict
         seen: largest amounts so far; {} of a new node.
 
     >>> find_jump({"cpus": 8, "memory_mb": 1024}, {"cpus": 16, "memory_mb": 4096})
-    ({'cpus': 16, 'memory_mb': 1024}, '4096 MiB of memory, at most 1024 before')
+    ({'cpus': 16, 'memory_mb': 1024}, '4 GiB of memory, at most 1 GiB before')
     """
     largest, jumps = {}, []
     for name, amount in present.items():
@@ -55,8 +56,9 @@ def find_jump(seen: Mapping[str, int], present: Mapping[str, int]) -> tuple[dict
         )
         largest[name] = before if is_jump else max(before, amount)
         if is_jump:
-            known = f", at most {before} before" if before else ""
-            jumps.append(_TEXTS[name].format(amount) + known)
+            render, noun = _TEXTS[name]
+            known = f", at most {render(before)} before" if before else ""
+            jumps.append(f"{render(amount)} {noun}{known}")
     return largest, "; ".join(jumps)
 
 

@@ -10,6 +10,8 @@ from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.cmd.configuration import load_configuration
 from nodetracker.cmd.program import leave, run_agent, run_program, start
 from nodetracker.cmd.screen.streams import write_output
+from nodetracker.model.amount_text import render_of
+from nodetracker.model.amounts import DISK, MEMORY
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.errors import DuplicateAgentError, RefusedError
 from nodetracker.model.text import count_noun
@@ -87,8 +89,8 @@ def render_lines(report: AuditReport) -> list[str]:
         outcome = report.errors.get(name) or done.get(name, "unchanged")
         lines.append(
             f"{name}: vcpus {values.vcpus_used}/{values.vcpus}, "
-            f"memory {values.memory_mb_used}/{values.memory_mb} MiB, "
-            f"disk {values.local_gb_used}/{values.local_gb} GiB, "
+            f"memory {render_of(MEMORY, values.memory_mb_used, values.memory_mb, '/')}, "
+            f"disk {render_of(DISK, values.local_gb_used, values.local_gb, '/')}, "
             f"{count_noun(len(record.guests), 'guest')}: {outcome}"
         )
     unwritten = report.errors.keys() - report.nodes.keys()

@@ -104,6 +104,7 @@ def move_line(migration: Migration, event: str = "") -> dict[str, Any]:
         "uuid": migration.uuid,
         "type": migration.migration_type.value,
         "workload_uuid": migration.workload_uuid,
+        "workload_name": migration.workload_name,
         "dest_host": migration.dest_host,
         "dest_node": migration.dest_node,
     }

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 
 import sqlalchemy as sa
 
@@ -23,11 +22,29 @@ WITH_CLAIMS = tables.migrations.outerjoin(
 _COLUMNS = tuple(_migrations[name] for name in codec.MIGRATION_COLUMNS)
 
 
+def _select_name(claim_uuid: "sa.ColumnElement[str]") -> "sa.ScalarSelect[str]":
+    claim = tables.claims.alias()
+    found = sa.select(claim.c.workload_name).where(claim.c.uuid == claim_uuid)
+    return found.correlate(tables.migrations).scalar_subquery()
+
+
+_NAME = sa.func.coalesce(
+    sa.func.nullif(_select_name(_migrations.dest_claim), ""),
+    _select_name(_migrations.source_claim),
+    "",
+).label("workload_name")
+"""Of the workload, as long as a claim of the migration is kept."""
+
+
 def list_where(connection: sa.Connection, *conditions: "sa.ColumnElement[bool]") -> list[Migration]:
     """Return the migrations that meet all conditions, oldest first."""
-    found = sa.select(*_COLUMNS).where(*conditions)
+    found = sa.select(*_COLUMNS, _NAME).where(*conditions)
     rows = connection.execute(found.order_by(_migrations.created_at, _migrations.id)).mappings()
-    return [codec.decode_row(Migration, row) for row in rows]
+    return list(map(_decode, rows))
+
+
+def _decode(row: sa.RowMapping) -> Migration:
+    return codec.decode_row(Migration, row, workload_name=row["workload_name"])
 
 
 def list_migrations(
@@ -52,11 +69,11 @@ def list_migration_page(connection: sa.Connection, query: MigrationQuery) -> Pag
     listing = Listing(
         table=tables.migrations,
         joined=tables.migrations,
-        columns=_COLUMNS,
+        columns=(*_COLUMNS, _NAME),
         conditions=conditions,
         alternatives=[] if query.host is None else _is_on_host(query.host, statuses),
     )
-    return select_page(connection, query, listing, by_name(partial(codec.decode_row, Migration)))
+    return select_page(connection, query, listing, by_name(_decode))
 
 
 def _is_on_host(host: str, statuses: Sequence[str]) -> "list[sa.ColumnElement[bool]]":

@@ -20,6 +20,7 @@ from nodetracker.db import capacities, codec, history, host_warnings, node_recor
 from nodetracker.db.connection.dialect import utc_now
 from nodetracker.db.ledger import migrations
 from nodetracker.db.ledger.claims import bump_generation
+from nodetracker.db.migrations import list_where
 from nodetracker.db.nodes import CHILDREN, delete_rows
 from nodetracker.db.quotas import find_excess
 from nodetracker.db.schema import tables
@@ -258,11 +259,10 @@ class NodeWriter:
         self._write_claims(decision)
         errors = [move.migration for change, _ in decision.updates for move in change.moves]
         migrations.write_errors(self._connection, errors, self._now)
-        self._history += [
-            history.move_line(dataclasses.replace(migration, updated_at=self._now))
-            for migration in errors
-            if not migration.is_running
-        ]
+        ended = [migration.uuid for migration in errors if not migration.is_running]
+        if ended:
+            stored = list_where(self._connection, tables.migrations.c.uuid.in_(ended))
+            self._history += map(history.move_line, stored)
         history.insert(self._connection, self._history)
         return ApplyResult(self._records, tuple(decision.conflicts), decision.refused)
 

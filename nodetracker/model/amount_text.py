@@ -35,7 +35,7 @@ def render_number(number: float | Decimal, role: Role = Role.USED) -> str:
     >>> render_number(127.96, Role.FREE), render_number(127.96, Role.REQUESTED)
     ('127', '127.96')
     """
-    exact = number if isinstance(number, Decimal) else Decimal(repr(number))
+    exact = _exact(number)
     digits = next((n for least, n in _DIGITS if abs(exact) >= least), _DIGITS_OF_LITTLE)
     if role is Role.REQUESTED:
         digits = _DIGITS_OF_LITTLE
@@ -45,18 +45,22 @@ def render_number(number: float | Decimal, role: Role = Role.USED) -> str:
     return "0" if text == "-0" else text
 
 
+def _exact(number: float | Decimal) -> Decimal:
+    return number if isinstance(number, Decimal) else Decimal(repr(number))
+
+
 _ROUNDINGS = {
     Role.USED: ROUND_HALF_UP,
     Role.FREE: ROUND_FLOOR,
     Role.REQUESTED: ROUND_CEILING,
 }
 
-Beside = tuple[float, Role] | None
+Beside = tuple[float | Decimal, Role] | None
 """An amount on the same line, and its role; it lends its unit, unless to a small or exact one."""
 
 
 def render_resource(
-    resource: str, amount: float | None, role: Role = Role.USED, beside: Beside = None
+    resource: str, amount: float | Decimal | None, role: Role = Role.USED, beside: Beside = None
 ) -> str:
     """Return an amount of a resource class with its unit; without one it is unlimited.
 
@@ -73,10 +77,10 @@ def render_resource(
     first = _FIRST_UNITS.get(resource)
     if first is None or not amount:
         return render_number(amount, role)
-    exact = Decimal(repr(amount)) * 1024**first
+    exact = _exact(amount) * 1024**first
     unit = _unit_of(exact, role)
     if beside is not None and role is not Role.REQUESTED:
-        other = _unit_of(Decimal(repr(beside[0])) * 1024**first, beside[1])
+        other = _unit_of(_exact(beside[0]) * 1024**first, beside[1])
         unit = other if abs(exact) / 1024**other >= _LEAST else unit
     return f"{render_number(exact / 1024**unit, role)} {_SIZES[unit]}"
 
@@ -116,8 +120,8 @@ def render_parts(resource: str, parts: float, role: Role = Role.USED, beside: Be
     ('30.5 GiB', '1.5')
     """
     size = PARTS.get(resource, 1)
-    other = beside and (beside[0] / size, beside[1])
-    return render_resource(resource, parts / size, role, other)
+    other = beside and (_exact(beside[0]) / size, beside[1])
+    return render_resource(resource, _exact(parts) / size, role, other)
 
 
 def render_of(resource: str, part: float, whole: float, of: str = " of ") -> str:

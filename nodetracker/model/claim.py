@@ -9,7 +9,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.guest import Guest, PartialGuest, WorkloadKind
 from nodetracker.model.numa import NumaAssignment, NumaLimits, NumaRequest
 from nodetracker.model.pci import PciRequest
-from nodetracker.model.shapes import DAMAGE
+from nodetracker.model.shapes import DAMAGE, DERIVED
 
 
 class MigrationType(enum.StrEnum):
@@ -104,6 +104,7 @@ class Migration:
         source_host, source_node, dest_host, dest_node: the nodes of its
             claims; kept after the claims are deleted.
         source_claim, dest_claim: uuids.
+        workload_name: "" = unknown, as in the ledger of a node.
         damaged: columns of its row whose values cannot be used; others are in their place.
     """
 
@@ -119,6 +120,7 @@ class Migration:
     dest_claim: str
     created_at: datetime
     updated_at: datetime
+    workload_name: str = field(default="", metadata=DERIVED)
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
     @property
@@ -190,6 +192,11 @@ class Workload:
     name: str = ""
     project_id: str = ""
     user_id: str = ""
+
+    @property
+    def label(self) -> str:
+        """What people call it: its name, else its uuid."""
+        return self.name or self.uuid
 
     def may_be(self, guest: Guest | PartialGuest) -> bool:
         """Return whether a guest with this uuid is the workload, and not another with its uuid.

@@ -15,7 +15,10 @@ Shape = Callable[[Any], None]
 NOT_STORED: Mapping[str, bool] = {"is_stored": False}
 """Metadata of fields that have no column."""
 
-DAMAGE: Mapping[str, bool] = {"is_stored": False, "is_brief": True}
+DERIVED: Mapping[str, bool] = {"is_stored": False, "is_brief": True}
+"""Metadata of fields without a column, which are sent if they are not empty."""
+
+DAMAGE = DERIVED
 """Metadata of the fields that name damaged columns."""
 
 LARGEST = 2**53

@@ -172,7 +172,8 @@ class PlacementHealer:
             yield read_consistently(store, node)
 
     def _compare(self, record: NodeRecord) -> list[PlacementDifference]:
-        found = compare(self.read(record.uuid), self.describe(record))
+        names = {item.workload.uuid: item.workload.name for item in record.claims.values()}
+        found = compare(self.read(record.uuid), self.describe(record), names)
         return [
             PlacementDifference(
                 record.host, record.nodename, item.provider, item.what, item.expected, item.found

@@ -47,6 +47,7 @@ _AMOUNTS = ("vcpus=amounts.vcpus", "memory_mb=amounts.memory_mb", "disk_gb=amoun
 CLAIM_COLUMNS = (
     "uuid", "workload_uuid=workload.uuid", "kind", "state", "host", "nodename", *_AMOUNTS,
     "expires_at", "reason", "pcpus=amounts.pcpus", "resources=amounts.resources", "devices",
+    "workload_name=workload.name",
 )  # fmt: skip
 """The columns of ``claim list``, as `pick` has them."""
 
@@ -71,7 +72,7 @@ def render_claim_details(claim: Claim) -> dict[str, Any]:
 
 MIGRATION_COLUMNS = (
     "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
-    "dest_node", "source_claim", "dest_claim", "created_at",
+    "dest_node", "source_claim", "dest_claim", "created_at", "workload_name",
 )  # fmt: skip
 """The columns of ``migration list``, which REST shows, too."""
 

@@ -240,7 +240,7 @@ def explain_usage(record: NodeRecord, lines: Sequence[DriftLine]) -> list[str]:
 def _explain_workload(uuid: str, causes: Causes, claims: Sequence[Claim]) -> str:
     """Return why a workload is charged more than its guest has."""
     first = causes[0][1]
-    label = f"{first.name} ({uuid})" if first.name else uuid
+    label = first.name or uuid
     more = ", ".join(_render_amount(resource, cause.difference) for resource, cause in causes)
     is_listed = first.hypervisor is not None
     if not claims:

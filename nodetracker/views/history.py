@@ -79,7 +79,7 @@ def collect_names(entries: Iterable[HistoryEntry]) -> dict[str, str]:
     """Return the names of the guests, their claims and devices that entries added or changed."""
     names: dict[str, str] = {}
     for entry in chain.from_iterable(entry.expand() for entry in entries):
-        if entry.kind == EventKind.CLAIM and (name := entry.diff.get("workload_name")):
+        if name := entry.diff.get("workload_name"):  # of a claim or a move
             names |= {entry.diff[key]: name for key in ("workload_uuid", "uuid")}
         for guest in _items(entry, "guests", "added"):
             names[guest["uuid"]] = guest.get("name") or guest["uuid"]
@@ -136,7 +136,8 @@ def _describe_claim(event: str, diff: Mapping[str, Any], names: Names) -> Iterat
 
 
 def _describe_move(event: str, diff: Mapping[str, Any], names: Names) -> Iterator[ChangeText]:
-    name = names.get(diff["workload_uuid"], diff["workload_uuid"])
+    uuid = diff["workload_uuid"]
+    name = diff.get("workload_name") or names.get(uuid, uuid)
     where = f"{diff['dest_node']} of host {diff['dest_host']}"
     level = ChangeLevel.BAD if event == "error" else ChangeLevel.PLAIN
     yield ChangeText(f"{diff['type']} of {name} to {where}: {event}", level)

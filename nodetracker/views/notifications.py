@@ -89,7 +89,7 @@ def build_refusal_notification(refusal: ClaimRefusal) -> Notification:
 def build_migration_notification(migration: Migration) -> Notification:
     """Build the notification of a migration's current status."""
     body = render_migration(migration)
-    del body["created_at"]
+    del body["created_at"], body["workload_name"]
     return Notification("migration.update", f"migration {migration.uuid}", body)
 
 

@@ -4,7 +4,7 @@
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -405,7 +405,7 @@ def _evaluate_memory(
     snapshot: HostSnapshot, memory: MemoryInfo, policy: Policy
 ) -> Iterator[Finding]:
     reserved, total = policy.reserved_memory_mb, memory.total_mb
-    return _compare(snapshot, "reserved_host_memory_mb", reserved, total, "MiB of memory")
+    return _compare(snapshot, "reserved_host_memory_mb", reserved, total, "of memory", _render_mib)
 
 
 def _evaluate_disk(
@@ -417,7 +417,8 @@ def _evaluate_disk(
         "reserved_host_disk_mb",
         policy.reserved_disk_mb,
         capacity_gib_from_mib(filesystem.total_mb) * MIB_PER_GIB,
-        f"MiB of disk at {filesystem.path}" if filesystem.path else "MiB of disk",
+        f"of disk at {filesystem.path}" if filesystem.path else "of disk",
+        _render_mib,
     )
 
 
@@ -461,16 +462,28 @@ def _evaluate_pool(
 
 
 def _compare(
-    snapshot: HostSnapshot, option: str, reserved: int, capacity: int, what: str
+    snapshot: HostSnapshot,
+    option: str,
+    reserved: int,
+    capacity: int,
+    what: str,
+    render: Callable[[int], str] = str,
 ) -> Iterator[Finding]:
     where = f"node {snapshot.nodename}: {option}"
     if reserved > capacity:
-        yield Finding(Level.FAILURE, f"{where}: {reserved} exceeds the {capacity} {what}")
+        yield Finding(
+            Level.FAILURE, f"{where}: {render(reserved)} exceeds the {render(capacity)} {what}"
+        )
     elif reserved and reserved == capacity:
         yield Finding(
             Level.WARNING,
-            f"{where}: {reserved} reserves all {capacity} {what}; nothing is left for guests",
+            f"{where}: {render(reserved)} reserves all {render(capacity)} {what}; nothing is left "
+            "for guests",
         )
+
+
+def _render_mib(mib: int) -> str:
+    return render_mib(mib, Role.REQUESTED)
 
 
 def _not_read(snapshot: HostSnapshot, what: str, fact: Fact[Any]) -> Finding:

@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from nodetracker.db.schema import tables
+from nodetracker.model.amount_text import render_mib
 from nodetracker.model.errors import ClaimRefusedError, NotFoundError
 from nodetracker.model.fact import FactState
 from nodetracker.model.listing import HistoryQuery
@@ -16,10 +17,12 @@ from tests.contract.stores import SQL_BACKENDS
 
 pytestmark = pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
 
-MESSAGE = (
-    "the capacity jumped: {} MiB of memory, at most {} before; if that is right: "
-    "nodetracker-manage node accept alpha node-1"
-)
+
+def jump(memory_mb, before):
+    return (
+        f"the capacity jumped: {render_mib(memory_mb)} of memory, at most {render_mib(before)} "
+        "before; if that is right: nodetracker-manage node accept alpha node-1"
+    )
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_a_jump_is_a_warning_until_it_is_accepted(store, agent):
     assert list_open(store) == []
     largest = memory_of(store)
     write(store, agent, memory_mb=5 * largest)
-    assert list_open(store) == [MESSAGE.format(5 * largest, largest)]
+    assert list_open(store) == [jump(5 * largest, largest)]
     assert store.sync_warnings(agent, []) == []  # which an agent does not end
     assert len(list_open(store)) == 1
     claim(store, ask(VCPU=1))
@@ -97,7 +100,7 @@ def test_a_held_node_gets_no_claims_until_it_is_accepted_and_audited(store, agen
     assert record.values.memory_mb == 5 * before
     assert result.records["node-1"].values == record.values
     assert states(store) == {FactState.UNKNOWN}
-    reason = f"held: {MESSAGE.format(5 * before, before)}"
+    reason = f"held: {jump(5 * before, before)}"
     with pytest.raises(ClaimRefusedError, match="node accept alpha node-1") as caught:
         claim(store, ask(VCPU=1))
     assert any(text.endswith(reason) for text in caught.value.reasons)
@@ -127,7 +130,7 @@ def test_a_new_node_is_held_if_it_is_implausible(store, agent, holding):
     change = create(agent, "n2")
     values = replace(change.values, memory_mb=2**26 + 1)
     holding.apply_changes(agent, [replace(change, values=values)], 60)
-    assert "67108865 MiB of memory; if" in list_open(store)[0]
+    assert "64 TiB of memory; if" in list_open(store)[0]
     (record,) = store.list_nodes("alpha", "n2")
     assert {entry.state for entry in record.values.facts.values()} == {FactState.UNKNOWN}
     store.accept_node("alpha", "n2")
@@ -152,7 +155,7 @@ def test_a_row_without_its_largest_capacity_is_compared_with_itself(store, agent
             sa.text("UPDATE compute_nodes SET capacity_seen = :stored"), {"stored": stored}
         )
     write(store, agent, memory_mb=4 * before)
-    assert list_open(store) == [MESSAGE.format(4 * before, before)]
+    assert list_open(store) == [jump(4 * before, before)]
     with store.engine.connect() as connection:
         seen = connection.execute(sa.select(tables.compute_nodes.c.capacity_seen)).scalar_one()
     assert (seen["memory_mb"], seen["has_jumped"]) == (before, True)

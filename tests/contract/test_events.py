@@ -69,7 +69,7 @@ def test_a_move_has_lines_at_its_source_and_its_claims_at_both_ends(store: Store
     store.set_migration_status(started.uuid, MigrationStatus.MIGRATING)
     store.confirm_migration(started.uuid)
     name = held.workload.name or held.workload.uuid
-    what = f"{started.migration_type} of {held.workload.uuid} to node-1 of host beta"
+    what = f"{started.migration_type} of {name} to node-1 of host beta"
     assert sorted(texts(store, "alpha")) == sorted(
         [
             f"claim of {name} created",

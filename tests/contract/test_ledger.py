@@ -290,7 +290,7 @@ class TestNuma:
         answer = store.try_claim(more, "alpha", "node-1", ADMISSION_POLICY)
         assert answer.numa_reasons == tuple(
             f"guest cell 0 on host cell {cell}: "
-            "free memory 1096 MiB (4096 x 1) < requested 1200 MiB"
+            "free memory 1,096 MiB (4,096 MiB x 1) < requested 1,200 MiB"
             for cell in (0, 1)
         )
         with pytest.raises(ClaimRefusedError, match="NUMA topology cannot fit"):

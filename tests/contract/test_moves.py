@@ -97,6 +97,15 @@ class TestBeginning:
             assert (found.is_source_active, found.is_dest_active) == (True, True)
         assert store.list_migrations() == [migration]
 
+    def test_it_has_the_name_of_its_workload(self, store: Store) -> None:
+        make_node(store, host="alpha")
+        make_node(store, host="beta")
+        source = claim(store, ask({"name": "db-1"}))
+        migration = move(store, ask_move(source))
+        (listed,) = store.list_migrations()
+        ended = store.confirm_migration(migration.uuid)
+        assert {found.workload_name for found in (migration, listed, ended)} == {"db-1"}
+
     def test_on_one_node_the_destination_is_charged_in_addition_to_the_source(
         self, store: Store, source: Claim
     ) -> None:

@@ -94,7 +94,7 @@ class TestOnce:
         programs.make_schema()
         done = programs.run("nodetracker-compute", "--once")
         assert done.returncode == 0
-        line = "vcpus 2/16, memory 2560/65536 MiB, disk 20/500 GiB, 1 guest"
+        line = "vcpus 2/16, memory 2.5/64 GiB, disk 20/500 GiB, 1 guest"
         assert done.stdout.splitlines() == [f"node-1: {line}: create"]
         again = programs.run("nodetracker-compute", "--once")
         assert again.stdout.splitlines() == [f"node-1: {line}: unchanged"]

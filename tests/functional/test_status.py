@@ -78,13 +78,13 @@ class TestCodes:
                 "Reserved resources",
                 {"reserved_host_memory_mb": 8192},
                 WARNING,
-                "8192 reserves all 8192 MiB of memory",
+                "8 GiB reserves all 8 GiB of memory",
             ),
             (
                 "Reserved resources",
                 {"reserved_host_memory_mb": 8193},
                 FAILURE,
-                "8193 exceeds the 8192 MiB of memory",
+                "8,193 MiB exceeds the 8 GiB of memory",
             ),
             (
                 "Reserved resources",

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from nodetracker.accounting.audit import inventory
+from nodetracker.model.amount_text import render_mib
 from nodetracker.model.cpuset import CpuSet, render_cpu_set
 from nodetracker.model.fact import Fact
 from nodetracker.model.host import MemoryInfo
@@ -123,8 +124,8 @@ def _find_memory_mismatch(memory: Fact[MemoryInfo], numa: Fact[NumaTopology]) ->
     if not cells_mb or abs(total_mb - cells_mb) * 10 <= total_mb:
         return None
     return (
-        f"the NUMA cells of {numa.source} have {cells_mb} MiB in total, and {memory.source} says "
-        f"{total_mb} MiB, which is offered"
+        f"the NUMA cells of {numa.source} have {render_mib(cells_mb)} in total, and "
+        f"{memory.source} says {render_mib(total_mb)}, which is offered"
     )
 
 

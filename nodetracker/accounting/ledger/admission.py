@@ -33,6 +33,7 @@ from nodetracker.model.fleet import AmountColumns
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.numa import NumaAssignment
+from nodetracker.model.text import render_minute
 from nodetracker.model.units import MIB_PER_GIB, MILLI, render_amount, round_down
 
 FACTS: Mapping[str, str] = {
@@ -380,7 +381,7 @@ def _unknown_facts(
     if request.pci_requests:
         needed.add("pci")
     return [
-        f"{name} has been unknown since {entry.since.isoformat(timespec='seconds')}: {entry.error}"
+        f"{name} has been unknown since {render_minute(entry.since)}: {entry.error}"
         for name, entry in sorted(values.facts.items())
         if name in needed and entry.state is FactState.UNKNOWN
     ]
@@ -391,7 +392,6 @@ def _unseen_guests(values: NodeValues, request: ClaimRequest) -> list[str]:
     entry, kind = values.facts.get("guests"), request.workload.kind
     if entry is None or entry.state is FactState.UNKNOWN or kind not in entry.unseen_kinds:
         return []
-    since = entry.since.isoformat(timespec="seconds")
     is_any = len(entry.unseen_kinds) == len(WorkloadKind)
     what = "guests have not all been read" if is_any else f"{kind}s have not been listed"
-    return [f"{what} since {since}: {entry.error}"]
+    return [f"{what} since {render_minute(entry.since)}: {entry.error}"]

@@ -314,6 +314,7 @@ def _make_migration(request: ClaimRequest, source: Claim, dest: Claim) -> Migrat
         dest_claim=dest.uuid,
         created_at=dest.created_at,
         updated_at=dest.created_at,
+        workload_name=dest.workload.name or source.workload.name,
     )
 
 

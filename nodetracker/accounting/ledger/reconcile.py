@@ -341,10 +341,9 @@ def evaluate_moves(
             now = replace(now, migration=replace(migration, status=MigrationStatus.ERROR))
         evaluated.append(now)
         if not now.migration.is_running:
+            text = _explain_error(now, claims)
             warnings.append(
-                HostWarning(
-                    WarningKind.MIGRATION_ERROR, nodename, migration.uuid, _explain_error(now)
-                )
+                HostWarning(WarningKind.MIGRATION_ERROR, nodename, migration.uuid, text)
             )
     return tuple(evaluated), tuple(warnings)
 
@@ -354,8 +353,10 @@ def _is_active(claims: Mapping[str, Claim], uuid: str, as_read: bool) -> bool:
     return as_read if claim is None else claim.is_active
 
 
-def _explain_error(move: Move) -> str:
+def _explain_error(move: Move, claims: Mapping[str, Claim]) -> str:
     migration = move.migration
+    here = [claims.get(uuid) for uuid in (migration.source_claim, migration.dest_claim)]
+    label = next((claim.workload.label for claim in here if claim), migration.workload_uuid)
     lost = [
         f"its {side} claim {uuid} is no longer active"
         for side, uuid, is_active in (
@@ -366,7 +367,7 @@ def _explain_error(move: Move) -> str:
     ]
     why = " and ".join(lost) or "both of its claims are active"
     return (
-        f"{migration.migration_type} {migration.uuid} of workload {migration.workload_uuid} from "
+        f"{migration.migration_type} {migration.uuid} of workload {label} from "
         f"{migration.source_host} to {migration.dest_host} is in error ({why}); "
         "confirm or revert it"
     )

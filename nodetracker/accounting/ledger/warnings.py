@@ -198,7 +198,7 @@ def _find_expired_claims(
     if not expired:
         return
     expired.sort(key=lambda claim: (claim.updated_at, claim.uuid), reverse=True)
-    named = [f"{claim.uuid} of workload {claim.workload.uuid}" for claim in expired[:NAMED_CLAIMS]]
+    named = [f"{claim.uuid} of workload {claim.workload.label}" for claim in expired[:NAMED_CLAIMS]]
     if len(expired) > NAMED_CLAIMS:
         named.append(f"{len(expired) - NAMED_CLAIMS} more")
     yield HostWarning(
@@ -235,7 +235,7 @@ def find_unused_claims(
             WarningKind.CLAIM_UNUSED,
             nodename,
             claim.uuid,
-            f"claim {claim.uuid} of workload {claim.workload.uuid} is confirmed and charged, but "
+            f"claim {claim.uuid} of workload {claim.workload.label} is confirmed and charged, but "
             "its guest has not been listed since",
         )
         for claim in claims
@@ -288,17 +288,18 @@ def _find_claimed_twice(
     confirmed when the guest appears, and both are charged from then on.
     """
     tied = {(move.migration.source_claim, move.migration.dest_claim) for move in moves}
-    confirmed: dict[str, list[str]] = defaultdict(list)
+    confirmed: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.state is ClaimState.CONFIRMED:
-            confirmed[claim.workload.uuid].append(claim.uuid)
-    for workload_uuid, uuids in confirmed.items():
+            confirmed[claim.workload.uuid].append(claim)
+    for workload_uuid, held in confirmed.items():
+        uuids = [claim.uuid for claim in held]
         is_tied = any(source in uuids and dest in uuids for source, dest in tied)
         if len(uuids) > (2 if is_tied else 1):
             yield HostWarning(
                 WarningKind.CLAIMED_TWICE,
                 nodename,
                 workload_uuid,
-                f"workload {workload_uuid} holds claims {', '.join(sorted(uuids))} on this node; "
-                "each of them is charged, and no migration ties them",
+                f"workload {held[0].workload.label} holds claims {', '.join(sorted(uuids))} on "
+                "this node; each of them is charged, and no migration ties them",
             )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nodetracker.model.amount_text import Role, render_mib
 from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa import (
     CellUsage,
@@ -218,15 +219,23 @@ def _memory_reasons(
     """Evaluate memory that was not requested by page size."""
     total = cell.ordinary_memory_mb
     if guest.memory_mb > total:
-        return (f"memory {total} MiB < requested {guest.memory_mb} MiB",)
+        requested, most = _render_memory(guest.memory_mb, total)
+        return (f"memory {most} < requested {requested}",)
     ratio = limits.ram_allocation_ratio if request.cpu_policy is CpuPolicy.SHARED else 1.0
     if ratio is None or guest.memory_mb <= held.ordinary_memory_mb(cell):
         return ()
     free = _times(total, ratio) - usage.ordinary_memory_mb(cell)
     if guest.memory_mb > free:
-        times = f"{total} x {render_amount(ratio)}"
-        return (f"free memory {free} MiB ({times}) < requested {guest.memory_mb} MiB",)
+        requested, left, whole = _render_memory(guest.memory_mb, free, total)
+        times = f"{whole} x {render_amount(ratio)}"
+        return (f"free memory {left} ({times}) < requested {requested}",)
     return ()
+
+
+def _render_memory(requested_mb: int, *free_mb: int) -> list[str]:
+    """Return requested memory, and amounts beside it that it is more than, for people."""
+    requested = (requested_mb, Role.REQUESTED)
+    return [render_mib(*requested), *(render_mib(mb, Role.FREE, requested) for mb in free_mb)]
 
 
 def _choose_pages(
@@ -260,7 +269,8 @@ def _allowed_pools(requested: PageSize | int, cell: HostCell) -> tuple[PagePool,
 def _pool_reason(memory_mb: int, pool: PagePool, cell: HostCell, usage: CellUsage) -> str | None:
     count, rest = divmod(memory_mb * KIB_PER_MIB, pool.size_kb)
     if rest:
-        return f"memory {memory_mb} MiB is not a multiple of {pool.size_kb} KiB pages"
+        memory = render_mib(memory_mb, Role.REQUESTED)
+        return f"memory {memory} is not a multiple of {pool.size_kb} KiB pages"
     free = _free_pages(pool, cell, usage)
     if count > free:
         others = f", {pool.withheld} withheld" if pool.withheld else ""

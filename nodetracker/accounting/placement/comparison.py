@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 from nodetracker.accounting.placement.consumers import Findings
@@ -28,7 +29,7 @@ class Difference:
     """One thing that placement has otherwise.
 
     Attributes:
-        what: e.g. ``VCPU reserved``, ``trait COMPUTE_NODE``, ``allocations of 6a0e…``.
+        what: e.g. ``VCPU reserved``, ``trait COMPUTE_NODE``, ``allocations of web (6a0e…)``.
         expected, found: `NOTHING` for what should not exist or does not.
     """
 
@@ -38,13 +39,16 @@ class Difference:
     found: str
 
 
-def compare(placed: PlacedTree, wanted: ProviderTree) -> list[Difference]:
+def compare(
+    placed: PlacedTree, wanted: ProviderTree, names: Mapping[str, str] = MappingProxyType({})
+) -> list[Difference]:
     """Return all differences of a node's providers; none when a report would write nothing.
 
     Consumers of nodetracker's types that no claim explains are differences too.
 
     Args:
         placed: with each of its consumers whole.
+        names: uuid of a workload -> its name, "" = it has none.
     """
     expected = settle(placed, wanted)
     obsolete = [
@@ -54,7 +58,7 @@ def compare(placed: PlacedTree, wanted: ProviderTree) -> list[Difference]:
     return obsolete + [
         difference
         for uuid in [provider.uuid for provider in wanted.providers]
-        for difference in _compare_provider(placed, expected, uuid)
+        for difference in _compare_provider(placed, expected, uuid, names)
     ]
 
 
@@ -131,7 +135,9 @@ def render_resources(resources: Resources) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in sorted(resources.items()))
 
 
-def _compare_provider(placed: PlacedTree, wanted: PlacedTree, uuid: str) -> Iterator[Difference]:
+def _compare_provider(
+    placed: PlacedTree, wanted: PlacedTree, uuid: str, names: Mapping[str, str]
+) -> Iterator[Difference]:
     expected, found = wanted.providers[uuid], placed.providers.get(uuid)
     if found is None:
         yield Difference(uuid, "provider", expected.name, NOTHING)
@@ -146,7 +152,7 @@ def _compare_provider(placed: PlacedTree, wanted: PlacedTree, uuid: str) -> Iter
         yield from _compare_class(
             uuid, name, expected.inventories.get(name), found.inventories.get(name)
         )
-    yield from _compare_consumers(uuid, wanted.consumers, placed.consumers)
+    yield from _compare_consumers(uuid, wanted.consumers, placed.consumers, names)
 
 
 def _compare_class(
@@ -166,11 +172,14 @@ def _compare_consumers(
     uuid: str,
     expected: Mapping[str, PlacedConsumer],
     found: Mapping[str, PlacedConsumer],
+    names: Mapping[str, str],
 ) -> Iterator[Difference]:
     for consumer in sorted(expected.keys() | found.keys()):
         wanted, had = (_render_part(side.get(consumer), uuid) for side in (expected, found))
         if wanted != had:
-            yield Difference(uuid, f"allocations of {consumer}", wanted, had)
+            name = names.get(consumer)
+            label = f"{name} ({consumer})" if name else consumer
+            yield Difference(uuid, f"allocations of {label}", wanted, had)
 
 
 def _render_part(consumer: PlacedConsumer | None, uuid: str) -> str:

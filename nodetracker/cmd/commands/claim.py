@@ -195,7 +195,7 @@ class ListClaims(ListCommand):
         Column("uuid", ("uuid",)),
         Column("state", ("state",), Kind.STATE),
         Column("kind", ("kind",), Kind.TEXT, 7),
-        Column("workload", ("workload_uuid",), Kind.TEXT, 4),
+        Column("workload", ("workload_name", "workload_uuid"), Kind.NAMED, 4),
         Column("host", ("host",), Kind.NAME),
         Column("node", ("nodename",), Kind.NAME, 3, same_as="host"),
         Column("cpu", ("vcpus",), Kind.COUNT, 1),

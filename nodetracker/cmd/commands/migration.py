@@ -46,14 +46,14 @@ class ListMigrations(ListCommand):
     columns = MIGRATION_COLUMNS
     layout = (
         Column("uuid", ("uuid",)),
-        Column("type", ("migration_type",), Kind.TEXT, 2),
+        Column("type", ("migration_type",), Kind.TEXT, 3),
         Column("status", ("status",), Kind.STATE),
         Column("from", ("source_host",), Kind.NAME, least=13),
         Column("node", ("source_node",), Kind.NAME, 5, same_as="from"),
         Column("to", ("dest_host",), Kind.NAME, least=13),
         Column("node", ("dest_node",), Kind.NAME, 5, same_as="to"),
         Column("created", ("created_at",), Kind.MOMENT, 1),
-        Column("workload", ("workload_uuid",), Kind.TEXT, 4),
+        Column("workload", ("workload_name", "workload_uuid"), Kind.NAMED, 2),
         Column("source claim", ("source_claim",), Kind.TEXT, 6),
         Column("destination claim", ("dest_claim",), Kind.TEXT, 7),
     )

@@ -10,7 +10,7 @@ from nodetracker.cmd.screen.terminal import Terminal, pad_text, safe_text, width
 from nodetracker.model.amount_text import Role, render_gib, render_mib
 from nodetracker.model.cpuset import parse_cpu_set
 from nodetracker.model.fact import FactState
-from nodetracker.model.text import count_noun
+from nodetracker.model.text import count_noun, render_minute
 from nodetracker.views.values import age_of, render_age, render_moment, render_plain
 
 MAX_LINES = 3
@@ -62,7 +62,7 @@ def draw_fields(
 
 def has_moment(name: str, value: Any) -> bool:
     """Return whether a field has a time in ISO 8601, of which its age is shown."""
-    return isinstance(value, str) and name.endswith(("_at", "last_seen_up"))
+    return isinstance(value, str) and name.endswith(("_at", "last_seen_up", "since"))
 
 
 def sum_up(value: Any) -> str:
@@ -96,7 +96,8 @@ def _render(name: str, value: Any, now: datetime | None) -> str:
     if has_moment(name, value):
         assert now is not None
         age = render_moment(value, now)
-        return f"{value} ({age})" if age.startswith("in ") else f"{value} ({age} ago)"
+        time = render_minute(datetime.fromisoformat(value))
+        return f"{time} ({age})" if age.startswith("in ") else f"{time} ({age} ago)"
     return render_plain(value)
 
 

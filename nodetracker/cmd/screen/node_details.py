@@ -108,8 +108,8 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
     rest = Piece(", ".join(["", *also]))
     lines: list[Line] = [(start, node, *draw_state(word, terminal), rest)]
     if described.down_since is not None:
-        since = _render_since(described.down_since, None, described.now)
-        lines += _draw_labeled([("Down since", since)], terminal, Style.BAD)
+        age = render_age((described.now - described.down_since).total_seconds())
+        lines += _draw_labeled([("Down for", age)], terminal, Style.BAD)
     if service is not None and service.disabled:
         fields = [
             ("Reason", service.disabled_reason or "no reason given"),

@@ -62,6 +62,7 @@ class Kind(enum.Enum):
     NUMBER = enum.auto()  # as it is, as an id
     COUNT = enum.auto()  # a number of things, with separators of thousands
     FEW = enum.auto()  # a count of which most rows have none
+    NAMED = enum.auto()  # a name, or the id in its second column
     RESOURCE = enum.auto()  # an exact amount of the resource class in its second column
     FURTHER = enum.auto()  # further resource classes and devices; may take several lines
     MIB = enum.auto()
@@ -101,8 +102,8 @@ class Column:
     def is_right(self) -> bool:
         """Whether its values are aligned right."""
         return self.kind not in (
-            Kind.TEXT, Kind.FLEXIBLE, Kind.NAME, Kind.FURTHER, Kind.STATE, Kind.POWER,
-            Kind.NODE_STATE,
+            Kind.TEXT, Kind.FLEXIBLE, Kind.NAME, Kind.NAMED, Kind.FURTHER, Kind.STATE,
+            Kind.POWER, Kind.NODE_STATE,
         )  # fmt: skip
 
     @property
@@ -171,6 +172,8 @@ def make_drawer(
         return lambda row: Piece(safe_text(render(row[name]), has_unicode))
     if (resource := _SHARES.get(kind)) is not None:
         return lambda row: _draw_share(resource, row[name], row[others[0]])
+    if kind is Kind.NAMED:
+        return lambda row: Piece(safe_text(row[name] or row[others[0]], has_unicode))
     if kind is Kind.RESOURCE:
         return lambda row: _draw_resource(row[others[0]], row[name])
     if kind is Kind.FRACTION:

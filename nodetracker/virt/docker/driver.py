@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from nodetracker.model.amount_text import render_mib
 from nodetracker.model.audit import EventKind, NodeEvent
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.fact import Fact, failed
@@ -284,7 +285,7 @@ class DockerDriver(MachineDriver):
             f"{self._source}: the memory use of containers is unknown: the host's memory "
             "controller is missing, disabled or not delegated (cgroup_enable=memory); those "
             "without a limit are charged as last measured, else "
-            f"{self._unlimited_mb} MiB ([docker] unlimited_memory_mb)"
+            f"{render_mib(self._unlimited_mb)} ([docker] unlimited_memory_mb)"
         )
         return [HostWarning(WarningKind.ENGINE_DATA, nodename, "memory controller", text)]
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
+from nodetracker.model.amount_text import render_mib
 from nodetracker.model.fact import Fact, failed
 from nodetracker.model.guest import Guest, GuestListing, PartialGuest
 from nodetracker.model.host import CpuInfo, HypervisorInfo, MemoryInfo
@@ -136,8 +137,8 @@ def build_warnings(
         reported, total = own_memory.memory_mb, memory.value.total_mb
         if abs(total - reported) * _MISMATCH_FRACTION > total:
             message = (
-                f"libvirt's node information reports {reported} MiB of memory, the kernel "
-                f"{total} MiB; using the kernel's value"
+                f"libvirt's node information reports {render_mib(reported)} of memory, the "
+                f"kernel {render_mib(total)}; using the kernel's value"
             )
             found.append(HostWarning(WarningKind.MEMORY_MISMATCH, nodename, "node info", message))
     if bulk.error is not None:

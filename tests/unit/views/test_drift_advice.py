@@ -52,6 +52,13 @@ def test_a_difference_is_explained_with_what_to_do(claims, guests, expected):
     assert re.search(expected, sentence), sentence
 
 
+def test_a_sentence_starts_with_the_name_of_the_workload():
+    (named,) = explain((CONFIRMED,), (MISSING,))
+    (unnamed,) = explain((CONFIRMED,), (replace(MISSING, name=""),))
+    assert named.startswith("web has claimed ")
+    assert unnamed.startswith(f"{WEB.uuid} has claimed ")
+
+
 def test_a_row_that_is_out_of_date_is_audited():
     (sentence,) = explain(guests=(WEB,), memory_mb_used=2148)
     assert sentence == (

@@ -76,18 +76,18 @@ def test_claims_that_nothing_deletes_are_named_after_90_days(days, level):
         (
             Policy(reserved_memory_mb=65536),
             Level.WARNING,
-            "node node-1: reserved_host_memory_mb: 65536 reserves all 65536 MiB of memory; "
+            "node node-1: reserved_host_memory_mb: 64 GiB reserves all 64 GiB of memory; "
             "nothing is left for guests",
         ),
         (
             Policy(reserved_memory_mb=65537),
             Level.FAILURE,
-            "node node-1: reserved_host_memory_mb: 65537 exceeds the 65536 MiB of memory",
+            "node node-1: reserved_host_memory_mb: 65,537 MiB exceeds the 64 GiB of memory",
         ),
         (
             Policy(reserved_disk_mb=512001),
             Level.FAILURE,
-            "node node-1: reserved_host_disk_mb: 512001 exceeds the 512000 MiB of disk at /srv",
+            "node node-1: reserved_host_disk_mb: 512,001 MiB exceeds the 500 GiB of disk at /srv",
         ),
         (
             Policy(reserved_cpus=16),
@@ -126,7 +126,7 @@ def test_claims_that_nothing_deletes_are_named_after_90_days(days, level):
         (
             Policy(reserved_cpus=16, reserved_memory_mb=70000),
             Level.FAILURE,
-            "node node-1: reserved_host_memory_mb: 70000 exceeds the 65536 MiB of memory; "
+            "node node-1: reserved_host_memory_mb: 70,000 MiB exceeds the 64 GiB of memory; "
             "node node-1: reserved_host_cpus: 16 reserves all 16 CPUs that guests share; "
             "nothing is left for guests",
         ),
@@ -155,7 +155,7 @@ def test_reserved_is_compared_with_what_the_row_would_show(policy, level, text):
 def test_reserved_disk_is_compared_with_whole_gib():
     storage = fresh("test", StorageInfo(Filesystem("/srv", 2047, 0, 2047)))
     verdict = evaluate_reserved([make_snapshot(storage=storage)], Policy(reserved_disk_mb=1025))
-    assert "1025 exceeds the 1024 MiB of disk" in (verdict.details or "")
+    assert "1,025 MiB exceeds the 1 GiB of disk" in (verdict.details or "")
 
 
 def test_every_node_is_evaluated():

@@ -65,8 +65,8 @@ def test_ordinary_memory_of_a_cell_is_not_sold_twice():
     refused = evaluate(full, memory_mb=2769)
     assert [str(check) for check in refused.checks] == ["numa"]
     assert refused.numa_reasons == (
-        "guest cell 0 on host cell 0: free memory 0 MiB (32768 x 1) < requested 2769 MiB",
-        "guest cell 0 on host cell 1: free memory 2768 MiB (32768 x 1) < requested 2769 MiB",
+        "guest cell 0 on host cell 0: free memory 0 (32,768 MiB x 1) < requested 2,769 MiB",
+        "guest cell 0 on host cell 1: free memory 2,768 MiB (32,768 MiB x 1) < requested 2,769 MiB",
     )
 
 
@@ -85,7 +85,7 @@ def test_a_cell_above_its_limit_keeps_what_it_holds_and_gets_no_more():
     refused = evaluate(above, memory_mb=8192, nodes=2)
     assert refused.numa is None
     assert refused.numa_reasons[0] == (
-        "guest cells 0-1 on host cell 0: free memory -8192 MiB (32768 x 1) < requested 4096 MiB"
+        "guest cells 0-1 on host cell 0: free memory -8 GiB (32 GiB x 1) < requested 4 GiB"
     )
 
 

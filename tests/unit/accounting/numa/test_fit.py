@@ -78,13 +78,13 @@ def test_shared_cpus_are_overcommitted_up_to_the_ratio(vcpus, usage, ratio, reas
 
 MEMORY_CASES = [
     pytest.param((1, 0), 4096, EMPTY, None, None, id="all-of-the-cell"),
-    pytest.param((1, 0), 4097, EMPTY, 9.0, "memory 4096 MiB < requested 4097 MiB", id="never-more-than-there-is"),
+    pytest.param((1, 0), 4097, EMPTY, 9.0, "memory 4,096 MiB < requested 4,097 MiB", id="never-more-than-there-is"),
     pytest.param((1, 0), 4096, CellUsage(memory_mb=9999), None, None, id="no-limit-no-check"),
     pytest.param((1, 0), 2048, CellUsage(memory_mb=4096), 1.5, None, id="equality-passes"),
-    pytest.param((1, 0), 2049, CellUsage(memory_mb=4096), 1.5, "free memory 2048 MiB (4096 x 1.5) < requested 2049 MiB", id="beyond-the-ratio"),
-    pytest.param((0, 1), 1024, CellUsage(memory_mb=3073), 1.5, "free memory 1023 MiB (4096 x 1) < requested 1024 MiB", id="pinned-guests-do-not-overcommit"),
-    pytest.param((0, 1), 1024, CellUsage(memory_mb=3073), None, "free memory 1023 MiB (4096 x 1) < requested 1024 MiB", id="not-even-without-limits"),
-    pytest.param((1, 1), 1024, CellUsage(memory_mb=3073), 1.5, "free memory 1023 MiB (4096 x 1) < requested 1024 MiB", id="nor-do-mixed-ones"),
+    pytest.param((1, 0), 2049, CellUsage(memory_mb=4096), 1.5, "free memory 2,048 MiB (4,096 MiB x 1.5) < requested 2,049 MiB", id="beyond-the-ratio"),
+    pytest.param((0, 1), 1024, CellUsage(memory_mb=3073), 1.5, "free memory 0.99 GiB (4 GiB x 1) < requested 1 GiB", id="pinned-guests-do-not-overcommit"),
+    pytest.param((0, 1), 1024, CellUsage(memory_mb=3073), None, "free memory 0.99 GiB (4 GiB x 1) < requested 1 GiB", id="not-even-without-limits"),
+    pytest.param((1, 1), 1024, CellUsage(memory_mb=3073), 1.5, "free memory 0.99 GiB (4 GiB x 1) < requested 1 GiB", id="nor-do-mixed-ones"),
     pytest.param((0, 1), 4096, CellUsage(memory_mb=2048, pages={2048: 1024}), None, None, id="huge-pages-are-no-ordinary-memory"),
 ]  # fmt: skip
 
@@ -157,8 +157,8 @@ DOCUMENTED = dataclasses.replace(
     ("memory_mb", "usage", "page_size", "reason"),
     [
         pytest.param(30720, EMPTY, None, None, id="all"),
-        pytest.param(30721, EMPTY, None, "memory 30720 MiB < requested 30721 MiB", id="more"),
-        pytest.param(16384, CellUsage(memory_mb=16384), None, "free memory 14336 MiB (30720 x 1) < requested 16384 MiB", id="more than is free"),
+        pytest.param(30721, EMPTY, None, "memory 30,720 MiB < requested 30,721 MiB", id="more"),
+        pytest.param(16384, CellUsage(memory_mb=16384), None, "free memory 14 GiB (30 GiB x 1) < requested 16 GiB", id="more than is free"),
         pytest.param(2048, CellUsage(memory_mb=30720), 2048, None, id="pages beside it"),
         pytest.param(2048, CellUsage(memory_mb=30720), LARGE, None, id="large pages beside it"),
         pytest.param(1024, CellUsage(memory_mb=2048, pages={2048: 1024}), LARGE, "free pages of 2048 KiB 0 (of 1024) < requested 512", id="pages that are used"),
@@ -309,7 +309,7 @@ def test_cells_without_cpus_or_without_memory_are_skipped():
     assert [cell.host_cell for cell in result.cells] == [6]
     assert fit_numa(make_request((2, 0, 64)), cells, {}).reasons == (
         "guest cell 0 on host cell 0: shared CPUs 0 < requested 2",
-        "guest cell 0 on host cell 1: memory 0 MiB < requested 64 MiB",
+        "guest cell 0 on host cell 1: memory 0 < requested 64 MiB",
         "guest cell 0 on host cell 6: shared CPUs 1 < requested 2",
     )
 
@@ -323,7 +323,7 @@ def test_all_reasons_are_reported_for_each_host_cell():
             "NUMA cells 2 < requested 3",
             "guest cells 0-1 on host cell 0: dedicated CPUs 0 < requested 4",
             "guest cells 0-1 on host cell 1: free dedicated CPUs 1 (of 2 dedicated) < requested 4,"
-            " free memory 63 MiB (64 x 1) < requested 64 MiB",
+            " free memory 63 MiB (64 MiB x 1) < requested 64 MiB",
             "guest cell 2 on host cell 0: dedicated CPUs 0 < requested 1,"
             " memory 100 MiB < requested 200 MiB",
             "guest cell 2 on host cell 1: shared CPUs 0 < requested 1,"

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from nodetracker.accounting.placement.comparison import compare
 from nodetracker.accounting.placement.describe import describe_tree
-from nodetracker.accounting.placement.tree import NIL_UUID, ConsumerType
+from nodetracker.accounting.placement.tree import NIL_UUID, ConsumerType, PlacedTree
 from nodetracker.model.claim import ClaimState, Workload
 from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import WorkloadKind
@@ -35,6 +36,16 @@ def test_a_container_has_no_overhead_and_nothing_of_less_than_a_unit() -> None:
         ConsumerType.CONTAINER,
         {NODE: {"MEMORY_MB": 64}},
     )
+
+
+def test_a_difference_names_the_workload_of_an_allocation_if_it_has_a_name() -> None:
+    claim, other = make_claim(1), make_claim(2)
+    tree = describe([claim, other])
+    names = {claim.workload.uuid: "web-1", other.workload.uuid: ""}
+    found = [item.what for item in compare(PlacedTree(), tree, names) if "alloc" in item.what]
+    assert found == [
+        f"allocations of web-1 ({claim.workload.uuid})", f"allocations of {other.workload.uuid}"
+    ]  # fmt: skip
 
 
 def test_unknown_owners_are_the_nil_uuid() -> None:

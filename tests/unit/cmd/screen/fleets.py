@@ -257,6 +257,7 @@ CLAIMS = [
         "pcpus": pcpus,
         "resources": {"CUSTOM_FPGA": 1} if pcpus else {},
         "devices": ["0000:81:00.1", "0000:81:00.2"] if pcpus else [],
+        "workload_name": "db-1" if pcpus else "",
     }
     for number, (state, vcpus, pcpus, expires_at) in enumerate(
         (("confirmed", 0, 4, None), ("held", 0.5, 0, "2026-03-01T12:08:00+00:00"))

@@ -57,7 +57,9 @@ WORKLOADS = [
 ]
 
 
-def _migration(number: int, kind: MigrationType, status: MigrationStatus, dest: str) -> dict:
+def _migration(
+    number: int, kind: MigrationType, status: MigrationStatus, dest: str, name: str = ""
+) -> dict:
     since = NOW - timedelta(minutes=37 * number)
     migration = Migration(
         uuid=_uuid(10 + number),
@@ -72,12 +74,13 @@ def _migration(number: int, kind: MigrationType, status: MigrationStatus, dest: 
         dest_claim=_uuid(30 + number),
         created_at=since,
         updated_at=since,
+        workload_name=name,
     )
     return render_migration(migration)
 
 
 MIGRATIONS = [
-    _migration(3, MigrationType.LIVE_MIGRATION, MigrationStatus.MIGRATING, "compute-2"),
+    _migration(3, MigrationType.LIVE_MIGRATION, MigrationStatus.MIGRATING, "compute-2", "web-1"),
     _migration(2, MigrationType.EVACUATION, MigrationStatus.ERROR, _LONG),
     _migration(1, MigrationType.RESIZE, MigrationStatus.FINISHED, "compute-1"),
 ]

@@ -80,7 +80,7 @@ def test_a_dead_and_disabled_host_does_not_look_healthy(parts):
     text = plain_text(draw((record, dead, later, warnings, changes), Terminal(100)))
     assert "✖ down, disabled, in maintenance" in text
     assert "broken fan" in text
-    assert "Down since  2 h ago" in text
+    assert "Down for    2 h\n" in text
     assert "2 h ago by alice@ctl" in text
     assert "Uptime" not in text
     assert "Load" not in text

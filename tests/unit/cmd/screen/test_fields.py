@@ -37,8 +37,8 @@ def test_long_values_are_summed_up_unless_all_is_wanted():
         ("disk_gb", 0, "0"),
         ("boot_id", None, "-"),
         ("maintenance", False, "no"),
-        ("last_seen_up", "2026-01-09T00:00:00+00:00", "2026-01-09T00:00:00+00:00 (1 d ago)"),
-        ("expires_at", "2026-01-10T00:05:00+00:00", "2026-01-10T00:05:00+00:00 (in 5 min)"),
+        ("last_seen_up", "2026-01-09T00:00:00+00:00", "2026-01-09 00:00Z (1 d ago)"),
+        ("expires_at", "2026-01-10T00:05:00+00:00", "2026-01-10 00:05Z (in 5 min)"),
         ("name", "\x1b[31mvm", r"\x1b[31mvm"),
     ],
 )
