@@ -172,6 +172,11 @@ def _list_conditions(query: FleetQuery) -> "list[sa.ColumnElement[bool]]":
         found.append(sa.not_(is_without) if query.has_service else is_without)
     if query.liveness is not None:
         found.append(is_live(query.liveness))
+    if query.ids is not None:  # in the statement, as no database takes so many parameters
+        ids: sa.BindParameter[Any] = sa.bindparam(
+            "ids", query.ids, expanding=True, literal_execute=True
+        )
+        found.append(_nodes.id.in_(ids))
     return found
 
 

@@ -3,19 +3,21 @@
 They are active claims with their guests, and guests without a claim.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from nodetracker.db import codec
-from nodetracker.db.connection.dialect import utc_now
+from nodetracker.db.connection.dialect import byte_order, utc_now
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import matches, sum_of
 from nodetracker.model.amounts import Amounts
+from nodetracker.model.errors import RequestError
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.listing import Page, UsageSum, WorkloadQuery, WorkloadRow
+from nodetracker.model.units import MILLI
 from nodetracker.views.workloads import charge_larger_guests
 
 _nodes = tables.compute_nodes.c
@@ -49,7 +51,9 @@ class _Branch:
     conditions: "tuple[sa.ColumnElement[bool], ...]"
     alternatives: "tuple[sa.ColumnElement[bool], ...]"
 
-    def select_uuids(self, count: int | None = None) -> "Iterator[sa.Select[Any]]":
+    def select_uuids(
+        self, count: int | None = None, is_descending: bool = False
+    ) -> "Iterator[sa.Select[Any]]":
         """Select the first uuids, or all, by an index unless nodes or projects are filtered."""
         for condition in self.alternatives:
             first = (
@@ -57,38 +61,116 @@ class _Branch:
                 .select_from(self.narrow)
                 .where(condition, *self.conditions)
                 .distinct()
-                .order_by(self.uuid)
+                .order_by(_sort(self.uuid, is_descending))
                 .limit(count)
             )
             # SQLite has no LIMIT in a part of a union.
             yield sa.select(first.subquery().c.uuid)
 
+    def select_keys(self, order: str) -> "Iterator[sa.Select[Any]]":
+        """Select uuids with what they are ordered by, a row for each claim or guest."""
+        key = _key_of({str(column.key): column for column in self.columns}, order)
+        for condition in self.alternatives:
+            found = sa.select(self.uuid.label("uuid"), key.label("key")).select_from(self.joined)
+            yield found.where(condition, *self.conditions)
+
     def select_rows(self, page: sa.FromClause) -> "Iterator[sa.Select[Any]]":
         """Select the rows of the workloads of a page."""
         joined = page.join(self.joined, page.c.uuid == self.uuid)
+        columns = (*self.columns, page.c.key.label("page_key"))
         for condition in self.alternatives:
-            yield sa.select(*self.columns).select_from(joined).where(condition, *self.conditions)
+            yield sa.select(*columns).select_from(joined).where(condition, *self.conditions)
+
+
+def _sort(key: "sa.ColumnElement[Any]", is_descending: bool) -> "sa.UnaryExpression[Any]":
+    return key.desc() if is_descending else key.asc()
+
+
+_TEXTS = frozenset({"name", "project_id"})
+"""Orders that are columns of both branches; the others are amounts."""
+
+
+def _key_of(by: "Mapping[str, sa.ColumnElement[Any]]", order: str) -> "sa.ColumnElement[Any]":
+    """Return what a row is ordered by: a column, or the larger of the claim and its guest.
+
+    Args:
+        by: the columns of a branch.
+    """
+    if order in _TEXTS:
+        return by[order]
+    guest, claimed = {
+        "vcpus": (by["guest_vcpu_milli"], by["vcpu_milli"] + MILLI * by["pcpus"]),
+        "memory_mb": (by["guest_memory_mb"], by["memory_mb"]),
+        "disk_gb": (by["guest_disk_mb"], by["disk_mb"]),
+    }[order]
+    return sa.case((sa.func.coalesce(guest, 0) > claimed, guest), else_=claimed)
+
+
+def _select_page(query: WorkloadQuery, branches: Sequence[_Branch]) -> "_Keys":
+    """Select the keys of a page in its order, one more than it has."""
+    is_descending = query.is_descending
+    if query.order == "uuid":
+        more = query.limit + 1, is_descending
+        parts = (part for branch in branches for part in branch.select_uuids(*more))
+        found = sa.union(*parts).subquery()
+        page = sa.select(found.c.uuid, found.c.uuid.label("key"))
+        return _Keys(page.order_by(_sort(found.c.uuid, is_descending)).limit(query.limit + 1))
+    keys = (part for branch in branches for part in branch.select_keys(query.order))
+    rows = sa.union_all(*keys).subquery()
+    is_text = query.order in _TEXTS
+    best = sa.func.min(byte_order(rows.c.key)) if is_text else sa.func.max(rows.c.key)
+    all_keys = sa.select(rows.c.uuid, best.label("key")).group_by(rows.c.uuid).cte("all_keys")
+    uuid, key = all_keys.c.uuid, byte_order(all_keys.c.key) if is_text else all_keys.c.key
+    page = sa.select(uuid, all_keys.c.key)
+    marker = None
+    if query.after is not None:
+        marker = sa.select(all_keys.c.key).where(uuid == str(query.after)).scalar_subquery()
+        is_beyond = key < marker if is_descending else key > marker
+        is_next = uuid < str(query.after) if is_descending else uuid > str(query.after)
+        page = page.where(sa.or_(is_beyond, sa.and_(key == marker, is_next)))
+    order = _sort(key, is_descending), _sort(uuid, is_descending)
+    return _Keys(page.order_by(*order).limit(query.limit + 1), is_text, marker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of a page, with the columns ``uuid`` and ``key``.
+
+    Attributes:
+        marker: the key of the workload after which it starts; None = there is none, or it need
+            not exist.
+    """
+
+    page: "sa.Select[Any]"
+    is_text: bool = False
+    marker: "sa.ScalarSelect[Any] | None" = None
 
 
 def list_workloads(connection: sa.Connection, query: WorkloadQuery) -> Page[WorkloadRow]:
     branches = _list_branches(query)
-    parts = (part for branch in branches for part in branch.select_uuids(query.limit + 1))
-    found = sa.union(*parts).subquery()
-    page = sa.select(found.c.uuid).order_by(found.c.uuid).limit(query.limit + 1).cte("page")
+    keys = _select_page(query, branches)
+    page = keys.page.cte("page")
     rows_of_page = (part for branch in branches for part in branch.select_rows(page))
     listed = sa.union_all(*rows_of_page).subquery()
     # One row to join to, so that an empty page has the time as well.
     count = _count(query) if query.with_count else sa.null()
-    head = sa.select(utc_now().label("now"), count.label("count")).subquery()
+    now: sa.ColumnElement[Any] = utc_now()
+    if keys.marker is not None:
+        now = sa.case((keys.marker.is_not(None), now))
+    head = sa.select(now.label("now"), count.label("count")).subquery()
+    key = byte_order(listed.c.page_key) if keys.is_text else listed.c.page_key
+    order = (_sort(item, query.is_descending) for item in (key, listed.c.uuid))
     rows = (
         connection.execute(
             sa.select(head.c.now, head.c.count, *listed.c)
             .select_from(head.outerjoin(listed, sa.true()))
-            .order_by(listed.c.uuid, listed.c.node_id, listed.c.rank, listed.c.row_id)
+            .order_by(*order, listed.c.node_id, listed.c.rank, listed.c.row_id)
         )
         .mappings()
         .all()
     )
+    if rows[0]["now"] is None:
+        raise RequestError("marker", f"not found: {query.after}")
     listed_guests = {
         row["claim_uuid"]: Amounts(
             row["guest_vcpu_milli"], 0, row["guest_memory_mb"], row["guest_disk_mb"]
@@ -250,8 +332,9 @@ def _select_places(
     )
     if query.node_ids:
         conditions.append(node_id.in_(query.node_ids))
-    if query.after is not None:
-        conditions.append(uuid > str(query.after))
+    if query.after is not None and query.order == "uuid":
+        after = str(query.after)
+        conditions.append(uuid < after if query.is_descending else uuid > after)
     return conditions
 
 

@@ -38,6 +38,7 @@ class FleetQuery(PageQuery):
         counts_siblings: read `FleetNode.host_nodes`.
         reads_unclaimed: read `FleetNode.unclaimed`.
         id, uuid, host, nodename: exact.
+        ids: any of these.
         name_part: part of the nodename; upper and lower case of ASCII letters
             are equal, and no character is a wildcard.
         text: the same of the nodename, the host or the uuid.
@@ -71,6 +72,7 @@ class FleetQuery(PageQuery):
     has_warnings: bool | None = None
     liveness: LivenessFilter | None = None
     has_service: bool | None = None
+    ids: tuple[int, ...] | None = None
     order: str = "id"
     is_descending: bool = False
 

@@ -235,12 +235,16 @@ class DeviceQuery(PageQuery):
     node_id: int
 
 
+WORKLOAD_ORDERS: Final = ("uuid", "name", "project_id", "vcpus", "memory_mb", "disk_gb")
+"""By what workloads can be ordered; not by host, which not all may see. Text is in byte order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadQuery(PageQuery):
     """Selects workloads on nodes: active claims with their guests, and guests without a claim.
 
     All rows of a workload are on one page. `limit` is the number of workloads,
-    and `after` the uuid of one, which need not exist.
+    and `after` the uuid of one, which need not exist where they are ordered by uuid.
 
     Attributes:
         uuid: of the workload.
@@ -252,6 +256,12 @@ class WorkloadQuery(PageQuery):
         is_claimed: False selects unclaimed guests.
         reads_details: read `WorkloadRow.details`, which is {} otherwise.
         reads_numa: read `WorkloadRow.numa`, which is None otherwise.
+        order: one of `WORKLOAD_ORDERS`; equal workloads are ordered by uuid. A workload of
+            several rows has the least of their texts and the largest of their amounts.
+        is_descending: largest first, also by uuid.
+
+    Raises:
+        RequestError: the order is unknown, or the limit too small.
     """
 
     uuid: str | None = None
@@ -263,6 +273,14 @@ class WorkloadQuery(PageQuery):
     is_claimed: bool | None = None
     reads_details: bool = False
     reads_numa: bool = False
+    order: str = "uuid"
+    is_descending: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the order."""
+        PageQuery.__post_init__(self)
+        if self.order not in WORKLOAD_ORDERS:
+            raise RequestError("order", f"workloads cannot be ordered by {self.order!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,6 @@ _MOST_NAMES = 3
 _MOST_REASON = 120
 _NAMES = {VCPU: "CPU", PCPU: "pinned CPU", MEMORY: "memory", DISK: "disk"}
 _LATE = (Freshness.LATE, Freshness.STALE)
-_PAGED_FILTERS = {"state", "status"}
-_PAGED_CHOICES = {"overcommitted", "maintenance", "warnings"}
-"""Filters, and values of the filter "only", of ``/v1/nodes``, which lists of large fleets use."""
 
 
 class HealthLevel(enum.StrEnum):
@@ -106,7 +103,7 @@ def summarize_health(overview: Overview, is_truncated: bool = False) -> FleetHea
             their lines identify.
     """
     problems = tuple(_find_problems(overview, is_truncated))
-    notes = tuple(_find_notes(overview, is_truncated))
+    notes = tuple(_find_notes(overview))
     causes = tuple(list_causes(overview, is_truncated))
     count = len(overview.nodes)
     if problems:
@@ -136,7 +133,7 @@ def _find_problems(overview: Overview, is_truncated: bool) -> Iterable[HealthFin
         (never, "never read", {"freshness": Freshness.NEVER.value}),
         (over, "overcommitted", {"only": "overcommitted"}),
     ):
-        yield from _find_nodes(HealthLevel.WARNING, count, text, filters, is_truncated)
+        yield from _find_nodes(HealthLevel.WARNING, count, text, filters)
     if empty := sum(line.state == "up" for line in overview.empty_hosts):
         text = f"{count_many(empty, 'host')} without nodes"
         path = "" if is_truncated else "/"
@@ -167,34 +164,23 @@ def _list_excess(line: NodeLine) -> list[str]:
     return [_NAMES[name] for name, use in uses if use.used > 0 and use.left < 0]
 
 
-def _find_notes(overview: Overview, is_truncated: bool) -> Iterable[HealthFinding]:
+def _find_notes(overview: Overview) -> Iterable[HealthFinding]:
     good, lines = HealthLevel.GOOD, overview.nodes
     count = sum(line.status == "disabled" for line in lines)
-    yield from _find_nodes(good, count, "disabled", {"status": "disabled"}, is_truncated)
+    yield from _find_nodes(good, count, "disabled", {"status": "disabled"})
     count = sum(line.maintenance for line in lines)
-    yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"}, is_truncated)
+    yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"})
     if count := overview.silenced:
         text = f"{count_many(count, 'warning')} silenced"
         yield HealthFinding(good, text, "/warnings", {"silenced": "true"})
 
 
 def _find_nodes(
-    level: HealthLevel, count: int, text: str, filters: Mapping[str, str], is_truncated: bool
+    level: HealthLevel, count: int, text: str, filters: Mapping[str, str]
 ) -> Iterable[HealthFinding]:
     """Yield a statement about some nodes, unless there are none."""
-    if not count:
-        return
-    text = f"{count_many(count, 'node')} {text}"
-    if is_truncated and not _is_paged(filters):
-        yield HealthFinding(level, text, path="")
-    else:
-        yield HealthFinding(level, text, filters=filters)
-
-
-def _is_paged(filters: Mapping[str, str]) -> bool:
-    """Return whether the list of a fleet that is too large for the page has some filters."""
-    only = filters.get("only")
-    return filters.keys() - {"only"} <= _PAGED_FILTERS and (only is None or only in _PAGED_CHOICES)
+    if count:
+        yield HealthFinding(level, f"{count_many(count, 'node')} {text}", filters=filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +390,7 @@ def _find_path(incident: Sequence[_Trouble], is_truncated: bool) -> tuple[str, M
     if len(incident) == 1:
         return (f"/nodes/{first.uuid}", {}) if first.uuid else ("/host", {"host": first.host})
     filters = dict(kind.filters)
-    if is_truncated and not _is_paged(filters):
+    if is_truncated and filters.get("only") == "empty":  # ``/v1/nodes`` has no hosts
         return "", {}
     return "/", filters
 

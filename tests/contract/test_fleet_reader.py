@@ -186,6 +186,9 @@ class TestFilters:
             node = item.node
             assert find(store, id=node.id) == find(store, uuid=node.uuid) == [node.nodename]
             assert find(store, text=node.uuid[1:]) == [node.nodename]
+        ids = {node.node.nodename: node.node.id for node in store.list_fleet(FleetQuery()).items}
+        assert find(store, ids=(ids["lost"], -1)) == ["lost"]
+        assert find(store, ids=()) == []
 
     def test_a_node_is_overcommitted_where_more_is_allocated_than_may_be(
         self, store: Store
@@ -409,6 +412,7 @@ class TestFullness:
         (lambda: FleetQuery(columns=("vcpus", "id")), "columns"),
         (lambda: FleetQuery(order="stats"), "order"),
         (lambda: ServiceQuery(order="fulness"), "order"),
+        (lambda: WorkloadQuery(order="host"), "order"),
     ],
 )
 def test_a_query_that_cannot_be_answered_is_refused(build: Callable[[], object], path: str) -> None:

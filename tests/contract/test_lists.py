@@ -3,7 +3,8 @@
 import dataclasses
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from nodetracker.model.claim import Claim, ClaimState, Migration, MigrationStatu
 from nodetracker.model.errors import NotFoundError, RefusedError, RequestError
 from nodetracker.model.guest import GuestPins, PowerState, WorkloadKind
 from nodetracker.model.listing import (
+    WORKLOAD_ORDERS,
     ClaimQuery,
     DeviceQuery,
     HistoryQuery,
@@ -492,6 +494,40 @@ class TestWorkloads:
         ):
             rows = store.list_workloads(query).items
             assert {row.uuid for row in rows} == {make_guest(n).uuid for n in expected}, query
+
+    @pytest.mark.parametrize("is_descending", [False, True])
+    def test_they_are_ordered_on_all_pages(
+        self,
+        store: Store,
+        agents: Mapping[str, AgentKey],
+        claims: Mapping[str, Claim],
+        is_descending: bool,
+    ) -> None:
+        """By what is shown of them, and equal ones by uuid."""
+        claim(store, "a", host="beta", name="Zoo", project_id="p1")  # on two nodes
+        list_guest(store, agents["alpha"], "a", claim_uuid=claims["a"].uuid, memory_mb=9000)
+        shown = store.list_workloads(WorkloadQuery()).items
+        rows = {row.uuid: [item for item in shown if item.uuid == row.uuid] for row in shown}
+        keys: dict[str, Callable[[list[WorkloadRow]], Any]] = {
+            "uuid": lambda found: found[0].uuid,
+            "name": lambda found: min(row.name for row in found),
+            "project_id": lambda found: min(row.project_id for row in found),
+            "vcpus": lambda found: max(row.vcpu_milli + 1000 * row.pcpus for row in found),
+            "memory_mb": lambda found: max(row.memory_mb for row in found),
+            "disk_gb": lambda found: max(row.disk_mb for row in found),
+        }
+        assert tuple(keys) == WORKLOAD_ORDERS
+        for order, key in keys.items():
+            query = WorkloadQuery(order=order, is_descending=is_descending, limit=1)
+            pages = list(read_pages(store.list_workloads, query))
+            found = list(dict.fromkeys(row.uuid for page in pages for row in page.items))
+            in_order = sorted(rows, key=lambda uuid: (key(rows[uuid]), uuid), reverse=is_descending)
+            assert found == in_order, order
+            whole = store.list_workloads(replace(query, limit=10, with_count=True))
+            assert list(dict.fromkeys(row.uuid for row in whole.items)) == in_order, order
+            assert (whole.count, len(whole.items)) == (4, 5)
+        with pytest.raises(RequestError, match="not found"):
+            store.list_workloads(WorkloadQuery(order="name", after=make_guest("none").uuid))
 
     def test_the_driver_s_details_are_read_on_request(
         self, store: Store, agents: Mapping[str, AgentKey], claims: Mapping[str, Claim]

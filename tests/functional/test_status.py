@@ -90,7 +90,7 @@ class TestCodes:
                 "Reserved resources",
                 {"reserved_host_disk_mb": 102401},
                 FAILURE,
-                "102401 exceeds the 102400 MiB of disk",
+                "102,401 MiB exceeds the 100 GiB of disk",
             ),
             ("Reserved resources", {"reserved_host_cpus": 5}, FAILURE, "5 exceeds the 4 CPUs"),
             (

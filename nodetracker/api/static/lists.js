@@ -85,8 +85,8 @@ export function OpenMoves({ host, title }) {
   const { migrations = [] } = useList("migrations", { host, status: MOVING }).data ?? {};
   if (title && migrations.length === 0) return dialog;
   const ends = ENDS.filter((_, index) => may[index]);
-  const end = (_, { uuid, workload_uuid: uuid, workload_name: name, source_host: from, dest_host: to }) => html`<span class="ends">${ends.map((each) => open(
-    { ...each, title: `${each.title} the move of ${name || uuid}`, method: "POST", path: `/v1/migrations/${uuid}/${each.title.toLowerCase()}` },
+  const end = (_, { uuid, workload_uuid: workload, workload_name: name, source_host: from, dest_host: to }) => html`<span class="ends">${ends.map((each) => open(
+    { ...each, title: `${each.title} the move of ${name || workload}`, method: "POST", path: `/v1/migrations/${uuid}/${each.title.toLowerCase()}` },
     { "From host": from, "to host": to }, { text: each.title }))}</span>`;
   const moves = html`<${List} noun="migrations" title="Moves" filters=${{ host, status: MOVING }} empty="No workload is moved."
     columns=${ends.length > 0 ? [...MOVES, column("end", "End", end)] : MOVES} />`;

@@ -86,18 +86,20 @@ function Nodes({ nodes }) {
 const FULLEST = { ...numeric("fullness", "Fullest", (share) => `${Math.floor(100 * share)} %`), sortKey: "fullness" };
 const PAGED = [...NODES.slice(0, 3), FULLEST, ...NODES.slice(3)];
 const PAGED_CHOICES = { // what the API selects nodes by
-  ...CHOICES, only: CHOICES.only.filter((each) => ["overcommitted", "maintenance", "warnings"].includes([each].flat()[0])),
+  ...CHOICES, only: CHOICES.only.filter((each) => ["overcommitted", "unread", "maintenance", "warnings"].includes([each].flat()[0])),
 };
 
+const UNREAD = { state: "up", freshness: ["late", "stale"] }; // as ONLY has it
+
 // Return the filters of /v1/nodes for a query of the overview.
-const filtersOf = ({ text, state, status, only }) => ({ text, state, status, ...(only && { [only]: true }) });
+const filtersOf = ({ text, state, status, freshness, only }) => ({ text, state, status, freshness, ...(only === "unread" ? UNREAD : only && { [only]: true }) });
 
 // The nodes of a fleet that is too large for the overview, page by page, the fullest first.
 function PagedNodes({ nodes }) {
   const { query } = useLocation();
   const [columns, choice] = useColumns(PAGED);
   const mayChange = useMay("services:update");
-  return html`${filters(query, ["state", "status", "only"], "host, node or UUID", choice, PAGED_CHOICES)}
+  return html`${filters(query, Object.keys(PAGED_CHOICES), "host, node or UUID", choice, PAGED_CHOICES)}
     ${quiet(`The fleet has more than ${plural(nodes.length, "node")}: the API sorts and finds them, page by page.`)}
     <${List} noun="nodes" filters=${filtersOf(query)} sort="-fullness" look="dense" columns=${columns} classOf=${classOf} nameOf=${mayChange && hostOf} next="Next nodes" empty=${NONE} />`;
 }

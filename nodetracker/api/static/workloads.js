@@ -25,7 +25,8 @@ const COLUMNS = [
   ...AMOUNTS,
 ];
 const HERE = [NAME, ...COLUMNS];
-export const EVERYWHERE = [NAME, NODE, ...COLUMNS];
+const SORT_KEYS = { name: "name", project_id: "project_id", cpus: "vcpus", memory_mb: "memory_mb", disk_gb: "disk_gb" };
+export const EVERYWHERE = [NAME, NODE, ...COLUMNS].map((each) => ({ ...each, sortKey: SORT_KEYS[each.id] }));
 
 export const keyOf = ({ uuid, node_uuid, claim_uuid }) => `${uuid} ${node_uuid} ${claim_uuid}`;
 

@@ -50,6 +50,21 @@ def test_lists_of_nodes_have_the_same_totals(api, path):
     assert listed["freshness"] == api.get(path)["freshness"] == "fresh"
 
 
+def test_nodes_are_filtered_by_how_recently_they_were_read(api, store):
+    make_node(store, host="silent")  # which has sent no heartbeat
+    for query, hosts in (
+        ("freshness=fresh", [RICH[0]]),
+        ("freshness=late&freshness=never", ["silent"]),
+        ("freshness=fresh&freshness=never&sort_key=host&limit=1", [RICH[0]]),
+        ("freshness=stale", []),
+    ):
+        found = api.get(f"/v1/nodes?with_count=true&{query}")
+        assert [node["host"] for node in found["nodes"]] == hosts, query
+    found = api.get("/v1/nodes?freshness=fresh&freshness=never&limit=1&with_count=true")
+    assert found["count"] == 2
+    assert api.request("GET", "/v1/nodes?freshness=old").status_code == 400
+
+
 def test_its_machine_is_described_in_words(api, path):
     machine = {item["label"]: item["text"] for item in api.get(f"{path}/description")["machine"]}
     assert machine["Product"] == "Dell Inc. PowerEdge R6525, serial 7XK2Q93"

@@ -104,6 +104,15 @@ class TestList:
     def test_is_filtered(self, api, query, expected):
         assert len(uuids(api.get(f"/v1/workloads?{query}"))) == expected
 
+    def test_is_ordered_on_all_pages(self, api, workloads):
+        _, guest = workloads
+        by_name = api.get("/v1/workloads?sort_key=name&sort_dir=desc&limit=1&with_count=true")
+        assert (uuids(by_name), by_name["count"]) == ([guest.uuid], 2)
+        following = by_name["links"][0]["href"].partition("falconframework.org")[2]
+        assert uuids(api.get(following)) == [CLAIMED]
+        assert uuids(api.get("/v1/workloads?sort_key=memory_mb")) == [guest.uuid, CLAIMED]
+        assert api.request("GET", "/v1/workloads?sort_key=host").status_code == 400
+
     @pytest.mark.parametrize("of_node", [True, False])
     def test_links_lead_through_all_pages(self, api, store, of_node):
         (node,) = store.list_nodes()

@@ -113,16 +113,19 @@ def test_of_a_truncated_fleet_only_what_the_lists_can_filter_is_linked():
     service = dataclasses.replace(SERVICE, disabled=True, maintenance=True)
     unread = dataclasses.replace(SERVICE, host="host-3", last_audit={})
     nodes = (add(1, memory_mb_used=99_000), add(2, "host-2"), add(3, "host-3"), add(4, "host-3"))
-    found = health_of(*nodes, services=(service, unread), is_truncated=True)
+    empty = [dataclasses.replace(SERVICE, host=host) for host in ("host-8", "host-9")]
+    found = health_of(*nodes, services=(service, unread, *empty), is_truncated=True)
     assert shown_of(found.problems) == [
         ("1 host down", "/", {"state": "down"}),
-        ("2 nodes never read", "", {}),
+        ("2 nodes never read", "/", {"freshness": "never"}),
         ("1 node overcommitted", "/", {"only": "overcommitted"}),
+        ("2 hosts without nodes", "", {"only": "empty"}),
     ]
     assert [(found.path, found.hosts) for found in found.causes] == [
         ("/host", ("host-2",)),
-        ("", ("host-3",)),
+        ("/", ("host-3",)),
         (f"/nodes/{NODE.uuid}", ("host-1",)),
+        ("", ("host-8", "host-9")),
         ("/host", ("host-1",)),
     ]
     assert shown_of(found.notes) == [

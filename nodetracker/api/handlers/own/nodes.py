@@ -1,13 +1,14 @@
 """``/v1/nodes``."""
 
 import typing
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.liveness import Liveness, check_node_is_deletable
-from nodetracker.accounting.schemas import Schema
+from nodetracker.accounting.schemas import Schema, list_of, one_of
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
     PAGE,
@@ -62,6 +63,7 @@ LIST_QUERY = parameters(
     status=choice(STATUSES),
     maintenance=bool,
     overcommitted=bool,
+    freshness=list_of(one_of(Freshness), "how recent it was read; may be repeated"),
     warnings=(bool, "whether it or its host has unresolved warnings, those not silenced"),
     sort_key=choice(FLEET_ORDERS),
     sort_dir=choice(("asc", "desc")),
@@ -173,6 +175,7 @@ _CAPACITY_COLUMNS = (
 def list_nodes(call: Call) -> Answer:
     """List nodes, by default in order of creation."""
     state, status = call.query.get("state"), call.query.get("status")
+    freshness = call.query.get("freshness")
     query = FleetQuery(
         after=call.marker,
         limit=call.limit,
@@ -188,6 +191,7 @@ def list_nodes(call: Call) -> Answer:
         is_overcommitted=call.query.get("overcommitted"),
         has_warnings=call.query.get("warnings"),
         liveness=None if state is None else LivenessFilter(state == "up", call.service_down_time),
+        ids=None if freshness is None else _find_ids(call, freshness),
         order=call.query.get("sort_key", "id"),
         is_descending=call.query.get("sort_dir") == "desc",
         with_count=call.query.get("with_count", False),
@@ -197,7 +201,15 @@ def list_nodes(call: Call) -> Answer:
     shown = [_render_line(found, call, liveness) for found in page.items]
     if state is not None:  # the database does not distinguish down from unreachable
         shown = [item for item in shown if item["state"] == state]
+    if freshness is not None:  # it may have changed since the overview was made
+        shown = [item for item in shown if item["freshness"] in freshness]
     return answer_page(call, "nodes", shown, page.next and page.items[-1].node.uuid, page.count)
+
+
+def _find_ids(call: Call, freshness: Collection[str]) -> tuple[int, ...]:
+    """Return the nodes of these freshnesses, which no column has: it changes by itself."""
+    nodes = call.backend.fleet.get(call.user_id).overview.nodes
+    return tuple(line.node.id for line in nodes if line.freshness in freshness)
 
 
 def _render_line(found: FleetNode, call: Call, liveness: Liveness) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from nodetracker.api.fields import (
     WITH_COUNT,
     answer,
     answered_page,
+    choice,
     hideable,
     parameters,
 )
@@ -23,7 +24,7 @@ from nodetracker.api.query import parse_path_uuid, parse_query_uuid
 from nodetracker.model.claim import ACTIVE_STATES
 from nodetracker.model.errors import NotFoundError
 from nodetracker.model.guest import WorkloadKind
-from nodetracker.model.listing import Page, WorkloadQuery, WorkloadRow
+from nodetracker.model.listing import WORKLOAD_ORDERS, Page, WorkloadQuery, WorkloadRow
 from nodetracker.model.serializer import encode
 from nodetracker.usecases.adoption import adopt_guest
 from nodetracker.views.claims import render_claim_details
@@ -36,6 +37,8 @@ LIST_QUERY = parameters(
     name_part=PART_OF_NAME,
     project=str,
     claimed=bool,
+    sort_key=choice(WORKLOAD_ORDERS),
+    sort_dir=choice(("asc", "desc")),
     **WITH_COUNT,
     **PAGE,
 )
@@ -96,6 +99,8 @@ def list_workloads(call: Call) -> Answer:
         project_id=call.select_project("nodetracker:workloads:list", call.query.get("project")),
         is_claimed=call.query.get("claimed"),
         with_count=call.query.get("with_count", False),
+        order=call.query.get("sort_key", "uuid"),
+        is_descending=call.query.get("sort_dir") == "desc",
     )
     shown = [call.hide_hosts(_render_line(row)) for row in page.items]
     return answer_page(call, "workloads", shown, page.next, page.count)
