@@ -326,7 +326,7 @@ def test_nodes_in_maintenance_are_noted_and_listed(browser):
         assert tab.page.locator("tbody .is-maintenance").count() == 3
 
 
-def test_what_a_truncated_fleet_cannot_filter_is_no_link(browser):
+def test_nodes_of_a_truncated_fleet_are_linked_by_what_the_api_filters(browser):
     fleet = PageStore(PageFleet(140))
     with (
         serve_page(fleet, limits={"overview_max_nodes": 20}) as url,
@@ -337,11 +337,14 @@ def test_what_a_truncated_fleet_cannot_filter_is_no_link(browser):
         links = health.get_by_role("link").all_text_contents()
         assert [text.split(" ", 1)[1] for text in links] == [
             "hosts down",
+            "nodes not read recently",
             "nodes overcommitted",
             "other warnings",
             "nodes disabled",
             "nodes in maintenance",
         ]
+        with tab.page.expect_request("**/v1/nodes?*state=up&freshness=late&freshness=stale*"):
+            health.get_by_role("link", name="nodes not read recently").click()
 
 
 def test_a_node_without_claims_has_no_period_of_claims(browser):
