@@ -3,7 +3,7 @@
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -40,6 +40,7 @@ RULES = (
     "nodetracker:services:update", "nodetracker:nodes:audit", "nodetracker:nodes:delete",
     "nodetracker:claims:abort", "nodetracker:workloads:adopt", "nodetracker:warnings:silence",
 )  # fmt: skip
+FRESH_SECONDS = 60
 _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 
 
@@ -62,6 +63,7 @@ class PageFleet:
 
     def __init__(self, size: int, is_fine: bool = False) -> None:
         self._random = random.Random(size)
+        self._made_at = datetime.now(UTC)
         self._is_fine = is_fine
         self.nodes = [self._make_node(number) for number in range(size)]
         self._services: list[ServiceRecord] = []
@@ -89,7 +91,7 @@ class PageFleet:
         services = [
             replace(service, last_seen_up=now - (now - service.last_seen_up) % timedelta(days=1))
             if service.host in self._silent
-            else replace(service, last_seen_up=now)
+            else replace(service, last_seen_up=now, last_audit=self._age(service.last_audit, now))
             for service in self._services
         ]
         unclaimed = [
@@ -101,6 +103,12 @@ class PageFleet:
         return OverviewRows(
             now, tuple(services), tuple(self.nodes), tuple(unclaimed), claims, self._warnings
         )
+
+    def _age(self, audit: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:
+        """Let nodes that were not read recently have been read when they were."""
+        age = audit.get("age_seconds", 0)
+        passed = (now - self._made_at).total_seconds() if age > FRESH_SECONDS else 0
+        return {**audit, "age_seconds": age + passed}
 
     def _make_node(self, number: int) -> OverviewNode:
         pick = self._random

@@ -1,5 +1,6 @@
 """A node's page in a browser: its NUMA map, actions, search, where a workload fits, the login."""
 
+import re
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
@@ -281,6 +282,7 @@ class TestFit:
             page.get_by_label("Memory (GiB)").fill("8")
             page.get_by_role("button", name="Find nodes").click()
             page.get_by_role("heading", name="1 node would take it").wait_for()
+            assert re.search(r"\d →", page.locator("td[data-title='CPUs left']").inner_text())
             page.get_by_role("row").filter(has_text=RICH[0]).get_by_text("48 GiB").wait_for()
             page.get_by_text("4 of 5 nodes have too few CPUs free").wait_for()
             page.get_by_label("Memory (GiB)").fill("8000")

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +22,7 @@ from tests.stores import SqliteStore
 
 WAIT_SECONDS = 60
 PHONE = 360
+SETTLED_MS = 500
 
 
 def make_fleet(nodes: int, **changes) -> PageFleet:
@@ -245,6 +247,36 @@ def test_lines_of_nodes_that_did_not_change_are_not_rendered_again(browser):
             }"""
         )
         assert kept == [[True, True], [True, False]]
+
+
+def test_an_idle_page_transfers_at_most_2_kb_in_half_a_minute(browser):
+    with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, "about:blank") as tab:
+        page = tab.page
+        page.clock.install()
+        page.goto(url)
+        page.locator("[aria-label=Totals]").wait_for()
+        page.wait_for_load_state("networkidle")
+        page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
+        sent = {}
+        line = page.context.new_cdp_session(page)
+        line.send("Network.enable")
+        line.on(
+            "Network.loadingFinished",
+            lambda event: sent.update({event["requestId"]: event["encodedDataLength"]}),
+        )
+
+        def poll(times):
+            for _ in range(times):
+                with page.expect_event("requestfinished"):
+                    page.clock.run_for(5000)
+                page.wait_for_timeout(SETTLED_MS)
+
+        poll(2)  # with what is asked for less often
+        sent.clear()
+        poll(6)
+        assert len(sent) >= 6
+        assert sum(sent.values()) <= 2000, sent
+        assert tab.problems == []
 
 
 def test_services_warnings_and_moves_are_those_of_a_host(browser):

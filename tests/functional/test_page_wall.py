@@ -96,3 +96,16 @@ def test_it_does_not_grow(browser, store):
             counts.append(devtools.send("Memory.getDOMCounters"))
         for name in ("nodes", "jsEventListeners"):
             assert counts[2][name] <= counts[1][name] * 1.1, counts
+
+
+def test_no_text_of_it_is_cut_off_at_400_percent(browser, store):
+    zoomed = {"width": 320, "height": 225}
+    with (
+        serve_page(store) as url,
+        open_tab(browser, f"{url}#/?wall", viewport=zoomed) as tab,
+    ):
+        lines = tab.page.locator("main li")
+        lines.first.wait_for()
+        cut = "all => all.filter((each) => each.scrollWidth > each.clientWidth).length"
+        assert lines.evaluate_all(cut) == 0
+        assert tab.problems == []

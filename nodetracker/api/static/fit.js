@@ -23,7 +23,7 @@ let lastQuery = null;
 export const lastRequest = () => lastQuery;
 
 function columnsFor(wanted) {
-  const left = (id, title, resource) => numeric(id, title, (free) => html`<span>${amount(resource, free, "free")}
+  const left = (id, title, resource) => numeric(id, title, (free) => html`<span>${amount(resource, free, "free")}${" "}
     <span class="quiet">→ ${amount(resource, free - (wanted[resource] ?? 0), "free", [free, "free"])}</span></span>`);
   return [
     NODE, HOST,
