@@ -212,7 +212,8 @@ def test_first_nodes_are_seen_while_the_overview_of_a_large_fleet_is_made(browse
 
 
 @pytest.mark.parametrize(
-    ("query", "nodes"), [("", 100), ("?text=-0007", 1), ("?state=down", 6), ("?only=unread", 0)]
+    ("query", "nodes"),
+    [("", 100), ("?text=-0007", 1), ("?state=down", 6), ("?only=empty", 0)],
 )
 def test_the_first_nodes_are_one_page_of_those_that_the_address_selects(browser, query, nodes):
     store = PageStore(PageFleet(120))

@@ -161,7 +161,7 @@ function Fullest({ query }) {
 // What is shown while the overview of a large fleet is being made: of what only that can select, nothing.
 function FirstNodes() {
   const { query } = useLocation();
-  const canSelect = !query.freshness && ["", ...PAGED_CHOICES.only].some((each) => [each].flat()[0] === (query.only ?? ""));
+  const canSelect = ["", ...PAGED_CHOICES.only].some((each) => [each].flat()[0] === (query.only ?? ""));
   const [isLate, setLate] = useState(false);
   useEffect(() => {
     const timer = setTimeout(setLate, LATE_MS, true);
