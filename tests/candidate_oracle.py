@@ -23,11 +23,14 @@ def list_expected(
     store: Store, request: ClaimRequest, policy: CandidatePolicy
 ) -> tuple[CandidateNode, ...]:
     """Return all that `find_candidates` finds; every service was heard of within its time."""
+    move = request.migration
+    is_evacuated = move is not None and move.migration_type.value == "evacuation"
     open_hosts = {
         service.host
         for service in store.list_services(binary=COMPUTE_BINARY)
         if not (service.disabled or service.maintenance or service.forced_down)
         and service.ended_epoch != service.epoch
+        and not (service.spare and request.host is None and not is_evacuated)
     }
     passed = [
         record

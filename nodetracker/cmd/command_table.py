@@ -66,7 +66,7 @@ COMMANDS: dict[str, Entry] = {
     "host plan": Entry("plan:PlanHosts", "Show where the guests of hosts would fit elsewhere, all together, and what would not"),
     "host purge": Entry("service:PurgeHost", "Delete all nodes of a host that is down, with the claims on them, after a question", True),
     "host rename": Entry("service:RenameHost", "Move the rows of a host whose agent does not run to the host's new name", True),
-    "host set": Entry("service:SetHost", "Enable or disable a host for scheduling, or set its maintenance mode", True),
+    "host set": Entry("service:SetHost", "Enable or disable a host for scheduling, set its maintenance mode, or keep it spare", True),
     "host show": Entry("service:ShowHost", "Show a host's resources and their usage, in total and by project"),
     "host takeover": Entry("service:TakeOverNode", "Give a node of a host that is down to the host whose agent lists it and was refused", True),
     "migration confirm": Entry("migration:ConfirmMigration", "End a migration at its destination: the source's claim is released", True),

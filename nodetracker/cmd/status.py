@@ -182,6 +182,7 @@ class UpgradeChecks(upgradecheck.UpgradeCommands):
         return Verdict(
             readiness.evaluate_services(services).findings
             + readiness.evaluate_callees(services).findings
+            + readiness.evaluate_spares(services).findings
             + readiness.evaluate_agents(services, joined).findings
             + readiness.evaluate_names([*hosts, *joined]).findings
         )

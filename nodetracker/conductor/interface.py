@@ -1,5 +1,6 @@
 """The interface of the conductors: the store port."""
 
+from nodetracker.accounting.ledger.admission import AdmissionCheck
 from nodetracker.model.warning import WarningKind
 from nodetracker.ports import Store
 from nodetracker.rpc.interface import Interface
@@ -19,6 +20,7 @@ CONDUCTOR = Interface(
     version="4.7",
     local=frozenset({"close", "rehearse"}),
     since={
+        AdmissionCheck.SPARE: "4.7",
         WarningKind.CAPACITY_JUMP: "4.6",
         WarningKind.CPU_SET_MOVED: "4.6",
         WarningKind.GUEST_UNRESOLVED: "4.6",

@@ -300,7 +300,7 @@ def _is_found(shape: RequestShape, service_down_time: int) -> sa.ColumnElement[b
     passes = sa.or_(sa.and_(*checks.values(), *fits), is_exempt())
     in_range = [column.between(double(-LARGEST), double(LARGEST)) for column in _list_free(shape)]
     in_range.append(_nodes.place.between(0, PLACES - 1))
-    found = sa.and_(passes, *in_range, accepts_claims(service_down_time))
+    found = sa.and_(passes, *in_range, accepts_claims(shape, service_down_time))
     return sa.case((found, sa.true()), else_=sa.false())
 
 

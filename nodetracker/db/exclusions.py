@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nodetracker.accounting.ledger.admission import AdmissionCheck
-from nodetracker.accounting.ledger.claims import evaluate_claim
+from nodetracker.accounting.ledger.claims import evaluate_candidate
 from nodetracker.accounting.ledger.exclusions import (
     MAX_EVALUATED,
     Exclusions,
@@ -81,7 +81,7 @@ def select_nearest(shape: RequestShape, service_down_time: int) -> "sa.Select[An
         ),
         double(0),
     )
-    closed = sa.case((accepts_claims(service_down_time), 0), else_=1)
+    closed = sa.case((accepts_claims(shape, service_down_time), 0), else_=1)
     query = sa.select(_nodes.id).where(*are_named(shape))
     is_indexed = shape.is_indexed and not (shape.has_host or shape.has_pci)
     query = read_index(query) if is_indexed else query
@@ -102,5 +102,6 @@ def _evaluate(
     for start in range(0, len(node_ids), BATCH_SIZE):
         ids = node_ids[start : start + BATCH_SIZE]
         for node in fleet.load_ledger_nodes(connection, ids, request):
-            admission = evaluate_claim(request, assume_locked(node, request.workload.uuid), policy)
+            locked = assume_locked(node, request.workload.uuid)
+            admission = evaluate_candidate(request, locked, policy)
             yield evaluate_miss(node.host, node.nodename, admission)

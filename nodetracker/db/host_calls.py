@@ -101,7 +101,7 @@ def _read_news(rows: Iterable[Sequence[Any]]) -> tuple[Credential | None, HostNe
             generations[values[0]] = number
         elif kind == _SERVICE:
             count, state = divmod(number, _STATES)
-            admin = AdminState(bool(state & _DISABLED), bool(state & _MAINTENANCE))
+            admin = AdminState(*(bool(state & flag) for flag in _FLAGS))
         else:
             waiting.append(HostCall(number, *values))
     calls = tuple(sorted(waiting, key=lambda call: call.id))
@@ -122,8 +122,10 @@ def take_calls(connection: sa.Connection, calls: Sequence[HostCall]) -> tuple[Ho
 
 
 _CREDENTIAL, _CALL, _NODE, _SERVICE = 0, 1, 2, 3
-_DISABLED, _MAINTENANCE = 1, 2
-_STATES = 4
+_FLAGS = (1, 2, 4)
+"""Of a service that is disabled, in maintenance and spare, as `AdminState` has them."""
+
+_STATES = 8
 """Number of states of a service; it is counted below the number of calls."""
 
 _COLUMNS = (_calls.id, _calls.method, _calls.arguments, _calls.sender, _calls.expires_at)
@@ -142,11 +144,10 @@ def _select_news(host: Any, *is_service: "sa.ColumnElement[bool]") -> "list[sa.S
         is_service: further conditions of the service.
     """
     is_count = _services.calls.between(0, LARGEST)
-    state = (
-        sa.case((is_count, _services.calls * _STATES), else_=0)
-        + sa.case((_services.disabled, _DISABLED), else_=0)
-        + sa.case((_services.maintenance, _MAINTENANCE), else_=0)
-    )
+    state: sa.ColumnElement[Any] = sa.case((is_count, _services.calls * _STATES), else_=0)
+    decided = (_services.disabled, _services.maintenance, _services.spare)
+    for column, flag in zip(decided, _FLAGS, strict=True):
+        state += sa.case((column, flag), else_=0)
     return [
         _select(_CALL, *_COLUMNS).where(
             _calls.host == host, _calls.taken_at.is_(None), _calls.expires_at > utc_now()

@@ -50,6 +50,7 @@ _SERVICE = (
     _services.report_count,
     _services.disabled,
     _services.maintenance,
+    _services.spare,
 )
 
 
@@ -121,7 +122,7 @@ def _as_state(row: Any) -> dict[str, Any]:
         "epoch": row.epoch,
         "service_uuid": row.service_uuid,
         "report_count": row.report_count,
-        "admin": AdminState(row.disabled, row.maintenance),
+        "admin": AdminState(row.disabled, row.maintenance, row.spare),
     }
 
 

@@ -55,6 +55,7 @@ class RequestShape:
         may_be_huge: it may get huge pages, so that memory outside them is left to the rule.
         amounts: (resource class, whether the node's own limit counts) of what is compared.
         traits, classes: number of required traits, and of further resource classes.
+        takes_spare: whether spare hosts are searched as well.
     """
 
     kind: WorkloadKind
@@ -67,6 +68,7 @@ class RequestShape:
     amounts: tuple[tuple[str, bool], ...]
     traits: int
     classes: int
+    takes_spare: bool
 
     @property
     def is_indexed(self) -> bool:
@@ -98,6 +100,7 @@ def shape_of(request: ClaimRequest) -> RequestShape:
         ),
         len(set(request.required_traits)),
         len(request.amounts.resources),
+        request.takes_spare,
     )
 
 
@@ -220,13 +223,14 @@ def map_amounts(shape: RequestShape) -> dict[str, tuple[Amount, Amount]]:
     return found
 
 
-def accepts_claims(service_down_time: int) -> Condition:
-    """Return the condition that a node's service accepts claims.
+def accepts_claims(shape: RequestShape, service_down_time: int) -> Condition:
+    """Return the condition that a node's service accepts claims, and is not left out as spare.
 
     A scalar subquery, so that databases read the services of the nodes that pass by all else,
     and not the nodes of the services.
     """
-    is_open = _services.disabled == sa.false(), _services.maintenance == sa.false()
+    is_open = [_services.disabled == sa.false(), _services.maintenance == sa.false()]
+    is_open += [] if shape.takes_spare else [_services.spare == sa.false()]
     accepts = sa.and_(*is_open, is_up(service_down_time))
     service = sa.select(sa.case((accepts, 1), else_=0)).where(tables.HAS_SERVICE)
     return service.correlate(tables.compute_nodes).scalar_subquery() == 1

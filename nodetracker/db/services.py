@@ -162,6 +162,7 @@ def list_service_page(connection: sa.Connection, query: ServiceQuery) -> Page[Se
         (_services.binary, query.binary),
         (_services.disabled, query.is_disabled),
         (_services.maintenance, query.is_in_maintenance),
+        (_services.spare, query.is_spare),
     )
     if query.name_part is not None:
         conditions.append(_services.host.icontains(query.name_part, autoescape=True))
@@ -436,12 +437,16 @@ def set_service(
         columns |= _NOT_IN_MAINTENANCE
     if change.maintenance is not None:
         columns["maintenance"] = change.maintenance
+    if change.spare is not None:
+        columns["spare"] = change.spare
     columns["updated_at"] = utc_now()
     connection.execute(
         sa.update(tables.services).where(is_service).ordered_values(*columns.items())
     )
     after = codec.decode_service(connection.execute(found).mappings().one())
-    names = ("disabled", "disabled_reason", "maintenance", "forced_down", "forced_down_reason")
+    names = (
+        "disabled", "disabled_reason", "maintenance", "forced_down", "forced_down_reason", "spare",
+    )  # fmt: skip
     pairs = {name: [getattr(before, name), getattr(after, name)] for name in names}
     changed: dict[str, Any] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if changed:

@@ -256,6 +256,13 @@ class ClaimRequest:
     has_new_uuid: bool = False
 
     @property
+    def takes_spare(self) -> bool:
+        """Whether a spare host may take it: one that it names, or any if it is evacuated."""
+        move = self.migration
+        is_evacuated = move is not None and move.migration_type is MigrationType.EVACUATION
+        return self.host is not None or is_evacuated
+
+    @property
     def requirement(self) -> Requirement:
         """What is stored of it with its claim."""
         return Requirement(

@@ -88,6 +88,7 @@ class ServiceQuery(PageQuery):
         name_part: part of the host's name; upper and lower case of ASCII letters are equal,
             and no character is a wildcard.
         is_in_maintenance: whether its host is in maintenance.
+        is_spare: whether its host is spare.
         liveness: whether it is up.
         has_nodes: whether its host has a node.
         order: one of `SERVICE_ORDERS`; equal services are ordered by id. The fullness is that
@@ -105,6 +106,7 @@ class ServiceQuery(PageQuery):
     name_part: str | None = None
     is_disabled: bool | None = None
     is_in_maintenance: bool | None = None
+    is_spare: bool | None = None
     liveness: LivenessFilter | None = None
     has_nodes: bool | None = None
     order: str = "id"

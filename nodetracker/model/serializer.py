@@ -42,7 +42,8 @@ def encode(value: Any, unknown: AbstractSet[enum.Enum] = _NONE) -> Any:
     """Return a value as plain JSON.
 
     Args:
-        unknown: values that the reader does not know; lists are sent without items that have one.
+        unknown: values that the reader does not know; lists and mappings are sent without items
+            and keys that have one.
 
     >>> encode({1: (datetime(2026, 3, 1, tzinfo=UTC), {"b", "a"})})
     {'1': ['2026-03-01T00:00:00.000000+00:00', ['a', 'b']]}
@@ -99,7 +100,9 @@ def _encode_time(value: datetime, unknown: AbstractSet[enum.Enum]) -> str:
 def _encode_mapping(value: Mapping[Any, Any], unknown: AbstractSet[enum.Enum]) -> dict[str, Any]:
     if type(next(iter(value), None)) is int:
         return {str(key): encode(value[key], unknown) for key in sorted(value)}
-    return {str(encode(key)): encode(item, unknown) for key, item in value.items()}
+    return {
+        str(encode(key)): encode(item, unknown) for key, item in value.items() if key not in unknown
+    }
 
 
 def _encode_items(items: Collection[Any], unknown: AbstractSet[enum.Enum]) -> list[Any]:

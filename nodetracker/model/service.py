@@ -30,6 +30,9 @@ AUTO_PREFIX = "AUTO: "
 SCHEMA_REVISION = "0029"
 """The revision of the database's schema that this version is written for."""
 
+SPARE_REVISION = "0028"
+"""That of the oldest version whose searches leave spare hosts out."""
+
 FIRST_REVISION = "0025"
 """The first one; a schema of an older one was made before 1.0, and is not migrated."""
 
@@ -89,6 +92,7 @@ class AdminState:
 
     disabled: bool = False
     maintenance: bool = False
+    spare: bool = False
 
     @property
     def is_excluded(self) -> bool:
@@ -98,7 +102,11 @@ class AdminState:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAvailability:
-    """The columns of a ``services`` row that decide whether its host accepts claims."""
+    """The columns of a ``services`` row that decide whether its host accepts claims.
+
+    Attributes:
+        spare: it accepts those that name it, and evacuations.
+    """
 
     created_at: datetime
     last_seen_up: datetime | None
@@ -108,6 +116,7 @@ class ServiceAvailability:
     forced_down: bool
     epoch: int = 0
     ended_epoch: int | None = None
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,7 @@ class ServiceChange:
             with the time when the service becomes disabled, or was disabled by its agent,
             and when it is forced down or its host in maintenance; a later reason changes
             neither.
+        spare: leave the host out where a claim names no host and is no evacuation.
         if_admin_version: nothing is changed unless this is `ServiceRecord.admin_version`.
 
     Raises:
@@ -203,6 +213,7 @@ class ServiceChange:
     disabled_by: str | None = None
     forced_down_reason: str | None = None
     if_admin_version: str | None = None
+    spare: bool | None = None
 
     def __post_init__(self) -> None:
         """Check the reasons."""

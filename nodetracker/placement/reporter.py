@@ -36,6 +36,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.health import PlacementStatus
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import AdminState
 from nodetracker.model.settings import PlacementSettings
 from nodetracker.model.text import count_noun
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -98,7 +99,7 @@ class PlacementReporter:
     def audited(self, report: AuditReport) -> None:
         """Put the nodes that changed into their slots, unless the audit was not stored."""
         if report.store_error is None:
-            self._slots.update(report.nodes, report.admin.is_excluded)
+            self._slots.update(report.nodes, report.admin)
             self._has_audited = True
             if self.removals is not None:
                 self.removals.audited(report)
@@ -185,7 +186,7 @@ class PlacementReporter:
                     self._report(slot)
             else:
                 for slot in task:  # as soon as placement answers
-                    self._slots.end(slot, slot.record, slot.is_disabled, self._monotonic())
+                    self._slots.end(slot, slot.record, slot.admin, self._monotonic())
 
     def _exchange(self, slots: Sequence[Slot]) -> bool:
         """Write moves between some nodes; return False when placement is unavailable.
@@ -196,17 +197,17 @@ class PlacementReporter:
             return True
         states = [slot.state for slot in slots]
         try:
-            wanted = [self._describe(slot.record, slot.is_disabled) for slot in slots]
+            wanted = [self._describe(slot.record, slot.admin) for slot in slots]
             return self._call(partial(exchange_moves, self._client, states, wanted))
         except Exception:  # the nodes are read and reported all the same
             LOG.exception("Moves between nodes cannot be reported to placement together")
             return True
 
     def _report(self, slot: Slot) -> None:
-        record, is_disabled = slot.record, slot.is_disabled
+        record, admin = slot.record, slot.admin
         retry_at: float | None = self._monotonic() + LAST_RETRY_SECONDS
         try:
-            if self._call(partial(self._report_node, slot, record, is_disabled)):
+            if self._call(partial(self._report_node, slot, record, admin)):
                 retry_at = None
             else:
                 retry_at = self._monotonic()  # as soon as placement answers
@@ -215,10 +216,10 @@ class PlacementReporter:
         except Exception:  # the other nodes are reported all the same
             LOG.exception("Node %s cannot be reported to placement", record.nodename)
             slot.state.forget()
-        self._slots.end(slot, record, is_disabled, retry_at)
+        self._slots.end(slot, record, admin, retry_at)
 
-    def _report_node(self, slot: Slot, record: NodeRecord, is_disabled: bool) -> None:
-        wanted = self._describe(record, is_disabled)
+    def _report_node(self, slot: Slot, record: NodeRecord, admin: AdminState) -> None:
+        wanted = self._describe(record, admin)
         state = slot.state
         state.healed = self._find_leaked(slot) if self._settings.heals_leaks else frozenset()
         try:
@@ -242,8 +243,8 @@ class PlacementReporter:
             *explain_foreign(record.nodename, state.foreign),
         )
 
-    def _describe(self, record: NodeRecord, is_disabled: bool) -> ProviderTree:
-        return describe_tree(record, is_disabled, self._settings.reports_devices)
+    def _describe(self, record: NodeRecord, admin: AdminState) -> ProviderTree:
+        return describe_tree(record, admin.is_excluded, self._settings.reports_devices, admin.spare)
 
     def _explain_conflict(self, record: NodeRecord, error: PlacementNameError) -> HostWarning:
         """Return the warning of a name conflict of the node, or of one of its devices.

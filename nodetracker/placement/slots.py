@@ -9,6 +9,7 @@ from functools import partial
 
 from nodetracker.accounting.placement.consumers import list_joint_nodes
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.service import AdminState
 from nodetracker.model.warning import HostWarning
 from nodetracker.placement.state import NodeState
 
@@ -37,7 +38,7 @@ class Slot:
     """
 
     record: NodeRecord
-    is_disabled: bool
+    admin: AdminState
     state: NodeState = field(default_factory=NodeState)
     waiting_since: float | None = None
     due_at: float = float("-inf")
@@ -79,7 +80,7 @@ class Slots:
         self._is_refreshing = False
         self._is_stopping = False
 
-    def update(self, records: Mapping[str, NodeRecord], is_disabled: bool) -> None:
+    def update(self, records: Mapping[str, NodeRecord], admin: AdminState) -> None:
         """Replace the nodes; those that changed wait, the newest state of each counts."""
         now = self._monotonic()
         with self._changed:
@@ -90,9 +91,9 @@ class Slots:
                 if slot is not None and slot.record.uuid != record.uuid:
                     slot.state.is_dropped, slot = True, None
                 if slot is None:
-                    self._slots[name] = Slot(record, is_disabled, waiting_since=now)
-                elif _version(slot.record) != _version(record) or slot.is_disabled != is_disabled:
-                    slot.record, slot.is_disabled = record, is_disabled
+                    self._slots[name] = Slot(record, admin, waiting_since=now)
+                elif _version(slot.record) != _version(record) or slot.admin != admin:
+                    slot.record, slot.admin = record, admin
                     self._let_wait(slot, now)
                     slot.due_at = float("-inf")
                 else:
@@ -129,7 +130,7 @@ class Slots:
         return Task.STOP
 
     def end(
-        self, slot: Slot, record: NodeRecord, is_disabled: bool, retry_at: float | None
+        self, slot: Slot, record: NodeRecord, admin: AdminState, retry_at: float | None
     ) -> None:
         """Give a slot back.
 
@@ -141,7 +142,7 @@ class Slots:
             self._busy -= 1
             if retry_at is not None:
                 slot.due_at = max(slot.due_at, retry_at)
-            elif slot.record is record and slot.is_disabled == is_disabled:
+            elif slot.record is record and slot.admin == admin:
                 slot.waiting_since = None
             self._changed.notify_all()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.candidates import hash_nodes
-from nodetracker.accounting.ledger.claims import evaluate_claim, list_left
+from nodetracker.accounting.ledger.claims import evaluate_candidate, list_left
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.accounting.ledger.migrations import complete_move, list_dest_refusals
 from nodetracker.accounting.ledger.transaction import LockedNode, assume_locked
@@ -215,7 +215,7 @@ class CandidateFinder:
             first, size = first + size, 2 * size
 
     def evaluate(self, request: ClaimRequest, node_ids: Sequence[int]) -> dict[int, Admission]:
-        """Evaluate a claim on nodes as the ledger would, by at most four statements for all.
+        """Evaluate a claim on nodes as candidates, by at most four statements for all.
 
         Deleted nodes are left out.
         """
@@ -226,7 +226,7 @@ class CandidateFinder:
     ) -> Iterator[tuple[LockedNode, Admission]]:
         for node in self._store.load_ledger_nodes(node_ids, request) if node_ids else ():
             locked = assume_locked(node, request.workload.uuid)
-            yield locked, evaluate_claim(request, locked, self._policy)
+            yield locked, evaluate_candidate(request, locked, self._policy)
 
     def _complete(self, request: ClaimRequest) -> tuple[ClaimRequest, Claim | None]:
         """Return a request as the ledger will evaluate it, and the claim that a move leaves.

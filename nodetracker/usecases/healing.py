@@ -67,9 +67,9 @@ class PlacementHealer:
         service = find_agent(self._store, record.host)
         admin, reports_devices = AdminState(), self._reports_devices
         if service is not None:
-            admin = AdminState(service.disabled, service.maintenance)
+            admin = AdminState(service.disabled, service.maintenance, service.spare)
             reports_devices = service.last_audit.get("reports_devices", reports_devices)
-        return describe_tree(record, admin.is_excluded, reports_devices)
+        return describe_tree(record, admin.is_excluded, reports_devices, admin.spare)
 
     def read(self, provider: str) -> PlacedTree:
         """Read what placement has of a node."""

@@ -16,7 +16,7 @@ from nodetracker.accounting.ledger.exclusions import NearMiss, evaluate_miss
 from nodetracker.accounting.ledger.packing import Packing, kind_of, pack
 from nodetracker.accounting.ledger.transaction import SharedNode, share_node
 from nodetracker.model.candidate import CandidateCursor
-from nodetracker.model.claim import ClaimRequest
+from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.settings import SchedulerSettings
 from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
@@ -35,8 +35,16 @@ class HostPlanner:
         self._policy = policy
         self._settings = settings
 
-    def plan(self, hosts: Sequence[str], max_guests: int | None = None) -> HostPlan:
+    def plan(
+        self,
+        hosts: Sequence[str],
+        max_guests: int | None = None,
+        migration_type: MigrationType = MigrationType.MIGRATION,
+    ) -> HostPlan:
         """Return a node for each guest of these hosts, or for as many as possible.
+
+        Args:
+            migration_type: of the moves; only evacuations use spare hosts.
 
         Raises:
             NotFoundError: a host has no nodes.
@@ -47,7 +55,7 @@ class HostPlanner:
             reason = f"have {len(leaving)} guests, more than the {max_guests} of one plan"
             raise RequestError("hosts", reason)
         policy = policy_for(self._policy, leaving)
-        search = _Search(self._store, policy, self._settings, hosts, leaving)
+        search = _Search(self._store, policy, self._settings, hosts, leaving, migration_type)
         packing = search.run()
         by_uuid = {departure.request.uuid: departure for departure in leaving}
         moves = [
@@ -95,16 +103,18 @@ class _Search:
         settings: SchedulerSettings,
         hosts: Sequence[str],
         leaving: Sequence[Departure],
+        migration_type: MigrationType,
     ) -> None:
         self._store = store
         self._policy = policy
         self._search = CandidatePolicy(policy.service_down_time, settings.multipliers)
         self._hosts = frozenset(hosts)
+        self._type = migration_type
         self._requests = [departure.request for departure in leaving]
         self._assumed = {item.request.uuid for item in leaving if item.is_derived}
         self._nodes: dict[int, SharedNode] = {}
         self._open: dict[Hashable, tuple[ClaimRequest, CandidateCursor | None]] = {
-            kind_of(request): (request, None) for request in self._requests
+            kind_of(request): (self._as_move(request), None) for request in self._requests
         }
         self._size = max(1, settings.nodes_to_weigh or 100)
 
@@ -124,6 +134,10 @@ class _Search:
             if not wanted:
                 return packing
             self._size *= 2
+
+    def _as_move(self, request: ClaimRequest) -> ClaimRequest:
+        """Return a request as the search for the move's destination takes it."""
+        return replace(request, migration=MoveRequest(request.uuid, self._type, ""))
 
     def _read_more(self, kinds: Iterable[Hashable]) -> None:
         """Read further nodes for some kinds of requests, the best first."""
@@ -146,7 +160,7 @@ class _Search:
         Without nodes that the search found, these are the nearest of those that it excludes.
         """
         if not nodes:
-            excluded = self._store.count_exclusions(request, self._policy)
+            excluded = self._store.count_exclusions(self._as_move(request), self._policy)
             near = [excluded.nearest, *excluded.further]
             return [miss for miss in near if miss and miss.host not in self._hosts][:NEAREST]
         misses = [

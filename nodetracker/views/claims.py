@@ -20,6 +20,7 @@ _LACKS = {
     AdmissionCheck.ENABLED: "are disabled",
     AdmissionCheck.MAINTENANCE: "are in maintenance",
     AdmissionCheck.UP: "are down or unreachable",
+    AdmissionCheck.SPARE: "are spare",
     AdmissionCheck.TRAITS: "lack a trait",
     AdmissionCheck.FACTS: "are not read well enough",
     AdmissionCheck.CPU: "have too few CPUs free",

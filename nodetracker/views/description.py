@@ -197,6 +197,7 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
         **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
         "forced_down": service is not None and service.forced_down,
+        "spare": service is not None and service.spare,
         **pick(service, *FORCING, "last_seen_up"),
         "down_since": render_time(described.down_since),
         "audit_age_seconds": described.audit_age_seconds,

@@ -156,6 +156,7 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
         "disabled": ("disabled", "enabled"),
         "maintenance": ("in maintenance", "no longer in maintenance"),
         "forced_down": ("forced down", "no longer forced down"),
+        "spare": ("spare", "no longer spare"),
     }
     for name, (is_so, is_over) in texts.items():
         reasons = diff.get(f"{name}_reason")
@@ -164,6 +165,7 @@ def _describe_service(event: str, diff: Mapping[str, Any], names: Names) -> Iter
         is_set = name not in diff or diff[name][1]  # or only its reason has changed
         because = f": {reasons[1]}" if is_set and reasons and reasons[1] else ""
         level = ChangeLevel.WARNING if is_set else ChangeLevel.GOOD
+        level = ChangeLevel.PLAIN if name == "spare" else level
         known = ", ".join([*by, *(there if is_set else ())])
         more = f" ({known})" if known else ""
         yield ChangeText(f"{diff['binary']} {is_so if is_set else is_over}{because}{more}", level)

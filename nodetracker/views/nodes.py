@@ -62,6 +62,7 @@ def render_node_state(service: ServiceRecord | None, liveness: Liveness) -> dict
         **pick(service, *MAINTENANCE),
         "forced_down": service is not None and service.forced_down,
         **pick(service, *FORCING),
+        "spare": service is not None and service.spare,
     }
 
 

@@ -29,7 +29,14 @@ from nodetracker.model.fact import Fact
 from nodetracker.model.host import CpuInfo, MemoryInfo, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaTopology, ReservedPages
-from nodetracker.model.service import COMPUTE_BINARY, OLDEST_REVISION, ServiceRecord, takes_calls
+from nodetracker.model.service import (
+    API_BINARY,
+    COMPUTE_BINARY,
+    OLDEST_REVISION,
+    SPARE_REVISION,
+    ServiceRecord,
+    takes_calls,
+)
 from nodetracker.model.settings import Policy
 from nodetracker.model.text import escape_text, fold_host_name, name_some
 from nodetracker.model.units import MIB_PER_GIB, capacity_gib_from_mib
@@ -162,6 +169,23 @@ def evaluate_callees(services: Iterable[ServiceRecord]) -> Verdict:
     return warning(
         f"{name_some(names)}: takes no calls (node audit, host action) of programs of this "
         "release; upgrade it before them"
+    )
+
+
+def evaluate_spares(services: Sequence[ServiceRecord]) -> Verdict:
+    """Evaluate whether REST services are of a release that would place claims on spare hosts."""
+    spares = [item.host for item in services if item.binary == COMPUTE_BINARY and item.spare]
+    names = [
+        f"{item.binary} on host {item.host}"
+        for item in services
+        if item.binary == API_BINARY
+        and (item.last_audit.get("schema_revision") or "") < SPARE_REVISION
+    ]
+    if not spares or not names:
+        return Verdict()
+    return warning(
+        f"{name_some(names)}: places claims on spare hosts ({name_some(spares)}) as on others; "
+        "upgrade it"
     )
 
 

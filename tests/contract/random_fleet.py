@@ -35,13 +35,15 @@ POLICY = AdmissionPolicy(
     aliases={"nic": Alias("nic", (AliasSpec("8086", "154c"),), PciDeviceType.VF)},
 )
 HOSTS = (
-    "up", "up-too", "disabled", "maintenance", "forced-down", "ended", "closed", "no-service",
+    "up", "up-too", "disabled", "maintenance", "forced-down", "ended", "closed", "spare",
+    "no-service",
 )  # fmt: skip
 _CHANGES = {
     "disabled": ServiceChange(disabled=True, disabled_reason="disk"),
     "maintenance": ServiceChange(maintenance=True),
     "forced-down": ServiceChange(forced_down=True),
-    "closed": ServiceChange(disabled=True, maintenance=True, forced_down=True),
+    "closed": ServiceChange(disabled=True, maintenance=True, forced_down=True, spare=True),
+    "spare": ServiceChange(spare=True),
 }
 _FACTS = ("cpu", "memory", "storage", "gpus", "numa", "pci", "guests", "system")
 _TRAITS = ("HW_A", "HW_AB", "HWXAB")

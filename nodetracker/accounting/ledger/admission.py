@@ -167,6 +167,7 @@ class AdmissionCheck(enum.StrEnum):
     ENABLED = "enabled"
     MAINTENANCE = "maintenance"
     UP = "up"
+    SPARE = "spare"  # of the search alone: a claim that names the host, or an evacuation, passes
     TRAITS = "traits"
     FACTS = "facts"  # a fact that the claim needs is unknown, or guests of its kind are unseen
     CPU = "cpu"

@@ -189,6 +189,17 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
     return replace(admission, refusals=tuple(refusals))
 
 
+def evaluate_candidate(
+    request: ClaimRequest, node: LockedNode, policy: AdmissionPolicy
+) -> Admission:
+    """Return `evaluate_claim` with what a search refuses beside the ledger: spare hosts."""
+    admission = evaluate_claim(request, node, policy)
+    if request.takes_spare or node.service is None or not node.service.spare:
+        return admission
+    refusal = Refusal(AdmissionCheck.SPARE, f"host {node.host} is spare")
+    return replace(admission, refusals=(refusal, *admission.refusals))
+
+
 def repeat_grant(claim: Claim, request: ClaimRequest) -> Claim:
     """Return the claim that has a request's uuid as the answer to the same request.
 

@@ -19,6 +19,7 @@ from nodetracker.accounting.placement.tree import (
     NIL_UUID,
     NODE_TRAIT,
     OWNER_TRAIT,
+    SPARE_TRAIT,
     Consumer,
     ConsumerType,
     LedgerClass,
@@ -137,7 +138,10 @@ _TYPES = {
 
 
 def describe_tree(
-    record: NodeRecord, is_disabled: bool, reports_devices: bool = False
+    record: NodeRecord,
+    is_disabled: bool,
+    reports_devices: bool = False,
+    is_spare: bool = False,
 ) -> ProviderTree:
     """Describe what placement should have of a node."""
     claims = [claim for claim in record.claims.values() if claim.is_active]
@@ -148,9 +152,10 @@ def describe_tree(
     devices = DeviceProviders()
     if reports_devices and record.values.tracks_resources:
         devices = describe_devices(record)
-    root = Provider(
-        record.uuid, record.nodename, None, classes, _describe_traits(record.values, is_disabled)
-    )
+    traits = {*record.values.traits, NODE_TRAIT, OWNER_TRAIT}
+    traits |= {DISABLED_TRAIT} if is_disabled else set()
+    traits |= {SPARE_TRAIT} if is_spare else set()
+    root = Provider(record.uuid, record.nodename, None, classes, frozenset(traits))
     return ProviderTree(
         nodename=record.nodename,
         providers=(root, *devices.providers),
@@ -159,11 +164,6 @@ def describe_tree(
         | {uuid: record.claims[source].workload.uuid for source, uuid in sources.items()},
         released=frozenset(released - {claim.workload.uuid for claim in claims}),
     )
-
-
-def _describe_traits(values: NodeValues, is_disabled: bool) -> frozenset[str]:
-    disabled = {DISABLED_TRAIT} if is_disabled else set()
-    return frozenset({*values.traits, NODE_TRAIT, OWNER_TRAIT} | disabled)
 
 
 def _find_sources(record: NodeRecord) -> dict[str, str]:

@@ -33,6 +33,7 @@ from nodetracker.accounting.placement.tree import (
     DISABLED_TRAIT,
     NOVA_TRAIT,
     OWNER_TRAIT,
+    SPARE_TRAIT,
     Inventory,
     LedgerClass,
     PlacedProvider,
@@ -191,7 +192,7 @@ def _plan_traits(known: PlacedProvider | None, provider: Provider) -> Iterator[S
 
 def _is_kept(trait: str) -> bool:
     """Return whether a trait that does not follow from the row stays, as somebody else set it."""
-    return not trait.startswith(_OWN_PREFIXES) and trait != OWNER_TRAIT
+    return not trait.startswith(_OWN_PREFIXES) and trait not in (OWNER_TRAIT, SPARE_TRAIT)
 
 
 def _is_enabled(placed: PlacedTree, provider: Provider) -> bool:

@@ -18,6 +18,7 @@ NOVA_TRAIT = "OWNER_NOVA"
 """Of providers that a nova-compute reports to."""
 NODE_TRAIT = "COMPUTE_NODE"
 DISABLED_TRAIT = "COMPUTE_STATUS_DISABLED"
+SPARE_TRAIT = "CUSTOM_NODETRACKER_SPARE"
 NIL_UUID = "00000000-0000-0000-0000-000000000000"
 """Project and user of a workload whose own are unknown; placement refuses empty ones."""
 

@@ -26,7 +26,8 @@ const SERVICES = [
   column("last_seen_up", "Heartbeat", ago),
   column("version", "Version"),
 ];
-const CHOICES = { state: ["up", "down", "unreachable"], status: ["enabled", "disabled"], maintenance: [["true", "yes"], ["false", "no"]] };
+const YES_NO = [["true", "yes"], ["false", "no"]];
+const CHOICES = { state: ["up", "down", "unreachable"], status: ["enabled", "disabled"], maintenance: YES_NO, spare: YES_NO };
 
 // The services that are no host's agent.
 function Services() {

@@ -92,11 +92,11 @@ export const help = (id, title, content) => html`<button type="button" class="he
 export const mark = (word, level = word) => html`<span class=${`mark is-${level.replaceAll(" ", "-")}`}>${word}</span>`;
 
 // Return what is to be said of a node: its state, and what is not as usual.
-export function wordsOf({ state, status, maintenance, freshness, forced_down: isForced }) {
+export function wordsOf({ state, status, maintenance, freshness, forced_down: isForced, spare }) {
   const isStale = freshness && freshness !== "fresh" && state === "up";
   const read = freshness === "never" ? "never read" : isStale && freshness;
   const isUnread = state === "up" && freshness === "never"; // and so not as it should be
-  return [!isUnread && state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", read].filter(Boolean);
+  return [!isUnread && state, isForced && "forced down", status === "disabled" && status, maintenance && "maintenance", spare && "spare", read].filter(Boolean);
 }
 
 // What was decided about a host: [title, since when, by whom and why].

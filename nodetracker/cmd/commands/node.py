@@ -194,6 +194,7 @@ def _state_of(service: ServiceRecord | None, liveness: Liveness) -> dict[str, An
         "state": state_of(service, liveness),
         "status": status_of(service),
         _MAINTENANCE: service is not None and service.maintenance,
+        "spare": service is not None and service.spare,
     }
 
 

@@ -42,7 +42,12 @@ class PlanHosts(ListCommand):
     )
     arguments = (
         argument("hosts", metavar="HOST", nargs="+", help="Host that is to be empty."),
-        argument("--type", choices=_TYPES, default=_TYPES[0], help="Type of the moves in FILE."),
+        argument(
+            "--type",
+            choices=_TYPES,
+            default=_TYPES[0],
+            help="Type of the moves; only an evacuation uses spare hosts.",
+        ),
         argument("--file", type=Path, help="File to write the moves to, as JSON."),
         flag("--force", "Replace an existing file."),
     )
@@ -52,7 +57,8 @@ class PlanHosts(ListCommand):
         from nodetracker.usecases.plans import HostPlanner
 
         settings = build_scheduler_settings(self.app.conf)
-        plan = HostPlanner(self.app.store, self.policy, settings).plan(args.hosts)
+        planner = HostPlanner(self.app.store, self.policy, settings)
+        plan = planner.plan(args.hosts, migration_type=MigrationType(args.type))
         self.exit_code = EXIT_DONE if plan.fits else EXIT_FAILED
         if args.file:
             self._write(args, plan)

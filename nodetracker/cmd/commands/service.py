@@ -49,8 +49,8 @@ from nodetracker.views.services import (
 )
 
 _MORE = (
-    "topic", "version", "maintenance", "forced_down", *FORCING, "report_count", "last_seen_up",
-    "created_at", "last_audit",
+    "topic", "version", "maintenance", "forced_down", *FORCING, "spare", "report_count",
+    "last_seen_up", "created_at", "last_audit",
 )  # fmt: skip
 _MAINTENANCE = "maintenance"
 
@@ -203,10 +203,11 @@ class ListHosts(ListCommand):
     details = """
     The fullness is the allocated share of what may be allocated of the fullest resource of a
     host's nodes; above 1, more is allocated. since says since when a host is down, or else forced
-    down, in maintenance or disabled. Services that manage no host have none of these.
+    down, in maintenance or disabled. Claims that name no host leave a spare one out. Services
+    that manage no host have none of these.
     """
     example = "host list"
-    columns = ("host_name", "service", "zone", "state", "fullness", "guests", "since")
+    columns = ("host_name", "service", "zone", "state", "spare", "fullness", "guests", "since")
     long_columns = ("nodes", *FORCING, *DISABLING, *MAINTENANCE)
     shown_columns = ("status", _MAINTENANCE)
     layout = (
@@ -214,6 +215,7 @@ class ListHosts(ListCommand):
         Column("service", ("service",), priority=1),
         Column("zone", ("zone",), priority=2),
         Column("state", ("state", "status", _MAINTENANCE), Kind.NODE_STATE),
+        Column("spare", ("spare",), priority=1),
         Column("full", ("fullness",), Kind.FRACTION),
         Column("guests", ("guests",), Kind.NUMBER),
         Column("since", ("since",), Kind.MOMENT, 1),
@@ -231,7 +233,7 @@ class ListHosts(ListCommand):
                 **render_host(service),
                 "state": None if agent is None else state_of(agent, liveness),
                 "status": None if agent is None else status_of(agent),
-                **pick(agent, _MAINTENANCE, *FORCING, *DISABLING, *MAINTENANCE),
+                **pick(agent, _MAINTENANCE, *FORCING, *DISABLING, *MAINTENANCE, "spare"),
                 **pick(found, "nodes", "guests", "fullness"),
                 **has_nodes,
                 "since": render_time(find_since(agent, liveness)),
@@ -258,7 +260,8 @@ class ShowHost(ListCommand):
 class SetHost(StoreCommand):
     details = """
     New claims are refused in maintenance. Running workloads are not moved or
-    stopped; that is the operator's task.
+    stopped; that is the operator's task. Claims that name no host leave a spare one out, unless
+    they are moves of type evacuation; one that names it is granted.
     """
     example = 'host set compute-1 --disable --disable-reason "new disk"'
     arguments = (_HOST,)
@@ -279,25 +282,33 @@ class SetHost(StoreCommand):
             ("--enable-maintenance", "Refuse new claims."),
         )
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
+        _add_switch(
+            parser,
+            "spare",
+            ("--no-spare", "Place any claim on the host again."),
+            ("--spare", "Keep the host free for evacuations and claims that name it."),
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         disabled, maintenance = parsed_args.disabled, parsed_args.maintenance
-        reason = parsed_args.disable_reason
-        if disabled is None and maintenance is None:
+        reason, spare = parsed_args.disable_reason, parsed_args.spare
+        if disabled is None and maintenance is None and spare is None:
             self.parser.error(
-                "one of --enable, --disable, --enable-maintenance and --disable-maintenance is "
-                "required"
+                "one of --enable, --disable, --enable-maintenance, --disable-maintenance, --spare "
+                "and --no-spare is required"
             )
         if reason is not None and not disabled:
             self.parser.error("--disable-reason requires --disable")
         change = ServiceChange(
-            disabled, reason, maintenance=maintenance, disabled_by=read_operator()
+            disabled, reason, maintenance=maintenance, spare=spare, disabled_by=read_operator()
         )
         service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         line = f"host {service.host} is {status_of(service)}"
         if service.maintenance:
             line += " and in maintenance: new claims are refused; running workloads are not moved"
+        if service.spare:
+            line += "; it is spare: only evacuations and claims that name it are placed there"
         self.app.stdout.write(f"{line}\n")
 
 

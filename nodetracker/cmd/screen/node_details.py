@@ -103,7 +103,8 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
     name = record.nodename if record.nodename == record.host else f"{record.host} {record.nodename}"
     node = Piece(f"{safe_text(name, terminal.has_unicode)}  ", Style.TITLE)
     also = [text for text, kind, is_set in (
-                (status, status, True), ("in maintenance", "maintenance", maintenance))
+                (status, status, True), ("in maintenance", "maintenance", maintenance),
+                ("spare", "spare", service is not None and service.spare))
             if is_set and kind != word]  # fmt: skip
     rest = Piece(", ".join(["", *also]))
     lines: list[Line] = [(start, node, *draw_state(word, terminal), rest)]

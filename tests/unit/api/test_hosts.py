@@ -36,7 +36,7 @@ class TestList:
             "zone": "nova", "state": "up", "status": "disabled", "disabled_reason": "broken",
             "disabled_at": render_time(service.disabled_at), "disabled_by": None,
             "maintenance": True, "maintenance_at": render_time(service.maintenance_at),
-            "maintenance_by": None, "forced_down": False, "down_since": None,
+            "maintenance_by": None, "forced_down": False, "spare": False, "down_since": None,
             "forced_down_reason": None, "forced_down_at": None, "forced_down_by": None,
             "since": render_time(service.maintenance_at), "nodes": 0, "guests": 0,
             "fullness": None, "admin_version": service.admin_version,

@@ -125,7 +125,9 @@ def test_differences_are_explained_in_sentences(api, path):
 
 def test_actions_are_those_that_the_caller_may_take(api, path):
     found = {item["title"]: item for item in api.get(f"{path}/actions")["actions"]}
-    assert list(found) == ["Disable", "Start maintenance", "Force down", "Audit now"]
+    assert list(found) == [
+        "Disable", "Start maintenance", "Force down", "Keep spare", "Audit now",
+    ]  # fmt: skip
     assert found["Disable"]["takes_reason"]
     assert found["Force down"]["is_dangerous"]
     disable = found["Disable"]
@@ -133,7 +135,7 @@ def test_actions_are_those_that_the_caller_may_take(api, path):
     assert api.get(path)["status"] == "disabled"
     api.rules.denied.add("nodetracker:nodes:audit")
     titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
-    assert titles == ["Enable", "Start maintenance", "Force down"]
+    assert titles == ["Enable", "Start maintenance", "Force down", "Keep spare"]
 
 
 @pytest.mark.parametrize(("revision", "is_offered"), [(SCHEMA_REVISION, True), (None, False)])
@@ -152,7 +154,9 @@ def test_an_audit_is_offered_only_where_the_agent_takes_calls(
 def test_a_host_is_taken_out_of_service_and_put_back(api, store):
     address = f"/v1/hosts/{RICH[0]}/actions"
     first, *others = api.get(address)["actions"]
-    assert [item["title"] for item in others] == ["Disable", "Start maintenance", "Force down"]
+    assert [item["title"] for item in others] == [
+        "Disable", "Start maintenance", "Force down", "Keep spare",
+    ]  # fmt: skip
     assert (first["title"], first["target"], first["takes_reason"]) == (
         "Take out", "host", True,
     )  # fmt: skip
@@ -173,7 +177,9 @@ def test_a_node_of_a_host_that_is_down_can_be_deleted(api, path, store):
     api.request("PATCH", f"/v1/services/{service.uuid}", json={"forced_down": True})
     assert api.get(path)["forced_down"]
     titles = [item["title"] for item in api.get(f"{path}/actions")["actions"]]
-    assert titles == ["Disable", "Start maintenance", "Undo force down", "Delete node"]
+    assert titles == [
+        "Disable", "Start maintenance", "Undo force down", "Keep spare", "Delete node",
+    ]  # fmt: skip
 
 
 def test_custom_traits_have_their_nodes(api, store):

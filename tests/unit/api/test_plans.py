@@ -3,7 +3,7 @@
 import pytest
 
 from nodetracker.api.handlers.own import plans
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import AuditState, ServiceChange
 from tests.builders import create, make_guest, register
 from tests.unit.api.placing import add_node, make_body, make_node_values, post
 
@@ -29,6 +29,15 @@ def make_plan(api, *hosts):
     found = post(api, "/v1/plans", {"hosts": list(hosts)})
     assert found.status_code == 200
     return found.json
+
+
+def test_only_an_evacuation_uses_spare_hosts(api, store, guests):
+    for service in store.list_services():
+        store.set_service(service.host, service.binary, ServiceChange(spare=service.host != "goes"))
+    for kind, hosts in (("migration", {None}), ("evacuation", {None, "host-2"})):
+        found = post(api, "/v1/plans", {"hosts": ["goes"], "type": kind})
+        assert {guest["to_host"] for guest in found.json["guests"]} == hosts
+    assert post(api, "/v1/plans", {"hosts": ["goes"], "type": "resize"}).status_code == 400
 
 
 def test_a_plan_names_a_node_for_each_guest_or_why_not(api, guests):

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from unittest.mock import ANY
 
 import pytest
 
@@ -314,6 +315,17 @@ class TestOwnChanges:
     def test_an_invalid_change_is_refused(self, api, store, body):
         uuid = store.list_services("host-1", COMPUTE_BINARY)[0].uuid
         assert api.request("PATCH", f"/v1/services/{uuid}", json=body).status_code == 400
+
+    def test_a_host_is_made_spare_and_listed_so(self, api, store):
+        uuid = store.list_services("host-1", COMPUTE_BINARY)[0].uuid
+        before = api.get(f"/v1/services/{uuid}")
+        for is_spare, hosts in ((True, ["host-1"]), (False, [])):
+            done = api.request("PATCH", f"/v1/services/{uuid}", json={"spare": is_spare})
+            assert done.status_code == 200
+            assert done.json == {**before, "spare": is_spare, "updated_at": ANY}
+            shown = api.get("/v1/hosts?spare=true")["hosts"]
+            assert [item["host_name"] for item in shown] == hosts
+            assert all(item["spare"] for item in shown)
 
     @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
     @pytest.mark.parametrize("name", ["nobody", "00000000-0000-4000-8000-000000000000"])

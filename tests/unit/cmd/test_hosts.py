@@ -114,10 +114,29 @@ class TestSet:
 
     @pytest.mark.parametrize(
         "options",
-        [("--enable", "--disable"), ("--enable-maintenance", "--disable-maintenance"), ()],
+        [
+            ("--enable", "--disable"),
+            ("--enable-maintenance", "--disable-maintenance"),
+            ("--spare", "--no-spare"),
+            (),
+        ],
     )
     def test_one_of_a_pair_and_at_least_one_is_set(self, commands, options):
         assert commands.manage("host", "set", "h2", *options).returncode == 2
+
+    def test_a_host_is_kept_spare_until_that_ends(self, commands, store):
+        done = commands.manage("host", "set", "h2", "--spare")
+        assert done.stdout == (
+            "host h2 is enabled; it is spare: only evacuations and claims that name it are placed "
+            "there\n"
+        )
+        assert [row["spare"] for row in commands.ask("host", "list")] == [True, False]
+        assert commands.ask("node", "show", "h2", "n1")["spare"] is True
+        assert commands.ask("service", "show", "h2", COMPUTE_BINARY)["spare"] is True
+        assert ", spare" in commands.manage("node", "describe", "h2", "n1").stdout
+        assert "spare" in commands.manage("events", "--host", "h2").stdout
+        assert commands.manage("host", "set", "h2", "--no-spare").stdout == "host h2 is enabled\n"
+        assert states(store)["h2"] == IN
 
 
 class TestList:
@@ -129,14 +148,14 @@ class TestList:
         services = {found.host: found for found in store.list_services()}
         fullness = store.sum_hosts()["h2"].fullness
         rows = commands.ask("host", "list")
-        names = ("host_name", "service", "zone", "state", "fullness", "guests", "since")
+        names = ("host_name", "service", "zone", "state", "spare", "fullness", "guests", "since")
         disabled, forced = services["h2"].disabled_at, services["h10"].forced_down_at
         assert [tuple(row) for row in rows] == [names] * 4
         assert [tuple(row.values()) for row in rows] == [
-            ("ctl", CONDUCTOR_BINARY, "internal", None, None, None, None),
-            ("h2", COMPUTE_BINARY, "nova", "up", fullness, 10, render_time(disabled)),
-            ("h3", COMPUTE_BINARY, "nova", "up", None, 0, None),
-            ("h10", COMPUTE_BINARY, "nova", "down", fullness, 1, render_time(forced)),
+            ("ctl", CONDUCTOR_BINARY, "internal", None, None, None, None, None),
+            ("h2", COMPUTE_BINARY, "nova", "up", False, fullness, 10, render_time(disabled)),
+            ("h3", COMPUTE_BINARY, "nova", "up", False, None, 0, None),
+            ("h10", COMPUTE_BINARY, "nova", "down", False, fullness, 1, render_time(forced)),
         ]
         long = commands.ask("host", "list", "--long")
         assert (long[1]["status"], long[1]["disabled_reason"], long[1]["nodes"]) == (
@@ -150,9 +169,9 @@ class TestList:
         store.clock[0] += timedelta(minutes=5)
         lines = commands.manage("host", "list").stdout.splitlines()
         assert lines[0].split() == [
-            "HOST_NAME", "SERVICE", "ZONE", "STATE", "FULL", "GUESTS", "SINCE",
+            "HOST_NAME", "SERVICE", "ZONE", "STATE", "SPARE", "FULL", "GUESTS", "SINCE",
         ]  # fmt: skip
-        assert lines[1].split()[3:] == ["-"] * 4
+        assert lines[1].split()[3:] == ["-"] * 5
         assert "down" in lines[2]
         assert "200 %" in lines[2]
 

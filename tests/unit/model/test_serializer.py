@@ -120,10 +120,11 @@ def test_a_value_of_one_of_several_types_is_read_by_the_one_that_fits(plain: obj
         make_reader(int | str | None)(1.5, "")
 
 
-def test_a_value_that_the_reader_does_not_know_is_left_out_of_lists_only() -> None:
+def test_a_value_that_the_reader_does_not_know_is_left_out_of_lists_and_keys_only() -> None:
     unknown = frozenset({ClaimState.HELD})
     states = {"all": (ClaimState.HELD, ClaimState.RELEASED), "text": ["held"]}
     assert encode(states, unknown) == {"all": ["released"], "text": ["held"]}
+    assert encode({ClaimState.HELD: 1, ClaimState.RELEASED: 2}, unknown) == {"released": 2}
     with pytest.raises(RpcVersionError, match="the caller's version does not know 'held'"):
         encode({"state": ClaimState.HELD}, unknown)
 

@@ -39,10 +39,11 @@ class Scene:
         )  # fmt: skip
         self.reporter.start()
 
-    def audit(self, *arguments, is_disabled=False, **changes):
+    def audit(self, *arguments, is_disabled=False, is_spare=False, **changes):
         self.generation += 1
         record = make_node(*arguments, generation=self.generation, **changes)
-        self.reporter.audited(AuditReport(nodes={"node-1": record}, admin=AdminState(is_disabled)))
+        admin = AdminState(is_disabled, spare=is_spare)
+        self.reporter.audited(AuditReport(nodes={"node-1": record}, admin=admin))
 
     def settle(self):
         wait_until(lambda: not self.reporter.status().waiting_nodes)

@@ -55,6 +55,13 @@ def test_a_new_node_takes_three_requests_and_a_steady_one_none(scene) -> None:
     assert scene.report(is_disabled=True) == []
 
 
+def test_a_spare_host_has_its_trait_until_that_ends(scene) -> None:
+    others = {"COMPUTE_NODE", "CUSTOM_OWNER_NODETRACKER"}
+    for is_spare, own in ((True, {"CUSTOM_NODETRACKER_SPARE"}), (False, set())):
+        scene.report(is_spare=is_spare)
+        assert scene.model.providers[NODE].traits == others | own
+
+
 def test_a_node_that_somebody_creates_meanwhile_is_reported_all_the_same(scene) -> None:
     def create(method, subject):
         if (method, subject) == ("POST", f"provider {NODE}"):

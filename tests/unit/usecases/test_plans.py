@@ -13,7 +13,7 @@ from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import MigrationType, MoveRequest
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
-from nodetracker.model.service import AuditState
+from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import SchedulerSettings
 from nodetracker.usecases.plans import HostPlanner
 from tests.builders import ask, create, make_device, make_empty_values, make_guest, register
@@ -99,6 +99,17 @@ def store():
     store = SqliteStore()
     add_node(store, "other", make_empty_values())
     return store
+
+
+def test_only_an_evacuation_uses_spare_hosts(store):
+    store.set_service("other", COMPUTE_BINARY, ServiceChange(spare=True))
+    add_host_that_goes(store, [ask(VCPU=1, MEMORY_MB=512)])
+    found = plan(store)
+    assert found.moves == ()
+    (stranded,) = found.stranded
+    assert [miss.reasons for miss in stranded.nearest] == [("host other is spare",)]
+    (move,) = plan(store, migration_type=MigrationType.EVACUATION).moves
+    assert move.host == "other"
 
 
 def forget_requests(store):

@@ -8,6 +8,7 @@ from nodetracker.model.guest import CpuAffinity, GuestPins, ResourceKind, Unreso
 from nodetracker.model.host import Filesystem, Gpu, StorageInfo
 from nodetracker.model.node import NodeListing
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool, ReservedPages
+from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import Policy
 from nodetracker.views.readiness import (
     Barrier,
@@ -26,6 +27,7 @@ from nodetracker.views.readiness import (
     evaluate_old_claims,
     evaluate_reserved,
     evaluate_services,
+    evaluate_spares,
     evaluate_unresolved,
     failures,
 )
@@ -289,6 +291,22 @@ def test_agents_that_call_conductors_over_the_broker_are_named():
     level, details = level_and_details(evaluate_agents(services, ["h1"]))
     assert level is Level.WARNING
     assert details.startswith("nodetracker-compute on host h2: calls conductors over the broker")
+
+
+def test_rest_services_that_place_claims_on_spare_hosts_are_named():
+    def api(host, revision):
+        return make_service(host=host, binary=API_BINARY, last_audit={"schema_revision": revision})
+
+    apis = [api("c1", "0027"), api("c2", None), api("c3", "0028")]
+    spare = make_service(host="h1", spare=True)
+    assert evaluate_spares([*apis, make_service()]) == Verdict()
+    assert evaluate_spares([spare, apis[-1]]) == Verdict()
+    level, details = level_and_details(evaluate_spares([spare, *apis]))
+    assert level is Level.WARNING
+    assert details == (
+        "nodetracker-api on host c1, nodetracker-api on host c2: places claims on spare hosts (h1) "
+        "as on others; upgrade it"
+    )
 
 
 def test_hosts_whose_names_can_be_taken_for_each_other_are_named():

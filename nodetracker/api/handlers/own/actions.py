@@ -66,6 +66,14 @@ _SETTINGS = {  # setting of a host -> title and effect of setting and of unsetti
         ),
         ("Undo force down", "The heartbeats of the host count again."),
     ),
+    "spare": (
+        (
+            "Keep spare",
+            "Claims that name no host leave it out, unless they are evacuations. What runs there "
+            "is not touched.",
+        ),
+        ("End spare", "Claims that name no host are placed here again."),
+    ),
 }
 _OUT_OF_SERVICE = (  # whether it is out of service -> title and effect of changing that
     (

@@ -2,7 +2,8 @@
 
 from nodetracker.accounting.schemas import list_of
 from nodetracker.api.call import Answer, Call
-from nodetracker.api.fields import EXPLANATIONS, SHORT_TEXT, answer, parameters
+from nodetracker.api.fields import EXPLANATIONS, SHORT_TEXT, answer, choice, parameters
+from nodetracker.model.claim import MigrationType
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.views.plans import render_plan
 
@@ -11,9 +12,12 @@ MAX_GUESTS = 2000
 
 _MAX_HOSTS = 1000
 
+_TYPES = (MigrationType.MIGRATION.value, MigrationType.EVACUATION.value)
+
 REQUEST = parameters(
     "hosts",
     hosts=list_of(SHORT_TEXT, "the hosts that are to be empty", minItems=1, maxItems=_MAX_HOSTS),
+    type=choice(_TYPES) | {"description": "of the moves; only an evacuation uses spare hosts"},
 )
 
 _GUEST = answer(
@@ -40,4 +44,6 @@ PLAN = answer(
 
 def create_plan(call: Call) -> Answer:
     """Plan where all guests of hosts would fit elsewhere; nothing is claimed."""
-    return Answer(render_plan(call.backend.planner.plan(call.body["hosts"], MAX_GUESTS)))
+    moves = MigrationType(call.body.get("type", MigrationType.MIGRATION))
+    plan = call.backend.planner.plan(call.body["hosts"], MAX_GUESTS, moves)
+    return Answer(render_plan(plan))

@@ -30,6 +30,7 @@ UPDATE = parameters(
     maintenance=bool,
     forced_down=bool,
     forced_down_reason=SHORT_TEXT,
+    spare=bool,
     if_admin_version=(str, "admin_version as it was read: of another one nothing is changed"),
 ) | {
     "description": "an object with what is to change",
@@ -59,6 +60,7 @@ STATE: Schema = {
     "maintenance_at": (datetime | None, "null: not in maintenance, or unknown"),
     "maintenance_by": (str | None, "the user; null: not in maintenance, or unknown"),
     **_FORCING,
+    "spare": (bool, "claims that name no host leave it out, but for evacuations"),
 }
 """What the service of a node's host decides."""
 
@@ -78,6 +80,7 @@ SERVICE = answer(
     maintenance_at=STATE["maintenance_at"],
     maintenance_by=STATE["maintenance_by"],
     **_FORCING,
+    spare=STATE["spare"],
     last_seen_up=datetime | None,
     version=str,
     admin_version=ADMIN_VERSION,
@@ -148,5 +151,7 @@ def _show(call: Call, uuid: str) -> Answer:
 
 def _render(service: ServiceRecord, liveness: Liveness) -> dict[str, Any]:
     """Return a service as ``service show`` has it, without the details of its process."""
-    more = ("maintenance", *MAINTENANCE, "forced_down", *FORCING, "last_seen_up", "version")
-    return render_service(service, liveness) | pick(service, *more, "admin_version")
+    more = ("maintenance", *MAINTENANCE, "forced_down", *FORCING, "spare")
+    return render_service(service, liveness) | pick(
+        service, *more, "last_seen_up", "version", "admin_version"
+    )

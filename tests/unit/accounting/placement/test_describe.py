@@ -48,6 +48,12 @@ def test_a_difference_names_the_workload_of_an_allocation_if_it_has_a_name() -> 
     ]  # fmt: skip
 
 
+def test_a_spare_host_has_a_trait() -> None:
+    node = make_node()
+    assert "CUSTOM_NODETRACKER_SPARE" in describe_tree(node, False, is_spare=True).root.traits
+    assert "CUSTOM_NODETRACKER_SPARE" not in describe_tree(node, False).root.traits
+
+
 def test_unknown_owners_are_the_nil_uuid() -> None:
     claim = replace(make_claim(1), workload=Workload(make_uuid(1)))
     [consumer] = describe([claim]).consumers.values()
