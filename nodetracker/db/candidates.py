@@ -59,7 +59,7 @@ _services = tables.services.c
 PASS_SIZE = 1000
 """Nodes that are in memory while all of them are weighed, beside the best."""
 
-_AMOUNTS = slice(4, 4 + len(WEIGHED))
+_AMOUNTS = slice(5, 5 + len(WEIGHED))
 """Of the columns of `build_search`."""
 
 GUEST_NODES = sa.bindparam("guest_nodes", type_=sa.BigInteger(), expanding=True)
@@ -143,7 +143,8 @@ class Search:
         if not found:
             return CandidatePage(())
         del found[limit:]
-        ids, places, _, _, *amounts, stale = zip(*found, strict=True)
+        ids, places, *_, memory, cpu, disk, stale = zip(*found, strict=True)
+        amounts = memory, cpu, disk
         scale = scale_between(map(min, amounts), map(max, amounts))
         weigher = self._make_weigher(scale)
         weights = tuple(map(weigher.weigh, *amounts))
@@ -172,7 +173,7 @@ class Search:
         weigher = self._make_weigher(scale)
 
         def rank(row: Any) -> tuple[float, str, str]:
-            _, _, host, nodename, *amounts, is_stale = row
+            _, _, host, nodename, _, *amounts, is_stale = row
             return STALE * is_stale - weigher.weigh(*amounts), host, nodename
 
         ranked = ((rank(row), row) for row in self._read_all())
@@ -222,7 +223,10 @@ class Search:
     def _build_node(self, row: Any, weight: float) -> CandidateNode:
         free = Amounts(int(row.vcpu_milli), 0, int(row.memory_mb), int(row.disk_mb))
         has_guest = row.id in self._guest_nodes
-        return CandidateNode(row.id, row.host, row.nodename, weight, free, has_guest)
+        overhead = row.overhead_mb
+        return CandidateNode(
+            row.id, row.host, row.nodename, weight, free, has_guest, overhead_mb=overhead
+        )
 
 
 _GRANTED = -1
@@ -270,6 +274,7 @@ def build_search(
         _nodes.place,
         _nodes.host,
         _nodes.hypervisor_hostname.label("nodename"),
+        sa.case((is_exempt(), sa.null()), else_=_nodes.overhead_mb).label("overhead_mb"),
         *(column.label(name) for column, name in zip(_list_free(shape), WEIGHED, strict=True)),
         sa.case((has_stale_limits(), 1), else_=0).label("has_stale_limits"),
     )

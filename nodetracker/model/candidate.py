@@ -1,8 +1,8 @@
 """Candidates: the nodes that may accept a claim, a page at a time."""
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from nodetracker.model.amounts import Amounts
 
@@ -74,6 +74,8 @@ class CandidateNode:
         has_guest: the node has a guest of the workload: the claim's amounts
             were not compared, as the guest is charged already.
         left: what else was requested, once the node was evaluated by it.
+        overhead_mb: memory that its driver adds to an instance; None = the free amounts are not
+            known, or decide nothing.
     """
 
     id: int
@@ -83,6 +85,25 @@ class CandidateNode:
     free: Amounts
     has_guest: bool = False
     left: tuple[ResourceLeft, ...] = ()
+    overhead_mb: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomCount:
+    """How many more claims alike fit, each of another workload.
+
+    Attributes:
+        by_node: id of a node -> how many fit there beside each other.
+        is_at_least: there may be more, as not all of them were tried.
+    """
+
+    by_node: Mapping[int, int]
+    is_at_least: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many fit on all nodes."""
+        return sum(self.by_node.values())
 
 
 @dataclass(frozen=True, slots=True)

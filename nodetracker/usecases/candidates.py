@@ -1,21 +1,27 @@
 """Find the nodes on which a request can claim, the best first, and why others are none of them."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from uuid import uuid4
 
 from nodetracker.accounting.ledger.admission import Admission
 from nodetracker.accounting.ledger.candidates import hash_nodes
-from nodetracker.accounting.ledger.claims import evaluate_candidate, list_left
+from nodetracker.accounting.ledger.claims import evaluate_candidate, list_left, require_amounts
 from nodetracker.accounting.ledger.exclusions import Exclusions
 from nodetracker.accounting.ledger.migrations import complete_move, list_dest_refusals
-from nodetracker.accounting.ledger.transaction import LockedNode, assume_locked
+from nodetracker.accounting.ledger.packing import grant_alike
+from nodetracker.accounting.ledger.transaction import LockedNode, assume_locked, share_node
+from nodetracker.accounting.usage import charge_of_claim
+from nodetracker.model.amounts import PARTS
 from nodetracker.model.candidate import (
     CandidateCursor,
     CandidateNode,
     CandidateOrder,
     CandidatePage,
     CandidatePosition,
+    RoomCount,
 )
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.fleet import FleetQuery
@@ -27,6 +33,12 @@ EVALUATED = 20
 
 LATER_PART = 200
 """The least number of nodes of a part when none of the first part accepts the claim."""
+
+MAX_COUNTED = 10_000
+"""Claims that are granted on copies to count how many fit."""
+
+COUNT_SECONDS = 5.0
+"""How long that may take."""
 
 ALL = 2**31 - 1
 """As the size of a part: all nodes."""
@@ -49,6 +61,16 @@ def is_plain(request: ClaimRequest, node: CandidateNode) -> bool:
         and not request.amounts.resources
         and request.amounts.memory_mb > 0
     )
+
+
+def count_by_amounts(request: ClaimRequest, node: CandidateNode) -> int | None:
+    """Return how many claims alike fit by what a node has free; None if more than that decides."""
+    amounts = request.amounts
+    is_sure = node.overhead_mb is not None and is_plain(request, node)
+    if not is_sure or request.limits or amounts.pcpus:
+        return None
+    charge = charge_of_claim(amounts, request.workload.kind, node.overhead_mb or 0)
+    return min(node.free[name] // charge[name] for name in PARTS if charge[name])
 
 
 def may_be_destination(request: ClaimRequest, source: Claim | None, node_id: int) -> bool:
@@ -93,10 +115,12 @@ class CandidateFinder:
         store: SchedulerStore,
         policy: AdmissionPolicy,
         settings: SchedulerSettings = SchedulerSettings(),  # noqa: B008
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._policy = policy
         self._settings = settings
+        self._monotonic = monotonic
 
     def select(
         self, request: ClaimRequest, limit: int | None = 20, of_all: bool = False
@@ -151,6 +175,54 @@ class CandidateFinder:
     def explain(self, request: ClaimRequest) -> Exclusions:
         """Return how many nodes each check excludes, and the nearest one with what it lacks."""
         return self._store.count_exclusions(self._complete(request)[0], self._policy)
+
+    def count(self, request: ClaimRequest, first: Collection[CandidateNode] = ()) -> RoomCount:
+        """Return how many more claims like this one fit on the nodes of the fleet.
+
+        Where amounts alone decide they are divided; otherwise the ledger's rule grants one after
+        the other on copies, at most `MAX_COUNTED` and for `COUNT_SECONDS`.
+
+        Args:
+            first: nodes that are counted before others.
+
+        Raises:
+            RequestError: the claim would hold nothing.
+        """
+        require_amounts(request)
+        request, source = self._complete(as_new(request))
+        request = replace(request, workload=replace(request.workload, uuid=str(uuid4())))
+        preferred = {node.id for node in first}
+        pages = self._find_parts(request, CandidateOrder.SPREAD, ALL)
+        nodes = [
+            node
+            for page in pages
+            for node in page.nodes
+            if may_be_destination(request, source, node.id)
+        ]
+        counts = {node.id: count_by_amounts(request, node) for node in nodes}
+        known = {node_id: count for node_id, count in counts.items() if count is not None}
+        unsure = sorted(counts.keys() - known.keys(), key=lambda node_id: node_id not in preferred)
+        granted, is_cut = self._count_granted(replace(request, migration=None), unsure)
+        return RoomCount(known | granted, is_cut)
+
+    def _count_granted(
+        self, request: ClaimRequest, node_ids: Sequence[int]
+    ) -> tuple[dict[int, int], bool]:
+        """Return how many claims the rule grants on each node, and whether it was stopped."""
+        end, left = self._monotonic() + COUNT_SECONDS, MAX_COUNTED
+        counts: dict[int, int] = {}
+        for start in range(0, len(node_ids), LATER_PART):
+            part = node_ids[start : start + LATER_PART]
+            for node in self._store.load_ledger_nodes(part, request):
+                counts[node.id] = 0
+                for _ in grant_alike(request, share_node(node), self._policy):
+                    counts[node.id] += 1
+                    left -= 1
+                    if not left or self._monotonic() > end:
+                        return counts, True
+                if self._monotonic() > end:
+                    return counts, True
+        return counts, False
 
     def _find_candidates(self, request: ClaimRequest, wanted: int = 1) -> Iterator[CandidateNode]:
         """Yield the candidates in the order in which the request asks them, read part by part.

@@ -7,7 +7,7 @@ from nodetracker.accounting.ledger.admission import Admission, AdmissionCheck
 from nodetracker.accounting.ledger.exclusions import Exclusions, NearMiss, list_parts
 from nodetracker.model.amount_text import Role, render_mib, render_number, render_resource
 from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Missing, ResourceVerdict
-from nodetracker.model.candidate import CandidateNode, ResourceLeft
+from nodetracker.model.candidate import CandidateNode, ResourceLeft, RoomCount
 from nodetracker.model.claim import Claim, Migration
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.serializer import encode, pick
@@ -174,8 +174,12 @@ def render_no_candidate(error: ClaimRefusedError) -> dict[str, Any]:
     return {"host": None, "nodename": None, "fits": False, "reasons": list(error.reasons), **none}
 
 
-def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
-    """Return the columns of ``candidate list`` for one node."""
+def render_candidate(candidate: CandidateNode, count: RoomCount | None = None) -> dict[str, Any]:
+    """Return the columns of ``candidate list`` for one node.
+
+    Args:
+        count: how many claims like the requested one fit, None if that was not counted.
+    """
     return {
         **pick(candidate, "host", "nodename"),
         "weight": round(candidate.weight, _WEIGHT_DECIMALS),
@@ -183,7 +187,15 @@ def render_candidate(candidate: CandidateNode) -> dict[str, Any]:
             candidate.free, "free_vcpus=vcpus", "free_memory_mb=memory_mb", "free_disk_gb=disk_gb"
         ),
         "left": [encode(left) | {"text": _describe_left(left)} for left in candidate.left],
+        "count": count and count.by_node.get(candidate.id, 0),
     }
+
+
+def describe_count(count: RoomCount) -> str:
+    """Return e.g. ``at least 37 more of these fit``."""
+    bound = "at least " if count.is_at_least else ""
+    verb = "fits" if count.total == 1 else "fit"
+    return f"{bound}{count.total:,} more of these {verb}"
 
 
 def _describe_left(left: ResourceLeft) -> str:

@@ -7,9 +7,10 @@ claim that fits nowhere takes the place of another that also fits elsewhere. A p
 node for each claim is right. One without may have been overlooked unless `is_certain` is true.
 """
 
+import itertools
 import random
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from nodetracker.accounting.ledger.admission import list_capacities
 from nodetracker.accounting.ledger.claims import grant_shared
@@ -73,6 +74,23 @@ def pack(
     left = [request for request in best.left if request.uuid not in assumed]
     is_certain = bool(left) and (fleet.lacks_sum(known) or any(map(fleet.lacks_node, left)))
     return Packing(tuple(best.list_places()), tuple(best.left), best.shared, is_certain)
+
+
+def grant_alike(
+    request: ClaimRequest, shared: SharedNode, policy: AdmissionPolicy
+) -> Iterator[SharedNode]:
+    """Yield a node with one more claim alike each time, until the ledger would refuse the next.
+
+    Each is of a workload of its own.
+    """
+    for number in itertools.count():
+        uuid = f"{request.uuid}-{number}"
+        alike = replace(request, uuid=uuid, workload=replace(request.workload, uuid=uuid))
+        try:
+            shared = grant_shared(alike, shared, policy)[1]
+        except NodetrackerError:
+            return
+        yield shared
 
 
 def kind_of(request: ClaimRequest) -> Hashable:

@@ -1,5 +1,5 @@
 // Where would it fit, and why not?
-import { amount, answer, column, field, fixed, HOST, hostLink, html, join, link, list, mark, NODE, nodeLink, numeric, plural, QueryForm, quiet, section, sentence, Table, useAbout, useList, useLocation, usePoll } from "./page.js";
+import { amount, answer, column, field, fixed, HOST, hostLink, html, join, link, list, mark, NODE, nodeLink, number, numeric, plural, QueryForm, quiet, section, sentence, Table, useAbout, useList, useLocation, usePoll } from "./page.js";
 import { RESOURCE } from "./workloads.js";
 
 const NUMBERS = [ // name in the address, title, resource, and its units in that of the field
@@ -30,6 +30,7 @@ function columnsFor(wanted) {
     left("free_vcpus", "CPUs left", "VCPU"),
     left("free_memory_mb", "Memory left", "MEMORY_MB"),
     left("free_disk_gb", "Disk left", "DISK_GB"),
+    numeric("count", "Fits", (count) => (count === null ? "" : number(count))),
     column("left", "Also left", (all) => all.map(({ text }) => text).join("; ")),
   ];
 }
@@ -77,10 +78,11 @@ const whyNot = (name, nodes) => section(html`Why not on <bdi>${name}</bdi>?`, no
 
 function Candidates({ wanted, query, why, asked }) {
   const resources = Object.entries(wanted).map(([name, value]) => `${name}:${value}`).join();
-  return answer(useList("candidates", { limit: LIMIT, resources, ...query }, 0), ({ candidates, excluded, why: nodes }) => html`
+  const isCounted = query.pci !== undefined || Object.values(wanted).some((value) => value > 0);
+  return answer(useList("candidates", { limit: LIMIT, resources, count: isCounted || undefined, ...query }, 0), ({ candidates, excluded, why: nodes, total_text: total }) => html`
     ${why && whyNot(why, nodes)}
     ${section(`${plural(candidates.length, "node")}${excluded ? "" : " or more"} would take it`, candidates.length > 0
-      && html`<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsFor(wanted)} />`, "fit")}
+      && html`${total && html`<p>${sentence(total)}</p>`}<${Table} caption="Candidates, best first" rows=${candidates} columns=${columnsFor(wanted)} />`, "fit")}
     ${excluded && excludedNodes(excluded, asked)}`, "Looking…");
 }
 

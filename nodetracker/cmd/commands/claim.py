@@ -57,6 +57,7 @@ from nodetracker.usecases.adoption import adopt_guest
 from nodetracker.usecases.reads import read_items
 from nodetracker.views.claims import (
     CLAIM_COLUMNS,
+    describe_count,
     explain_error,
     explain_reasons,
     render_admission,
@@ -359,6 +360,7 @@ class ListCandidates(DrawnCommand, ListCommand):
 
     columns = (
         "host", "nodename", "weight", "free_vcpus", "free_memory_mb", "free_disk_gb", "left",
+        "count",
     )  # fmt: skip
     arguments = (
         _repeated(
@@ -378,6 +380,7 @@ class ListCandidates(DrawnCommand, ListCommand):
         argument("--project", metavar="ID", help="Project of the instance."),
         _repeated("--trait", "T", "Trait that the node must have"),
         argument("--limit", type=parse_limit, metavar="N", help="Maximum number of candidates."),
+        flag("--count", "Count how many of these fit on each node, and in the whole fleet."),
         argument(
             "--why",
             metavar="HOST[/NODENAME]",
@@ -408,7 +411,10 @@ class ListCandidates(DrawnCommand, ListCommand):
         found = scheduler.select(request, args.limit, of_all=True)
         if not found:
             raise put_in_words(refuse(request, scheduler.explain(request)), args)
-        return list(map(render_candidate, found))
+        count = scheduler.count(request, found) if args.count else None
+        if count is not None:
+            self.app.stderr.write(f"{describe_count(count)}\n")
+        return [render_candidate(node, count) for node in found]
 
     def draw(self, args: argparse.Namespace, terminal: Terminal) -> list[Line]:
         return draw_candidates(self.list_rows(args), terminal)

@@ -47,6 +47,7 @@ def draw_candidates(rows: Sequence[Mapping[str, Any]], terminal: Terminal) -> li
         Column("host", ("host",), Kind.NAME),
         Column("node", ("nodename",), Kind.NAME),
         Column("weight", ("weight",), Kind.NUMBER),
+        *([Column("fits", ("count",), Kind.COUNT)] * any(row["count"] is not None for row in rows)),
     )
     rounded = [{**row, "weight": round(row["weight"], 3)} for row in rows]
     texts = {name: [render(row[name]) for row in rows] for name, (_, render) in _RENDERERS.items()}

@@ -79,6 +79,26 @@ class TestList:
         counts = {item["check"]: item["nodes"] for item in found["excluded"]["checks"]}
         assert counts == {"enabled": 1, "cpu": 3, "ram": 2}
 
+    def test_how_many_more_fit_is_counted_on_request_and_of_all_pages(self, api, backend):
+        asked = f"{PATH}?resources=VCPU:2,MEMORY_MB:4096&limit=1"
+        found = api.get(asked)
+        assert (found["candidates"][0]["count"], found["total"], found["total_text"]) == (
+            None, None, None,
+        )  # fmt: skip
+        found = api.get(f"{asked}&count=true")
+        assert (found["candidates"][0]["nodename"], found["candidates"][0]["count"]) == ("large", 4)
+        assert (found["total"], found["at_least"]) == (6, False)
+        assert found["total_text"] == "6 more of these fit"
+        body = make_body(resources={"VCPU": 4, "MEMORY_MB": 4096})
+        found = post(api, f"{PATH}?count=true", body).json
+        assert {node["nodename"]: node["count"] for node in found["candidates"]} == {
+            "large": 2, "small": 1,
+        }  # fmt: skip
+        backend.scheduler._monotonic = iter(range(0, 1000, 10)).__next__
+        body = make_body(resources={"VCPU": 2, "MEMORY_MB": 64}, limits={"DISK_GB": 9})
+        found = post(api, f"{PATH}?count=true", body).json
+        assert (found["at_least"], found["total_text"]) == (True, "at least 1 more of these fits")
+
     def test_a_list_that_is_cut_explains_nothing(self, api):
         found = api.get(f"{PATH}?resources=VCPU:1&limit=1")
         assert (names(found), found["excluded"]) == (["large"], None)

@@ -62,6 +62,19 @@ def test_a_host_explains_why_it_takes_a_request_or_not(programs):
     assert (done.returncode, done.stdout) == (2, "")
 
 
+def test_how_many_more_fit_is_counted_on_request(programs):
+    request = ("candidate", "list", "--resource", "VCPU=1", "--resource", "MEMORY_MB=1GiB")
+    assert [row["count"] for row in programs.ask(*request)] == [None] * 3
+    done = programs.manage(*request, "--count", "--limit", "2", "-f", "json")
+    assert done.stderr == "25 more of these fit\n"
+    assert {row["nodename"]: row["count"] for row in json.loads(done.stdout)} == {
+        "large": 16, "middle": 8,
+    }  # fmt: skip
+    lines = programs.manage(*request, "--count").stdout.splitlines()
+    assert lines[0].split()[:4] == ["HOST", "NODE", "WEIGHT", "FITS"]
+    assert "FITS" not in programs.manage(*request).stdout
+
+
 def test_negative_multipliers_fill_the_fullest_node(programs):
     names = [f"{kind}_weight_multiplier" for kind in ("ram", "cpu", "disk")]
     for name in names:

@@ -39,6 +39,7 @@ from nodetracker.model.text import parse_uuid, render_value
 from nodetracker.usecases.candidates import evaluate_named
 from nodetracker.views.claims import (
     NEAREST,
+    describe_count,
     render_admission,
     render_candidate,
     render_excluded,
@@ -57,7 +58,11 @@ _MARKER = {
 
 _WHY = SHORT_TEXT | {"description": "a host or a nodename, of whose nodes a dry run is shown"}
 
-FIND_QUERY = parameters(limit=PAGE["limit"], marker=_MARKER, explain=_EXPLAIN, all=_ALL, why=_WHY)
+_COUNT = (bool, "true to count how many more of these fit, or false")
+
+FIND_QUERY = parameters(
+    limit=PAGE["limit"], marker=_MARKER, explain=_EXPLAIN, all=_ALL, why=_WHY, count=_COUNT
+)
 
 LIST_QUERY = parameters(
     "resources",
@@ -100,8 +105,12 @@ CANDIDATES = answer(
                 [answer_of(ResourceLeft, text=str)],
                 "what else was requested: classes, PCI aliases, and each NUMA cell",
             ),
+            count=(int | None, "how many of these fit there; null without count=true"),
         )
     ],
+    total=(int | None, "how many of these fit on all nodes; null without count=true"),
+    total_text=str | None,
+    at_least=(bool, "there may be more, on a node as in total: not all of them were tried"),
     excluded=nullable(_EXCLUDED, "null if limit cuts the list, or with explain=false"),
     why=([ADMISSION], "a dry run on each node that the parameter why names, if any"),
     links=LINKS,
@@ -148,11 +157,15 @@ def _select(call: Call, request: ClaimRequest) -> Answer:
     found, position = scheduler.select_page(request, limit, call.query.get("all", False), after)
     is_explained = call.query.get("explain", True) and position is None and len(found) < limit
     excluded = scheduler.explain(request) if is_explained else None
+    count = scheduler.count(request, found) if call.query.get("count", False) else None
     name = call.query.get("why")
     named = [] if name is None else evaluate_named(call.store, scheduler, request, name)
     return Answer(
         {
-            "candidates": [render_candidate(candidate) for candidate in found],
+            "candidates": [render_candidate(node, count) for node in found],
+            "total": count and count.total,
+            "total_text": count and describe_count(count),
+            "at_least": count is not None and count.is_at_least,
             "excluded": None if excluded is None else render_excluded(excluded),
             "why": [render_admission(*found) for found in named],
             "links": next_links(call, None if position is None else _render_marker(position)),

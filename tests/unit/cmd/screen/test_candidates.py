@@ -12,7 +12,7 @@ def row(host, weight, cpus, memory_mb, disk_gb, *left):
     return {
         "host": host, "nodename": f"{host}.example.org", "weight": weight, "free_vcpus": cpus,
         "free_memory_mb": memory_mb, "free_disk_gb": disk_gb,
-        "left": [{"text": text} for text in left],
+        "left": [{"text": text} for text in left], "count": None,
     }  # fmt: skip
 
 
