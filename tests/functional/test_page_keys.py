@@ -86,6 +86,16 @@ class TestLines:
             assert [service_of(store, host).disabled for host in HOSTS] == [1, 0, 0, 0]
             assert tab.problems == []
 
+    def test_keys_may_come_faster_than_the_page_is_drawn(self, browser, url):
+        with open_tab(browser, f"{url}#/hosts") as tab:
+            tab.page.locator("tbody tr").nth(3).wait_for()
+            tab.page.evaluate(
+                "for (const key of 'jxjxo') document.activeElement.dispatchEvent("
+                "new KeyboardEvent('keydown', { key, bubbles: true }))"
+            )
+            hosts = tab.page.get_by_role("dialog").get_by_role("listitem")
+            expect(hosts).to_have_text([re.compile("^h1 up"), re.compile("^h2 up")])
+
     def test_a_click_makes_a_line_the_current_one(self, browser, url):
         with open_tab(browser, f"{url}#/hosts") as tab:
             page = tab.page

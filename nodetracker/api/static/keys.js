@@ -1,5 +1,5 @@
 // The bar of verbs with their keys, the keys of lists, and the dialog that lists all keys.
-import { bdi, button, choose, html, mainOf, plural, subjectOf, useAsk, useChoice, useChosen, useEffect, useLayoutEffect, useLocation, useMay, useRef, useState } from "./page.js";
+import { bdi, button, choose, html, mainOf, plural, readChosen, subjectOf, useAsk, useChoice, useChosen, useEffect, useLayoutEffect, useLocation, useMay, useRef, useState } from "./page.js";
 import { isTyping, openPalette } from "./palette.js";
 import { run, useAsked, VERBS } from "./verbs.js";
 
@@ -46,6 +46,12 @@ function useCurrent() {
   return row?.isConnected ? row.dataset.host : undefined;
 }
 
+// Return the hosts that are chosen, or else the one of a line, or else that of the page.
+function hostsOf(chosen, current) {
+  if (chosen.size > 0) return [...new Set([...chosen.values()].map(({ host, host_name: name }) => host ?? name))];
+  return [current ?? subjectOf().host].filter(Boolean);
+}
+
 export function Verbs() {
   const location = useLocation();
   const chosen = useChosen();
@@ -55,11 +61,13 @@ export function Verbs() {
   const [isHelped, setHelped] = useState(false);
   const [letters, setLetters] = useChoice("letters", "on");
   const mayChange = useMay("services:update");
-  const ofRows = [...new Set([...chosen.values()].map(({ host, host_name: name }) => host ?? name))];
-  const [only] = [current, subjectOf().host].filter(Boolean);
-  const hosts = ofRows.length > 0 ? ofRows : [only].filter(Boolean);
+  const hosts = hostsOf(chosen, current);
   const verbs = VERBS.filter(({ key, change }) => key && (mayChange || !change));
-  const act = (verb) => (hosts.length > 0 ? run(verb, hosts) : openPalette(verb));
+  const act = (verb) => { // keys may come faster than what they change is shown
+    const now = hostsOf(readChosen(), rowOf(document.activeElement)?.dataset.host ?? current);
+    if (now.length > 0) run(verb, now);
+    else openPalette(verb);
+  };
   useEffect(() => choose([]), [location.path, location.query.kind]);
   useEffect(() => {
     if (!asked) return;
@@ -85,7 +93,7 @@ export function Verbs() {
     return () => removeEventListener("keydown", onKeyDown);
   });
   const of = hosts.length > 1 ? plural(hosts.length, "host") : hosts[0] && bdi(hosts[0]);
-  return html`<nav class=${`verbs ${ofRows.length > 0 ? "has-chosen" : ""}`} aria-label="Actions">
+  return html`<nav class=${`verbs ${chosen.size > 0 ? "has-chosen" : ""}`} aria-label="Actions">
       <span class="of">${of ?? "Which host?"}</span>
       ${verbs.map((verb) => button(html`${verb.name} <kbd>${verb.key}</kbd>`, () => act(verb), { "aria-label": verb.name, "aria-keyshortcuts": verb.key }))}
       ${button(html`Keys <kbd>?</kbd>`, () => setHelped(true), { class: "all" })}

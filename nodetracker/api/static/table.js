@@ -43,6 +43,8 @@ export function choose(changed) {
   for (const update of listeners) update();
 }
 
+export const readChosen = () => chosen;
+
 export function useChosen() {
   useUpdates(listeners);
   return chosen;
