@@ -1,5 +1,7 @@
 """What the page looks like in every state: contrast, and what moves while it loads."""
 
+import time
+
 import pytest
 
 from nodetracker.model.errors import StoreUnavailableError
@@ -156,5 +158,16 @@ def test_little_moves_while_a_view_loads(browser, scene, view, width):
         tab.page.add_init_script(SHIFTS)
         tab.page.goto(f"{url}#/{place}")
         tab.page.wait_for_load_state("networkidle")
+        moved = tab.page.evaluate("moved")
+        assert sum(value for value, *_ in moved) <= MOST_SHIFT, moved
+
+
+def test_little_moves_when_what_the_user_may_do_is_known_late(browser, scene):
+    _, url = scene
+    with open_tab(browser, "about:blank", viewport={"width": 360, "height": 900}) as tab:
+        tab.page.add_init_script(SHIFTS)
+        tab.page.route("**/v1/about", lambda route: (time.sleep(1), route.continue_()))
+        tab.page.goto(f"{url}#/warnings")
+        tab.page.get_by_role("button", name="Silence 4 h").first.wait_for()
         moved = tab.page.evaluate("moved")
         assert sum(value for value, *_ in moved) <= MOST_SHIFT, moved

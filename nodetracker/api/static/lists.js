@@ -1,5 +1,5 @@
 // The views that are one list of the API.
-import { ago, answer, bdi, button, choose, column, field, HOST, hostLink, html, LINES, link, list, mark, markerOf, navigate, NODE, nodeLink, number, numeric, plural, QueryForm, section, select, sentence, setQuery, Table, time, useAsk, useChosen, useList, useLocation, useMay, useRef, useState } from "./page.js";
+import { ago, answer, bdi, button, choose, column, field, HOST, hostLink, html, isWaiting, LINES, link, list, mark, markerOf, navigate, NODE, nodeLink, number, numeric, plural, QueryForm, quiet, section, select, sentence, setQuery, Table, time, useAsk, useChosen, useList, useLocation, useMay, usePoll, useRef, useState } from "./page.js";
 import { lastNight } from "./verbs.js";
 import { AMOUNTS, EVERYWHERE, isUuid, keyOf, NAME, ProjectSum, Workload } from "./workloads.js";
 
@@ -55,6 +55,7 @@ export function List({ noun, filters, next = "Next", order, title = noun[0].toUp
   const by = table.columns.find(({ id, sortKey }) => sortKey && id === (given ?? sort).replace("-", ""));
   const more = isCounted && { limit, with_count: true, ...(by && { sort_key: by.sortKey, sort_dir: (given ?? sort).startsWith("-") ? "desc" : "asc" }) };
   const found = useLast(useList(noun, { ...filters, marker, ...more }));
+  if (isWaiting([usePoll("/v1/about", 0)])) return quiet("Loading…"); // columns follow what the user may do
   return answer(found, (data) => {
     const { [noun]: rows, count = rows.length } = data;
     const following = markerOf(data);
@@ -96,12 +97,12 @@ export function OpenMoves({ host, title }) {
 function OpenWarnings({ filters: { host } }) {
   const { query: { silenced } } = useLocation();
   const [dialog, open] = useAsk();
-  const quiet = (_, { id, kind, ...row }) => id && html`<span class="ends">${[4, 24].map((hours) => open(
+  const silence = (_, { id, kind, ...row }) => id && html`<span class="ends">${[4, 24].map((hours) => open(
     { title: `Silence ${hours} h`, method: "POST", path: `/v1/warnings/${id}/silence`, body: { for_seconds: hours * 3600 }, takes_reason: "reason",
       effect: "Until then it does not count." }, { Host: row.host, Warning: kind }))}</span>`;
   return html`${dialog}<p>${link("/warnings", "Silenced", { host, silenced: true })}</p>
     <${List} noun="warnings" filters=${{ host, silenced }} empty="No warning." columns=${[...WARNINGS, ...(silenced ? SILENCED : []),
-      ...(useMay("warnings:silence") ? [column("end", "Action", quiet)] : [])]} />`;
+      ...(useMay("warnings:silence") ? [column("end", "Action", silence)] : [])]} />`;
 }
 
 // Return a view of all hosts or one, with a link to what happened before.
