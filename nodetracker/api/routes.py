@@ -33,6 +33,7 @@ from nodetracker.api.handlers.own import (
     plans,
     search,
     services,
+    tolerance,
     trends,
     warnings,
     workloads,
@@ -291,6 +292,15 @@ _OWN: tuple[Route, ...] = (
     route(
         "/v1/trends/nodes",
         GET=_own(trends.list_days_of_nodes, "nodes:list", {200: trends.DAYS}, trends.DAY_QUERY),
+    ),
+    route(
+        "/v1/tolerance",
+        GET=_own(
+            tolerance.show_tolerance,
+            "overview:show",
+            {200: tolerance.TOLERANCE},
+            tolerance.QUERY,
+        ),
     ),
     route(
         "/v1/search",

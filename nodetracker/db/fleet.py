@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.db import codec, services
+from nodetracker.db import codec, services, tolerances
 from nodetracker.db.codec import render_json
 from nodetracker.db.columns import is_damaged, list_damage
 from nodetracker.db.connection.dialect import read_time, utc_now
@@ -34,6 +34,7 @@ from nodetracker.model.listing import Page
 from nodetracker.model.node import ADMISSION_COLUMNS, NODE_TIMES, NodeRecord
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import COMPUTE_BINARY, Incarnation, ServiceRecord
+from nodetracker.model.tolerance import HostTolerance
 from nodetracker.model.units import MILLI
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
@@ -57,6 +58,7 @@ _SERVICE_FIELDS = (
     "binary", "topic", "version", "report_count", "last_audit", "incarnation", *_SERVICE_ROW,
 )  # fmt: skip
 _SERVICE = "service_"
+_TOLERANCE = "tolerance_"
 _HOST_NODES = "host_nodes"
 _UNKNOWN_RUN = Incarnation("", "", 0, 0, 0, 0)
 _SUMMED = tuple(item.name for item in dataclasses.fields(FleetSums) if item.name != "count")
@@ -194,13 +196,33 @@ def _has_warnings() -> "sa.ColumnElement[bool]":
 
 
 def read_overview(connection: sa.Connection) -> OverviewRows:
+    found, answers = _list_services(connection)
     return OverviewRows(
         now=read_time(connection),
-        services=tuple(services.list_services(connection)),
+        services=tuple(found),
+        tolerances=tuple(answers),
         nodes=tuple(_list_nodes(connection)),
         unclaimed=tuple(_sum_unclaimed(connection)),
         claims=_count_claims(connection),
         warnings=tuple(_count_warnings(connection)),
+    )
+
+
+def _list_services(
+    connection: sa.Connection,
+) -> tuple[list[ServiceRecord], list[HostTolerance]]:
+    """Return all services, and whether the hosts of agents may be lost, by one statement."""
+    answers = tables.host_tolerances
+    is_of_agent = sa.and_(answers.c.host == _services.host, _services.binary == COMPUTE_BINARY)
+    query = sa.select(tables.services, *tolerances.list_columns(_TOLERANCE)).select_from(
+        tables.services.outerjoin(answers, is_of_agent)
+    )
+    rows = connection.execute(query).mappings().all()
+    found = [codec.decode_service(row) for row in rows]
+    decoded = (tolerances.decode_answer(row, _TOLERANCE) for row in rows)
+    return (
+        sorted(found, key=lambda item: (item.host, item.binary)),
+        [item for item in decoded if item is not None],
     )
 
 

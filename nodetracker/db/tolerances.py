@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,14 +14,7 @@ from nodetracker.model.serializer import decode, encode
 from nodetracker.model.tolerance import HostTolerance, LossPlan, Verdict
 
 _tolerances = tables.host_tolerances.c
-_ANSWER = (
-    _tolerances.host,
-    _tolerances.verdict,
-    _tolerances.lost,
-    _tolerances.computed_at,
-    _tolerances.checked_at,
-    _tolerances.expires_at,
-)
+_ANSWER = ("host", "verdict", "lost", "computed_at", "checked_at", "expires_at")
 _AT_ONCE = 1000
 """Hosts that one statement names."""
 
@@ -28,22 +22,26 @@ _AT_ONCE = 1000
 def list_tolerances(
     connection: sa.Connection, host: str | None = None, with_plans: bool = False
 ) -> list[HostTolerance]:
-    columns = [*_ANSWER, *([_tolerances.plan] if with_plans else [])]
+    columns = [*list_columns(), *([_tolerances.plan] if with_plans else [])]
     query = sa.select(*columns).where(*matches((_tolerances.host, host)))
-    found = [
-        HostTolerance(
-            row["host"],
-            Verdict(row["verdict"]),
-            row["lost"],
-            decode(LossPlan, row["plan"]) if with_plans else None,
-            row["computed_at"],
-            row["checked_at"],
-            row["expires_at"],
-        )
-        for row in connection.execute(query).mappings()
-        if not is_damaged(row.values())
-    ]
-    return sorted(found, key=lambda item: item.host)
+    found = (decode_answer(row) for row in connection.execute(query).mappings())
+    return sorted((item for item in found if item is not None), key=lambda item: item.host)
+
+
+def list_columns(prefix: str = "") -> "list[sa.ColumnElement[Any]]":
+    """Return the columns of an answer without its plan, with labels for `decode_answer`."""
+    return [_tolerances[name].label(prefix + name) for name in _ANSWER]
+
+
+def decode_answer(row: sa.RowMapping, prefix: str = "") -> HostTolerance | None:
+    """Return the answer of a row, None where there is none or it is damaged."""
+    values = {name: row[prefix + name] for name in _ANSWER}
+    plan = row.get("plan")
+    if values["host"] is None or is_damaged([*values.values(), plan]):
+        return None
+    verdict = Verdict(values.pop("verdict"))
+    stored = None if plan is None else decode(LossPlan, plan)
+    return HostTolerance(**values, verdict=verdict, plan=stored)
 
 
 def save_tolerances(

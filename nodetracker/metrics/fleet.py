@@ -20,6 +20,7 @@ from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.claim import ClaimState
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY
+from nodetracker.model.tolerance import Verdict
 from nodetracker.model.units import MILLI, bytes_from_mib
 from nodetracker.model.warning import WarningKind
 from nodetracker.views.overview import NodeLine, Overview, ResourceUse, ServiceLine, Uses
@@ -88,6 +89,7 @@ def render_page(overview: Overview, max_nodes: int) -> bytes:
     page = generate_latest(registry)
     texts = [
         *_render_hosts(overview.services),
+        _render_evacuable(overview),
         *(_render_nodes(overview.nodes[:max_nodes]) if max_nodes else ()),
     ]
     return page + "".join(texts).encode()
@@ -105,6 +107,9 @@ _COUNTS: tuple[Row, ...] = (
      "Guests by kind."),
     ("fleet_warnings{kind}", lambda o: {kind: o.warnings.get(kind, 0) for kind in WarningKind},
      "Unresolved warnings by kind, without those that are silenced."),
+    ("fleet_host_failures_tolerated", lambda o: _count_tolerated(o),
+     "1 while the guests of any one host would fit on the others, 0 while those of some host "
+     "would not; no series while that is not known, or not found out recently."),
     ("fleet_warnings_silenced", lambda o: o.silenced, "Unresolved warnings that are silenced."),
 )  # fmt: skip
 """Of an `Overview`."""
@@ -153,6 +158,23 @@ def _render_nodes(lines: Sequence[NodeLine]) -> Iterator[str]:
 def _render_node_labels(line: NodeLine, resource: str | None) -> str:
     labels = {"host": line.node.host, "nodename": line.node.nodename}
     return render_labels(labels if resource is None else labels | {"resource": resource})
+
+
+def _render_evacuable(overview: Overview) -> str:
+    known = [item for item in overview.tolerances if item.verdict is not Verdict.UNKNOWN]
+    return render_gauge(
+        "host_evacuable",
+        "1 while all guests of the host would fit on the others; no series while that is not "
+        "known, or not found out recently.",
+        [(render_labels({"host": item.host}), item.verdict is Verdict.SURVIVED) for item in known],
+    )
+
+
+def _count_tolerated(overview: Overview) -> int | None:
+    found = overview.tolerance
+    if found.is_stale or found.verdict in (None, Verdict.UNKNOWN):
+        return None
+    return int(found.verdict is Verdict.SURVIVED)
 
 
 _HOSTS: tuple[tuple[str, Callable[[ServiceLine], float | None], str], ...] = (

@@ -15,6 +15,7 @@ from nodetracker.model.node import NODE_COLUMNS, NODE_TIMES, NodeRecord, NodeVal
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.service import ServiceAvailability, ServiceRecord
 from nodetracker.model.shapes import DAMAGE
+from nodetracker.model.tolerance import HostTolerance
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 
 FLEET_ORDERS: Final = (
@@ -288,6 +289,7 @@ class OverviewRows:
         services: of all binaries.
         nodes: in order of id.
         claims: number of claims by state; a state without claims may be absent.
+        tolerances: whether hosts may be lost, as far as it is stored, without plans.
     """
 
     now: datetime
@@ -296,3 +298,4 @@ class OverviewRows:
     unclaimed: tuple[UnclaimedSum, ...] = ()
     claims: Mapping[ClaimState, int] = field(default_factory=dict)
     warnings: tuple[WarningCount, ...] = ()
+    tolerances: tuple[HostTolerance, ...] = ()

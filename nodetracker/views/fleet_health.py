@@ -170,6 +170,9 @@ def _find_notes(overview: Overview) -> Iterable[HealthFinding]:
     yield from _find_nodes(good, count, "disabled", {"status": "disabled"})
     count = sum(line.maintenance for line in lines)
     yield from _find_nodes(good, count, "in maintenance", {"only": "maintenance"})
+    if overview.tolerance.hosts > 1:  # a single host has nowhere to lose its guests to
+        text = overview.tolerance.text
+        yield HealthFinding(good, text[0].lower() + text[1:], path="")
     if count := overview.silenced:
         text = f"{count_many(count, 'warning')} silenced"
         yield HealthFinding(good, text, "/warnings", {"silenced": "true"})

@@ -24,6 +24,7 @@ from nodetracker.model.fleet import (
 )
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.tolerance import HostTolerance
 from nodetracker.model.warning import WHOLE_HOST, WarningKind
 from nodetracker.views.services import (
     Freshness,
@@ -33,6 +34,7 @@ from nodetracker.views.services import (
     state_of,
     status_of,
 )
+from nodetracker.views.tolerance import FleetTolerance, is_fresh, summarize_tolerance
 from nodetracker.views.values import count_many, render_percent
 from nodetracker.views.warnings import find_hosts_down
 
@@ -265,6 +267,8 @@ class Overview:
         empty_hosts: the hosts whose agent has no node, such as one whose driver has not
             answered since it was installed; see `blank_node`.
         warned: the unresolved warnings of each node and host by kind, as stored.
+        tolerance: whether the fleet survives the loss of any one host.
+        tolerances: the same of each host, while it is not too old.
     """
 
     now: datetime
@@ -282,6 +286,8 @@ class Overview:
     nodes: tuple[NodeLine, ...]
     empty_hosts: tuple[NodeLine, ...] = ()
     warned: tuple[WarningCount, ...] = ()
+    tolerance: FleetTolerance = field(default_factory=FleetTolerance)
+    tolerances: tuple[HostTolerance, ...] = ()
 
     @property
     def lines(self) -> tuple[NodeLine, ...]:
@@ -333,6 +339,8 @@ def build_overview(rows: OverviewRows, service_down_time: int, held_fact_expiry:
         nodes=lines,
         empty_hosts=tuple(line for line in found if not line.node.nodename),
         warned=rows.warnings,
+        tolerance=summarize_tolerance(rows.tolerances, rows.now),
+        tolerances=tuple(item for item in rows.tolerances if is_fresh(item, rows.now)),
     )
 
 

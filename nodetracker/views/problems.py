@@ -101,6 +101,7 @@ def select_host(rows: OverviewRows, host: str) -> OverviewRows:
         unclaimed=tuple(found for found in rows.unclaimed if found.node_id in ids),
         claims={},
         warnings=tuple(warning for warning in rows.warnings if warning.host == host),
+        tolerances=tuple(item for item in rows.tolerances if item.host == host),
     )
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from nodetracker.model.amount_text import render_mib
@@ -25,31 +25,31 @@ class FleetTolerance:
         text: the answer in a sentence.
         checked_at: when the answers of all hosts were last known to hold.
         is_stale: whether that is more than two intervals ago.
+        hosts: number of those that are up.
     """
 
     verdict: Verdict | None = None
     text: str = "Not computed yet"
     checked_at: datetime | None = None
     is_stale: bool = False
+    hosts: int = 0
 
 
-def summarize_tolerance(
-    hosts: Sequence[HostTolerance], now: datetime, interval: int
-) -> FleetTolerance:
-    """Return the answer for the fleet from those stored of its hosts.
-
-    Args:
-        interval: seconds after which answers are computed again, 0 = never.
-    """
+def summarize_tolerance(hosts: Sequence[HostTolerance], now: datetime) -> FleetTolerance:
+    """Return the answer for the fleet from those stored of its hosts."""
     if not hosts:
         return FleetTolerance()
-    checked_at = min((item.checked_at or now for item in hosts), default=now)
-    age = now - checked_at
-    is_stale = age > timedelta(seconds=2 * interval)
+    checked_at = min(item.checked_at or now for item in hosts)
+    is_stale = not all(is_fresh(item, now) for item in hosts)
     text = describe_tolerance(hosts)
     if is_stale:
-        text += f", as of {render_age(age.total_seconds())} ago"
-    return FleetTolerance(worst_verdict(hosts), text, checked_at, is_stale)
+        text += f", as of {render_age((now - checked_at).total_seconds())} ago"
+    return FleetTolerance(worst_verdict(hosts), text, checked_at, is_stale, len(hosts))
+
+
+def is_fresh(item: HostTolerance, now: datetime) -> bool:
+    """Return whether an answer is at most two intervals old."""
+    return item.expires_at is None or item.expires_at >= now
 
 
 def worst_verdict(answers: Iterable[HostTolerance]) -> Verdict:

@@ -110,6 +110,16 @@ def test_answers_are_found_and_kept_of_hosts_that_are_up(store: SqlStore) -> Non
     assert store.list_tolerances() == []
 
 
+def test_the_overview_has_the_answers_of_its_agents(store: SqlStore) -> None:
+    make_node(store)
+    refresh_tolerances(store, ADMISSION_POLICY, 600)
+    store.save_tolerances([answer("nobody")], (), 1200)
+    rows = store.read_overview()
+    assert [item.host for item in rows.tolerances] == ["alpha"]
+    assert rows.tolerances == (store.list_tolerances()[0],)
+    assert list(rows.services) == store.list_services()
+
+
 def test_hosts_are_loaded_together_as_each_by_itself(store: SqlStore) -> None:
     make_node(store, guests=(make_guest(1),))
     make_node(store, host="beta", guests=(make_guest(2),))

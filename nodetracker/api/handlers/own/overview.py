@@ -68,7 +68,10 @@ OVERVIEW = answer(
         level=HealthLevel,
         text=str,
         problems=([_FINDING], "the worst first"),
-        notes=([_FINDING], "nodes that administrators disabled or maintain"),
+        notes=(
+            [_FINDING],
+            "nodes out of use, and which losses of hosts the fleet survives",
+        ),
         causes=([_CAUSE], "the same by cause: the worst first, then those with the most guests"),
     ),
     summary=(str, "what the fleet has, in words"),
