@@ -15,7 +15,9 @@ SMALLEST = {
     " --guests 1 --repeats 1",
     "fleet": "--mode light --agents 4 --processes 2 --guests 1 --settle 0 --seconds 3"
     " --start-at-once",
+    "plans": "--database sqlite --nodes 3 --workloads 2 --hosts 1 --repeats 1",
     "samples": "--nodes 30 --samples 3 0",
+    "tolerance": "--database sqlite --nodes 3 --workloads 1 --changed 1",
     "trends": "--database sqlite --nodes 3",
 }
 
