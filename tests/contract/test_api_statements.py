@@ -41,6 +41,7 @@ MOST = {
     "statistics": 1,
     "with servers": 3,
     "/v1/hosts": 3,
+    "/v1/nodes": 3,  # what is unclaimed, too
     "/v1/candidates": 3,
     "ten candidates": 3,
     "all candidates": 4,
