@@ -7,9 +7,11 @@ from playwright.sync_api import expect
 
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
+from nodetracker.usecases.tolerance import refresh_tolerances
 from tests.builders import make_guest, make_node
 from tests.contract.scene import build
 from tests.functional.browser import THEMES, DenyChanges, open_tab
+from tests.packing_fleets import POLICY
 from tests.page_fleet import AllowAll, serve_page
 from tests.page_node import RICH, add_rich_node
 from tests.stores import SqliteStore
@@ -22,6 +24,11 @@ ROOM = {  # CPUs of the guests of a host of 7, and whether these fit elsewhere
     "mixed": ([2, 4], "^1 of 2 guests fit elsewhere.*vm-2"),
     "small": ([1, 1], "^2 of 2 guests fit elsewhere$"),
     "empty": ([], "^It has no guests$"),
+}
+
+LOSSES = {
+    "bulky": "If it fails, there is no place for 1 guest of 512 MiB",
+    "small": "If it fails, all its guests fit elsewhere",
 }
 
 
@@ -70,16 +77,22 @@ def test_a_host_is_taken_out_and_says_what_is_still_there(browser, store, url):
         assert tab.problems == []
 
 
-def test_whether_all_guests_fit_elsewhere_is_said_before_a_host_is_taken_out(browser):
+def make_crowded_store():
     store, number = SqliteStore(), 0
     for host, (sizes, _) in ROOM.items():
         guests = [
-            make_guest(number := number + 1, vcpu_milli=1000 * size, memory_mb=0, disk_mb=0)
+            make_guest(number := number + 1, vcpu_milli=1000 * size, memory_mb=512, disk_mb=0)
             for size in sizes
         ]
-        make_node(store, tuple(guests), Amounts(vcpu_milli=1000 * sum(sizes)), host=host)
+        charge = Amounts(vcpu_milli=1000 * sum(sizes), memory_mb=512 * len(sizes))
+        make_node(store, tuple(guests), charge, host=host)
         if not guests:
             store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
+    return store
+
+
+def test_whether_all_guests_fit_elsewhere_is_said_before_a_host_is_taken_out(browser):
+    store = make_crowded_store()
     with serve_page(store, authorizer=AllowMore()) as url, open_tab(browser, url) as tab:
         for host, (_, text) in ROOM.items():
             tab.page.goto(f"{url}#/host?host={host}")
@@ -90,6 +103,19 @@ def test_whether_all_guests_fit_elsewhere_is_said_before_a_host_is_taken_out(bro
             tab.check(THEMES[:1])
             dialog.get_by_role("button", name="Cancel").click()
         assert tab.problems == []
+
+
+def test_whether_its_guests_would_fit_elsewhere_is_said_of_each_host(browser):
+    store = make_crowded_store()
+    refresh_tolerances(store, POLICY, 600)
+    with serve_page(store) as url, open_tab(browser, url) as tab:
+        for host, text in LOSSES.items():
+            tab.page.goto(f"{url}#/host?host={host}")
+            tab.page.get_by_text(text, exact=True).wait_for()
+        assert tab.problems == []
+        store.save_tolerances((), (), -1)  # too old from now on
+        tab.page.reload()
+        tab.page.get_by_text(re.compile("fit elsewhere, as of .* ago")).wait_for()
 
 
 def test_several_hosts_are_taken_out_at_once(browser, store, url):

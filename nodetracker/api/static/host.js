@@ -70,6 +70,16 @@ function Remains({ host, service: { status, maintenance }, nodes }) {
     ${known && html`<progress max=${start} value=${start - guests} aria-label="Guests that have left"></progress>`}</p>`;
 }
 
+// Say whether the guests of a host would fit elsewhere, once services have found it out.
+function Loss({ host }) {
+  const { data } = usePoll(`/v1/tolerance?${new URLSearchParams({ host })}`);
+  const [found] = data?.hosts ?? [];
+  if (!found) return null;
+  const text = { survived: "If it fails, all its guests fit elsewhere", not_survived: `If it fails, there is no place for ${found.lost}`,
+    unknown: `Whether all its guests fit elsewhere is not known: ${found.lost}` }[found.verdict];
+  return html`<p>${found.verdict === "survived" ? text : mark(text, "warning")}${data.is_stale && html`, as of ${ago(found.checked_at)}`}</p>`;
+}
+
 // Return the nodes of a host in natural order.
 function useNodes(host) {
   const { nodes } = useList("nodes", { host }).data ?? {};
@@ -96,6 +106,7 @@ export function HostPage() {
     <div class="title"><h1><bdi>${host}</bdi></h1><p>${states(service)}</p>
       <p class="actions">${actions.map((action) => open(action, { Host: host }))}</p></div>
     ${nodes && html`<${Remains} host=${host} service=${service} nodes=${nodes} />`}
+    <${Loss} host=${host} />
     ${decisions(service).map(([title, text]) => text && html`<p>${title} ${text}</p>`)}
     <${Heartbeat} host=${host} service=${service} since=${nodes?.[0]?.down_since} />
     ${nodes && section("Nodes", fixed("Nodes", OWN_NODES, nodes, { look: "dense", empty: "It has no node." }))}
