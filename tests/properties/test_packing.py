@@ -10,7 +10,7 @@ from tests.packing_fleets import POLICY, TooManyError, draw_fleet, fits_by_force
 pytestmark = pytest.mark.timeout(3600)
 
 FLEETS = 1000
-STEPS = 100_000
+STEPS = 5_000
 LEAST_SHARE = 0.95
 
 
