@@ -67,6 +67,7 @@ from nodetracker.model.settings import AgentSettings, CandidatePolicy, Policy
 from nodetracker.model.trend import Step, TrendQuery
 from nodetracker.model.warning import WarningKind
 from nodetracker.usecases.scheduler import Scheduler
+from nodetracker.usecases.tolerance import refresh_tolerances
 from nodetracker.views.problems import view_fleet
 from tests.builders import make_incarnation, make_snapshot, take_service
 from tests.contract.dumps import Rows
@@ -191,6 +192,7 @@ class Fleet:
                 sa.update(tables.compute_nodes).values({time: store.now() - timedelta(hours=1)})
             )
         store.sample_trends()
+        refresh_tolerances(store, POLICY, 600)
         self.store.raise_warning("beta", next(iter(store.list_warnings("alpha"))).warning)
         self.api = Api(make_backend(store))
         self.paths = tuple(list_paths(store))
@@ -300,6 +302,7 @@ class Fleet:
         yield "list_device_page", lambda: store.list_device_page(DeviceQuery(node_id=ids[0]))
         yield "list_gpus", store.list_gpus
         yield "list_custom_traits", store.list_custom_traits
+        yield "list_tolerances", lambda: store.list_tolerances(with_plans=True)
         yield "list_provider_removals", store.list_provider_removals
         yield "list_credentials", store.list_credentials
         yield "list_split_brains", lambda: store.list_split_brains("alpha")

@@ -97,8 +97,8 @@ def node_id(scene: Scene) -> int:
 
 
 WHOLE = {
-    "count_exclusions", "join_agent", "list_credentials", "list_custom_traits", "list_gpus", "purge",
-    "read_overview", "resolve_warnings", "sample_trends", "sum_fleet",
+    "count_exclusions", "join_agent", "list_credentials", "list_custom_traits", "list_gpus", "list_rooms",
+    "purge", "read_overview", "resolve_warnings", "save_tolerances", "sample_trends", "sum_fleet",
 }  # fmt: skip
 """Methods that read or write all of the fleet."""
 
@@ -118,6 +118,7 @@ CALLS: list[tuple[str, Call]] = [
     ("find_service", lambda s: s.store.find_service(s.service("alpha").uuid)),
     ("load_nodes", lambda s: s.store.load_nodes("alpha")),
     ("load_nodes", lambda s: s.store.load_nodes("alpha", [node_id(s)])),
+    ("load_hosts", lambda s: s.store.load_hosts(["alpha"])),
     ("load_versions", lambda s: s.store.load_versions("alpha", COMPUTE_BINARY)),
     ("sum_versions", lambda s: s.store.sum_versions("alpha", COMPUTE_BINARY)),
     ("list_nodes", lambda s: s.store.list_nodes("alpha")),

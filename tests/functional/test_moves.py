@@ -20,7 +20,7 @@ GUEST = {
 }
 COLUMNS = [
     "uuid", "workload_uuid", "migration_type", "status", "source_host", "source_node", "dest_host",
-    "dest_node", "source_claim", "dest_claim", "created_at",
+    "dest_node", "source_claim", "dest_claim", "created_at", "workload_name",
 ]  # fmt: skip
 
 

@@ -298,7 +298,7 @@ class TestManage:
         ]  # fmt: skip
         (host,) = read_only.ask("host", "list")
         assert list(host) == [
-            "host_name", "service", "zone", "state", "fullness", "guests", "since",
+            "host_name", "service", "zone", "state", "fullness", "guests", "since", "spare",
         ]  # fmt: skip
 
     @pytest.mark.parametrize(

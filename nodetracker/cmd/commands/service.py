@@ -207,7 +207,7 @@ class ListHosts(ListCommand):
     that manage no host have none of these.
     """
     example = "host list"
-    columns = ("host_name", "service", "zone", "state", "spare", "fullness", "guests", "since")
+    columns = ("host_name", "service", "zone", "state", "fullness", "guests", "since", "spare")
     long_columns = ("nodes", *FORCING, *DISABLING, *MAINTENANCE)
     shown_columns = ("status", _MAINTENANCE)
     layout = (

@@ -148,7 +148,7 @@ class TestList:
         services = {found.host: found for found in store.list_services()}
         fullness = store.sum_hosts()["h2"].fullness
         rows = commands.ask("host", "list")
-        names = ("host_name", "service", "zone", "state", "spare", "fullness", "guests", "since")
+        names = ("host_name", "service", "zone", "state", "fullness", "guests", "since", "spare")
         disabled, forced = services["h2"].disabled_at, services["h10"].forced_down_at
         assert [tuple(row) for row in rows] == [names] * 4
         assert [tuple(row.values()) for row in rows] == [
