@@ -153,9 +153,9 @@ class TestList:
         assert [tuple(row) for row in rows] == [names] * 4
         assert [tuple(row.values()) for row in rows] == [
             ("ctl", CONDUCTOR_BINARY, "internal", None, None, None, None, None),
-            ("h2", COMPUTE_BINARY, "nova", "up", False, fullness, 10, render_time(disabled)),
-            ("h3", COMPUTE_BINARY, "nova", "up", False, None, 0, None),
-            ("h10", COMPUTE_BINARY, "nova", "down", False, fullness, 1, render_time(forced)),
+            ("h2", COMPUTE_BINARY, "nova", "up", fullness, 10, render_time(disabled), False),
+            ("h3", COMPUTE_BINARY, "nova", "up", None, 0, None, False),
+            ("h10", COMPUTE_BINARY, "nova", "down", fullness, 1, render_time(forced), False),
         ]
         long = commands.ask("host", "list", "--long")
         assert (long[1]["status"], long[1]["disabled_reason"], long[1]["nodes"]) == (
