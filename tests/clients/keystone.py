@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from email.message import Message
 
 from tests.clients.environments import path_of
-from tests.functional.servers.process import ServerProcess
+from tests.functional.servers.process import ServerProcess, removed_on_failure
 
 PASSWORD = "s3cret-of-keystone"
 REGION = "RegionOne"
@@ -52,26 +52,29 @@ class Keystone:
         )
         manage = [path_of("keystone", "keystone-manage"), f"--config-file={config}"]
         user = ["--keystone-user=root", "--keystone-group=root"]
-        for arguments in (
-            ["db_sync"],
-            ["fernet_setup", *user],
-            ["credential_setup", *user],
-            ["bootstrap", f"--bootstrap-password={PASSWORD}", f"--bootstrap-region-id={REGION}",
-             f"--bootstrap-public-url={self.url}", f"--bootstrap-internal-url={self.url}"],
-        ):  # fmt: skip
-            self.process.run([*manage, *arguments])
-        (self.directory / "served.py").write_text(_APPLICATION)
-        self.process.launch(
-            [
-                path_of("keystone", "gunicorn"), "--no-control-socket", "--workers=1",
-                "--threads=4", f"--bind=127.0.0.1:{self.process.port}", "served:application",
-            ],
-            self._is_ready,
-            os.environ | {"OS_KEYSTONE_CONFIG_FILES": str(config)},
-        )  # fmt: skip
-        self._token = ""
-        self._token = self._log_in({"name": "admin", "domain": {"id": "default"}}, ADMIN_PROJECT)
-        self._fill(compute_url, container_url)
+        with removed_on_failure(self):
+            for arguments in (
+                ["db_sync"],
+                ["fernet_setup", *user],
+                ["credential_setup", *user],
+                ["bootstrap", f"--bootstrap-password={PASSWORD}", f"--bootstrap-region-id={REGION}",
+                 f"--bootstrap-public-url={self.url}", f"--bootstrap-internal-url={self.url}"],
+            ):  # fmt: skip
+                self.process.run([*manage, *arguments])
+            (self.directory / "served.py").write_text(_APPLICATION)
+            self.process.launch(
+                [
+                    path_of("keystone", "gunicorn"), "--no-control-socket", "--workers=1",
+                    "--threads=4", f"--bind=127.0.0.1:{self.process.port}", "served:application",
+                ],
+                self._is_ready,
+                os.environ | {"OS_KEYSTONE_CONFIG_FILES": str(config)},
+            )  # fmt: skip
+            self._token = ""
+            self._token = self._log_in(
+                {"name": "admin", "domain": {"id": "default"}}, ADMIN_PROJECT
+            )
+            self._fill(compute_url, container_url)
 
     def request(
         self, method: str, path: str, body: dict | None = None, token: str | None = None

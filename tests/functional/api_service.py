@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from nodetracker.db.store import open_store
 from tests.builders import create, make_guest, register
 from tests.functional.servers.process import find_free_port
 from tests.programs import Programs, Running, wait_until
+from tests.threads import repeating
 
 CLIENTS = 4
 AWAY = (503, "nodetracker.database.unavailable", "5")
@@ -27,27 +27,31 @@ class Service:
 
     Attributes:
         seen: status, code and Retry-After of all requests of `load`.
+        down_after: see `Programs`.
     """
 
     directory: Path
     url: str
     port: int = field(default_factory=find_free_port)
     seen: Counter[tuple[int, str | None, str | None]] = field(default_factory=Counter)
+    down_after: int = 60
 
-    def send(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any, str | None]:
+    def send(
+        self, path: str, method: str = "GET", body: Any = None, **headers: str
+    ) -> tuple[int, Any, str | None]:
         """Return status, JSON and Retry-After of one request."""
         with contextlib.closing(
             http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
         ) as connection:
             content = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, content)
+            connection.request(method, path, content, headers)
             answer = connection.getresponse()
             document = json.loads(answer.read() or b"null")
             return answer.status, document, answer.headers["Retry-After"]
 
-    def summarize(self, path: str, method: str = "GET", body: Any = None):
+    def summarize(self, path: str, method: str = "GET", body: Any = None, **headers: str):
         """Return status, code and Retry-After of one request."""
-        status, document, retry_after = self.send(path, method, body)
+        status, document, retry_after = self.send(path, method, body, **headers)
         code = document["errors"][0]["code"] if status >= 400 else None
         return status, code, retry_after
 
@@ -65,22 +69,14 @@ class Service:
     @contextlib.contextmanager
     def load(self) -> Iterator[None]:
         """Send requests from some clients until the block ends."""
-        is_over = threading.Event()
 
         def request() -> None:
-            while not is_over.wait(0.02):  # so that they leave the servers a processor
-                for path in ("/v1/nodes", "/v1/services", "/v1/workloads"):
-                    self.seen[self.summarize(path)] += 1
+            for path in ("/v1/nodes", "/v1/services", "/v1/workloads"):
+                self.seen[self.summarize(path)] += 1
 
-        clients = [threading.Thread(target=request) for _ in range(CLIENTS)]
-        for client in clients:
-            client.start()
-        try:
+        # With pauses, so that they leave the servers a processor.
+        with repeating(request, 0.02, CLIENTS):
             yield
-        finally:
-            is_over.set()
-            for client in clients:
-                client.join()
 
     def wait_for_more(self, wanted: tuple[int, str | None, str | None]) -> None:
         """Wait until the clients have seen an answer again."""
@@ -88,9 +84,18 @@ class Service:
         wait_until(lambda: self.seen[wanted] > before + CLIENTS)
 
     @contextlib.contextmanager
-    def run(self, extra: str = "") -> Iterator[Running]:
-        options = f"[api]\nport = {self.port}\nauth_strategy = noauth\nthreads = 4"
-        programs = Programs(self.directory, self.url, "api", extra=f"{extra}\n{options}")
+    def run(self, extra: str = "", **options: object) -> Iterator[Running]:
+        """Run the service.
+
+        Args:
+            extra: further options of other groups.
+            options: further ones of its own.
+        """
+        given = {"port": self.port, "auth_strategy": "noauth", "threads": 4} | options
+        group = "\n".join(["[api]", *(f"{name} = {value}" for name, value in given.items())])
+        programs = Programs(
+            self.directory, self.url, "api", self.down_after, extra=f"{extra}\n{group}"
+        )
         with programs.start("nodetracker-api") as running:
             running.wait_for("Serving on")
             yield running

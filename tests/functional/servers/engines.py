@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.functional.servers.process import ServerProcess, require, suspend
+from tests.functional.servers.process import ServerProcess, removed_on_failure, require, suspend
 
 IMAGE = "localhost/bb:latest"
 SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep .1; done"]
@@ -137,8 +137,9 @@ class Dockerd(Engine):
         super().__init__("dockerd")
         self.config = self.directory / "daemon.json"
         self.config.write_text(json.dumps(config or {}))
-        self.start()
-        self.import_image()
+        with removed_on_failure(self):
+            self.start()
+            self.import_image()
 
     def command(self) -> list[str]:
         """Return the command line of a dockerd that shares nothing with others."""
@@ -185,8 +186,9 @@ class Podman(Engine):
             "[containers]\ndefault_ulimits = []\n"
             '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n'
         )
-        self.start()
-        self.import_image()
+        with removed_on_failure(self):
+            self.start()
+            self.import_image()
 
     def start(self, **env: str) -> None:
         """Start the service with its own configuration."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import psutil
@@ -78,9 +79,10 @@ class Libvirtd:
 
     Args:
         authority: signs the certificate by which it listens for TLS, too.
+        hostname: its own; libvirt does not migrate to a host of the same name.
     """
 
-    def __init__(self, authority: Authority | None = None) -> None:
+    def __init__(self, authority: Authority | None = None, hostname: str = "") -> None:
         require_libvirt()
         self.process = ServerProcess("virt")
         directory = self.process.directory
@@ -94,7 +96,9 @@ class Libvirtd:
             'auth_unix_rw = "none"\nauth_unix_ro = "none"\n'
             f'log_outputs = "3:file:{directory}/libvirtd.log"\n'
             + ("" if authority is None else self._listen(authority))
+            + (f'host_uuid = "{uuid.uuid4()}"\n' if hostname else "")
         )
+        self._uts = f"hostname {hostname} && " if hostname else ""
         self._is_listening = authority is not None
         self.uri = f"qemu:///system?socket={directory}/sock/libvirt-sock"
         self.start()
@@ -145,8 +149,8 @@ class Libvirtd:
         )
         self.process.launch(
             [
-                "unshare", "--mount", "--propagation", "private", "sh", "-c",
-                f"{binds} && exec tini -s -- libvirtd -f {self.directory}/libvirtd.conf"
+                "unshare", "--mount", "--uts", "--propagation", "private", "sh", "-c",
+                f"{self._uts}{binds} && exec tini -s -- libvirtd -f {self.directory}/libvirtd.conf"
                 f" -p {self.directory}/libvirtd.pid" + (" --listen" if self._is_listening else ""),
             ],
             self._is_ready,

@@ -11,7 +11,13 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tests.functional.servers.process import ServerProcess, require, wait_for_end
+from tests.functional.servers.process import (
+    ServerProcess,
+    removed_on_failure,
+    require,
+    run_client,
+    wait_for_end,
+)
 from tests.functional.servers.small_disk import SmallDisk
 
 PASSWORD = "s3cret-of-mariadb"
@@ -50,24 +56,25 @@ class MariaDB:
         self._temporary.mkdir()
         if self.process.user is not None:
             shutil.chown(self._temporary, self._user)
-        self.process.run(
-            [
-                "mariadb-install-db",
-                "--no-defaults",
-                f"--datadir={self._data}",
-                f"--user={self._user}",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                "--innodb-log-file-size=4M",
-                "--skip-name-resolve",
-                f"--tmpdir={self._temporary}",
-            ]
-        )
-        self.start()
-        self.execute(
-            f"CREATE USER IF NOT EXISTS nodetracker@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
-            "GRANT ALL ON `nt%`.* TO nodetracker@'127.0.0.1'",
-        )
+        with removed_on_failure(self):
+            self.process.run(
+                [
+                    "mariadb-install-db",
+                    "--no-defaults",
+                    f"--datadir={self._data}",
+                    f"--user={self._user}",
+                    "--auth-root-authentication-method=normal",
+                    "--skip-test-db",
+                    "--innodb-log-file-size=4M",
+                    "--skip-name-resolve",
+                    f"--tmpdir={self._temporary}",
+                ]
+            )
+            self.start()
+            self.execute(
+                f"CREATE USER IF NOT EXISTS nodetracker@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
+                "GRANT ALL ON `nt%`.* TO nodetracker@'127.0.0.1'",
+            )
 
     def start(self) -> None:
         """Start the server and wait for it."""
@@ -124,13 +131,19 @@ class MariaDB:
         return self._run_client("mariadb-dump", "--single-transaction", database)
 
     def load(self, database: str, dump: bytes) -> None:
-        """Replace the tables of a database by those of a dump."""
-        self._run_client("mariadb", database, given=dump)
+        """Replace the tables of a database by those of a dump, again where others wrote between."""
+        while True:
+            try:
+                self._run_client("mariadb", database, given=dump)
+                return
+            except subprocess.CalledProcessError as error:
+                if b"Duplicate entry" not in error.stderr:
+                    raise
 
     def _run_client(self, program: str, *arguments: str, given: bytes = b"") -> bytes:
         require(program)
         command = [program, "--no-defaults", "--user=root", f"--socket={self._socket}", *arguments]
-        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+        return run_client(command, given)
 
     def set_read_only(self, is_read_only: bool) -> None:
         """Deny or allow writes of ordinary users."""

@@ -23,7 +23,16 @@ class PgBouncer:
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self._process.port}\n"
             f"unix_socket_dir =\nauth_type = any\npool_mode = {pool_mode}\ndefault_pool_size = {pool_size}\n"
         )
-        self._process.launch(["pgbouncer", configuration], self._is_ready)
+        self._configuration = configuration
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait for it."""
+        self._process.launch(["pgbouncer", self._configuration], self._is_ready)
+
+    def kill(self) -> None:
+        """Kill it, with all connections through it."""
+        self._process.kill()
 
     def url(self, connection: str) -> str:
         """Return the URL by which a database of the server is reached through the pooler."""

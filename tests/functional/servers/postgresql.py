@@ -5,7 +5,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.functional.servers.process import ServerProcess, require, wait_for_end
+import sqlalchemy as sa
+
+from tests.functional.servers.process import (
+    ServerProcess,
+    removed_on_failure,
+    require,
+    run_client,
+    wait_for_end,
+)
 from tests.functional.servers.small_disk import SmallDisk
 
 PASSWORD = "s3cret-of-postgresql"
@@ -20,17 +28,34 @@ def find_programs() -> Path:
     return found[-1] if found else Path("/usr/lib/postgresql/bin")
 
 
+def join_urls(*urls: str, **options: str) -> str:
+    """Return the URL of a database on several servers, which are tried in this order."""
+    first, *_ = parsed = [sa.make_url(url) for url in urls]
+    places = tuple(f"{url.host}:{url.port}" for url in parsed)
+    joined = sa.URL.create(
+        first.drivername, first.username, first.password, None, None, first.database,
+        {"host": places, **options},
+    )  # fmt: skip
+    return joined.render_as_string(hide_password=False)
+
+
 class PostgreSQL:
     """One server; databases in it are created as needed.
 
     Args:
         disk_mb: size of a disk of its own, which `process.disk` fills.
         buffers_mb: memory for pages of tables.
+        source: a server of which this one is a replica.
     """
 
     name = "postgresql"
 
-    def __init__(self, disk_mb: int | None = None, buffers_mb: int = 16) -> None:
+    def __init__(
+        self,
+        disk_mb: int | None = None,
+        buffers_mb: int = 16,
+        source: "PostgreSQL | None" = None,
+    ) -> None:
         programs = find_programs()
         require(programs / "initdb", programs / "postgres", "setpriv")
         self._programs = programs
@@ -39,16 +64,51 @@ class PostgreSQL:
         self._buffers_mb = buffers_mb
         if disk_mb is not None:
             self.process.disk = SmallDisk(self._data, disk_mb, self.process.user)
-        self.process.run(
-            [
-                programs / "initdb", "-D", self._data, "-U", "test", "-A", "trust", "-N",
+        with removed_on_failure(self):
+            if source is not None:
+                self._run(
+                    "pg_basebackup", "-D", self._data, "-d", source.replication, "-R", "-c", "fast"
+                )
+                self.start()
+                return
+            self._run(
+                "initdb", "-D", self._data, "-U", "test", "-A", "trust", "-N",
                 "--no-instructions", "--locale=C.UTF-8", "-E", "UTF8",
                 # Text is ordered by letters, as on most servers, and not by bytes.
                 "--locale-provider=icu", "--icu-locale=en-US",
-            ]
+            )  # fmt: skip
+            self.start()
+            self.execute(f"CREATE ROLE nodetracker LOGIN PASSWORD '{PASSWORD}'")
+
+    @property
+    def replication(self) -> str:
+        """The connection by which a replica follows this server, and its name there."""
+        return (
+            f"host=127.0.0.1 port={self.process.port} user=test dbname=postgres "
+            "application_name=replica"
+        )
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.process.port}"
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        self.process.run([self._programs / program, *arguments])
+
+    def promote(self) -> None:
+        """Let a replica accept writes; return when it does.
+
+        Only from its next checkpoint on does `pg_rewind` find its new timeline.
+        """
+        self.execute("SELECT pg_promote()", "CHECKPOINT")
+
+    def follow(self, source: "PostgreSQL") -> None:
+        """Become a replica of a server that has replaced this one, which is stopped."""
+        self._run(
+            "pg_rewind", "-D", self._data, f"--source-server={source.replication}", "-R",
         )  # fmt: skip
         self.start()
-        self.execute(f"CREATE ROLE nodetracker LOGIN PASSWORD '{PASSWORD}'")
 
     def start(self) -> None:
         """Start the server and wait for it."""
@@ -73,10 +133,9 @@ class PostgreSQL:
 
     def url(self, database: str) -> str:
         """Return the URL of a database."""
-        place = f"127.0.0.1:{self.process.port}/{database}"
-        return f"postgresql+psycopg://nodetracker:{PASSWORD}@{place}"
+        return f"postgresql+psycopg://nodetracker:{PASSWORD}@{self.place}/{database}"
 
-    def connect(self) -> Any:
+    def connect(self, database: str = "postgres") -> Any:
         """Return a connection of the administrator."""
         import psycopg
 
@@ -84,18 +143,39 @@ class PostgreSQL:
             host="127.0.0.1",
             port=self.process.port,
             user="test",
-            dbname="postgres",
+            dbname=database,
             autocommit=True,
             connect_timeout=5,
         )
 
-    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+    def execute(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run statements as the administrator; return the last one's rows."""
-        with self.connect() as connection:
+        with self.connect(database) as connection:
             cursor = connection.cursor()
             for statement in statements:
                 cursor.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+    def dump(self, database: str) -> bytes:
+        """Return the statements that make a database as it is now, read in one transaction."""
+        options = "--clean", "--if-exists", "--no-owner", "--no-privileges"
+        return self._run_client("pg_dump", *options, database)
+
+    def load(self, database: str, dump: bytes) -> None:
+        """Replace the tables of a database by those of a dump, again after a deadlock."""
+        options = "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1"
+        while True:
+            try:
+                self._run_client("psql", *options, f"--dbname={database}", given=dump)
+                return
+            except subprocess.CalledProcessError as error:
+                if b"deadlock detected" not in error.stderr:
+                    raise
+
+    def _run_client(self, program: str, *arguments: str, given: bytes = b"") -> bytes:
+        place = f"--host={self.process.directory}", f"--port={self.process.port}"
+        command = [self._programs / program, *place, "--username=nodetracker", *arguments]
+        return run_client(command, given)
 
     def set_read_only(self, is_read_only: bool) -> None:
         """Deny or allow writes in new transactions of ordinary users."""

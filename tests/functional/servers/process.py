@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import psutil
 import pytest
@@ -82,6 +82,29 @@ def add_options(url: str, **options: object) -> str:
     return sa.make_url(url).update_query_dict(query).render_as_string(hide_password=False)
 
 
+class _Removable(Protocol):
+    def remove(self) -> None: ...
+
+
+@contextlib.contextmanager
+def removed_on_failure(server: _Removable) -> Iterator[None]:
+    """Remove a server, or servers, that the block cannot finish: nobody else will have it."""
+    try:
+        yield
+    except BaseException:
+        server.remove()
+        raise
+
+
+def run_client(command: Sequence[str | Path], given: bytes = b"") -> bytes:
+    """Return what a client of a server prints; its error also says what it complained of."""
+    try:
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr.decode(errors="replace"))
+        raise
+
+
 def wait_for_end(killed: set[int], list_connections: Callable[[], set[int]]) -> None:
     """Wait until killed connections have ended; until then their next statement may still run."""
     last = time.monotonic() + 10
@@ -132,6 +155,11 @@ class ServerProcess:
         """Whether the server was started and not stopped."""
         return self._process is not None
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the server has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def run(self, command: Sequence[str | Path]) -> None:
         """Run a program that prepares the server, as the server's user."""
         with self._log().open("ab") as log:
@@ -163,13 +191,18 @@ class ServerProcess:
                 env=environment,
             )
         deadline = time.monotonic() + READY_SECONDS
-        while not is_ready():
-            code = self._process.poll()
-            if code is not None or time.monotonic() > deadline:
-                text = self._log().read_text(errors="replace")[-2000:]
-                self.kill()
-                pytest.fail(f"the server did not start (exit status {code}):\n{text}")
-            time.sleep(0.05)
+        try:
+            while not is_ready():
+                code = self._process.poll()
+                if code is not None or time.monotonic() > deadline:
+                    text = self._log().read_text(errors="replace")[-2000:]
+                    pytest.fail(f"the server did not start (exit status {code}):\n{text}")
+                time.sleep(0.05)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)  # and what it has started
+            self.kill()
+            raise
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop the server normally."""

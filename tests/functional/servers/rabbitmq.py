@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.functional.servers.process import ServerProcess, find_free_port, require, suspend
@@ -21,16 +22,27 @@ class RabbitMQ:
 
     Args:
         authority: signs the certificate of a TLS port in addition to the plain one.
+        settings: further lines of its configuration.
+        sibling: another broker, by whose port mapper and cookie both find each other.
     """
 
-    def __init__(self, authority: Authority | None = None) -> None:
+    def __init__(
+        self,
+        authority: Authority | None = None,
+        settings: Sequence[str] = (),
+        sibling: "RabbitMQ | None" = None,
+    ) -> None:
         require(PROGRAMS / "rabbitmq-server", "epmd", "erl_call", "setpriv")
         self.process = ServerProcess("rabbitmq", user="rabbitmq")
         self.tls_port = find_free_port() if authority is not None else None
-        self._epmd_port = find_free_port()
-        self._node = f"nt{self.process.port}@localhost"
+        self._epmd_port = find_free_port() if sibling is None else sibling._epmd_port
+        self.node = f"nt{self.process.port}@localhost"
         self._environment = self._make_environment()
-        self._write_files(authority)
+        self._write_files(authority, settings)
+        if sibling is not None:
+            cookie = self.process.directory / ".erlang.cookie"
+            shutil.copy2(sibling.process.directory / cookie.name, cookie)
+            shutil.chown(cookie, self.process.user, self.process.user)
         self.start()
 
     @property
@@ -97,7 +109,7 @@ class RabbitMQ:
         rabbitmqctl would start a virtual machine of its own, which takes a second.
         """
         done = subprocess.run(
-            self.process.as_user(["erl_call", "-sname", self._node, "-e"]),
+            self.process.as_user(["erl_call", "-sname", self.node, "-e"]),
             input=f"{expression}.\n",
             capture_output=True,
             text=True,
@@ -134,7 +146,7 @@ class RabbitMQ:
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         return kept | {
             "HOME": str(home),
-            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_NODE_PORT": str(self.process.port),
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_DIST_PORT": str(find_free_port()),
@@ -149,9 +161,9 @@ class RabbitMQ:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1",
         }
 
-    def _write_files(self, authority: Authority | None) -> None:
+    def _write_files(self, authority: Authority | None, settings: Sequence[str]) -> None:
         home = self.process.directory
-        lines = [f"default_user = {USER}", f"default_pass = {PASSWORD}"]
+        lines = [f"default_user = {USER}", f"default_pass = {PASSWORD}", *settings]
         if authority is not None:
             certificate, key = authority.issue(home, "127.0.0.1")
             trusted = Path(shutil.copy(authority.certificate, home))
