@@ -1,10 +1,9 @@
-"""Read and write ``services``: the agent that holds a host, its heartbeats, who is up."""
+"""Read and write ``services``: the agent that holds a host, its settings, who is up."""
 
 import dataclasses
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,9 +11,7 @@ import sqlalchemy as sa
 from nodetracker.accounting.liveness import has_ended
 from nodetracker.db import codec, history
 from nodetracker.db.connection.dialect import (
-    UtcDateTime,
     byte_order,
-    milliseconds_ahead,
     utc_ago,
     utc_now,
 )
@@ -41,7 +38,6 @@ from nodetracker.model.service import (
     AUTO_PREFIX,
     COMPUTE_BINARY,
     AgentKey,
-    AuditState,
     Incarnation,
     ServiceChange,
     ServiceRecord,
@@ -221,11 +217,8 @@ def find_service(connection: sa.Connection, service: int | str) -> ServiceRecord
 MAX_EPOCHS = 10**6
 """By how many epochs an agent may be ahead of a services row, as one that was restored."""
 
-MAX_REPORTS = 10**8
-"""The same of its heartbeats."""
 
-
-def _check_columns(name: str, columns: Mapping[str, Any]) -> None:
+def check_columns(name: str, columns: Mapping[str, Any]) -> None:
     """Check what an agent writes to its services row.
 
     Raises:
@@ -277,7 +270,7 @@ def register_agent(
     epoch = max(known_epoch, held_epoch) + 1
     if epoch > LARGEST:  # only an earlier version stored such numbers
         epoch = 1
-    _check_columns("incarnation", dataclasses.asdict(incarnation) | {"version": version})
+    check_columns("incarnation", dataclasses.asdict(incarnation) | {"version": version})
     columns = dataclasses.asdict(incarnation) | {
         "topic": topic,
         "version": version,
@@ -514,7 +507,7 @@ def mark_service(connection: sa.Connection, agent: AgentKey, reason: str | None)
     marked = connection.execute(
         sa.update(tables.services)
         .where(
-            _is_held_by(agent),
+            is_held_by(agent),
             is_own if reason is None else sa.or_(_services.disabled == sa.false(), is_own),
         )
         .ordered_values(*columns.items())
@@ -551,44 +544,7 @@ def _date(setting: str, is_kept: "sa.ColumnElement[bool]", user: str | None) -> 
     }
 
 
-_AGENT = SimpleNamespace(
-    **{item.name: sa.bindparam(f"agent_{item.name}") for item in dataclasses.fields(AgentKey)}
-)
-
-
-def report_state(
-    connection: sa.Connection,
-    agent: AgentKey,
-    report_count: int,
-    state: AuditState,
-    host_time: datetime,
-    is_last: bool,
-    known_calls: int | None = None,
-) -> bool:
-    """Return whether more calls were made than are known."""
-    values = {
-        **{f"agent_{item.name}": getattr(agent, item.name) for item in dataclasses.fields(agent)},
-        "new_count": report_count,
-        "host_time": host_time,
-        "state": codec.encode_audit_state(state),
-    }
-    _check_columns("state", {"last_audit": values["state"]})
-    if known_calls is not None:
-        known = values | {"known_calls": known_calls}
-        if connection.execute(_UNCALLED_HEARTBEAT, known).rowcount:
-            return False
-    if connection.execute(_LAST_HEARTBEAT if is_last else _HEARTBEAT, values).rowcount != 1:
-        raise FencedError(
-            f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}: "
-            "another agent took it over, or its services row was deleted or renamed; "
-            f"see nodetracker-manage service show {agent.host} {agent.binary}"
-        )
-    if is_last:
-        history.insert(connection, [history.service_line(agent.host, agent.binary, "stopped")])
-    return known_calls is not None
-
-
-def _is_held_by(agent: Any) -> "sa.ColumnElement[bool]":
+def is_held_by(agent: Any) -> "sa.ColumnElement[bool]":
     """Return whether a row is that of an `AgentKey`, or of parameters with its names."""
     return sa.and_(
         _services.host == agent.host,
@@ -598,23 +554,3 @@ def _is_held_by(agent: Any) -> "sa.ColumnElement[bool]":
         _services.epoch == agent.epoch,
         _services.report_count >= agent.report_count,
     )
-
-
-# Built once, as thousands of agents send one every few seconds.
-_HEARTBEAT = (
-    sa.update(tables.services)
-    .where(
-        _is_held_by(_AGENT),
-        _services.report_count < sa.bindparam("new_count"),
-        _services.report_count >= sa.bindparam("new_count") - MAX_REPORTS,
-    )
-    .values(
-        report_count=sa.bindparam("new_count"),
-        last_seen_up=utc_now(),
-        updated_at=utc_now(),
-        clock_skew_ms=milliseconds_ahead(sa.bindparam("host_time", type_=UtcDateTime())),
-        last_audit=sa.bindparam("state"),
-    )
-)
-_LAST_HEARTBEAT = _HEARTBEAT.values(ended_epoch=_AGENT.epoch)
-_UNCALLED_HEARTBEAT = _HEARTBEAT.where(_services.calls == sa.bindparam("known_calls"))

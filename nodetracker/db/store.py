@@ -20,6 +20,7 @@ from nodetracker.db import (
     credentials,
     exclusions,
     fleet,
+    heartbeats,
     history,
     host_calls,
     host_warnings,
@@ -262,7 +263,7 @@ class SqlStore(SqlReader):
             given = authorize(owner)
             asked_at = given.get("host_time") or self._clock()
             heartbeat = given["agent"], given["report_count"], given["state"]
-            services.report_state(connection, *heartbeat, asked_at, is_last=False)
+            heartbeats.report_state(connection, *heartbeat, asked_at, is_last=False)
             return replace(news, calls=host_calls.take_calls(connection, news.calls))
 
         return self._database.write(report, retry_on_lock_wait=False)
@@ -304,7 +305,7 @@ class SqlStore(SqlReader):
     ) -> HostNews | None:
         heartbeat = agent, report_count, state, host_time or self._clock(), is_last, known_calls
         is_called = self._database.write(
-            lambda c: services.report_state(c, *heartbeat),
+            lambda c: heartbeats.report_state(c, *heartbeat),
             retry_on_lock_wait=False,  # later, it no longer proves that the agent is alive
         )
         return UNREAD_NEWS if is_called else None
