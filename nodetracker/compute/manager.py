@@ -218,6 +218,7 @@ class ComputeManager(PeriodicTasks):
             ConfigError: the configuration does not fit the nodes.
         """
         if self.has_events:
+            self._tracker.prepare_events()
             self._driver.events(self._queue.put_event)
         try:
             self._database.run("audit", partial(self.update_available_resource, startup=True))

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 
 from nodetracker.compute.audit_queue import AuditQueue, NodeReading
-from nodetracker.model.errors import DriverUnavailableError
+from nodetracker.model.errors import DriverUnavailableError, describe_error
 from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.ports import Driver
 from nodetracker.process.workers import Call, Executor
@@ -69,6 +69,10 @@ class NodeReader:
         self._first_number = 0
         self._requested: dict[str, Call[None]] = {}  # by this audit, not by events
         self._logged_failures: dict[str, str] = {}
+
+    def prepare_events(self) -> None:
+        """Start the thread that is kept for events; raises ExhaustedError."""
+        self._groups[True].executor.prepare()
 
     def change_timeout(self, probe_timeout: float) -> None:
         """Use another timeout from now on."""
@@ -144,7 +148,10 @@ class NodeReader:
         for request, call in requests:
             if call.is_done and call.started_at is None:
                 error = call.error
-                reason = _DOES_NOT_ANSWER if call.is_hung else f"{type(error).__name__}: {error}"
+                if error is None or call.is_hung:
+                    reason = _DOES_NOT_ANSWER
+                else:
+                    reason = describe_error(error)
                 self._queue.put_reading(self._fail(request, "driver", reason))
 
     def _read(self, request: _Request) -> None:
@@ -158,7 +165,7 @@ class NodeReader:
             source, reason = error.source, error.reason
         except BaseException as error:  # a fault of the driver affects only its node
             LOG.debug("Reading node %s failed", nodename, exc_info=True)
-            source, reason = "driver", f"{type(error).__name__}: {error}"
+            source, reason = "driver", describe_error(error)
         else:
             self._logged_failures.pop(nodename, None)
             return request.end(snapshot)

@@ -199,6 +199,10 @@ class ResourceTracker:
         """The database's time, as last loaded."""
         return self._rows.database_clock
 
+    def prepare_events(self) -> None:
+        """Start the thread that reads the nodes of events; raises ExhaustedError."""
+        self._reader.prepare_events()
+
     def read_known(self) -> HostNews:
         rows = self._rows
         generations = {record.nodename: record.generation for record in rows.list_records()}

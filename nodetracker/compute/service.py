@@ -12,7 +12,7 @@ from nodetracker.model.settings import AgentSettings
 from nodetracker.model.text import count_noun
 from nodetracker.ports import CallServer
 from nodetracker.process.service import NEEDS_OPERATOR, Service
-from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within
+from nodetracker.process.workers import LAST_HEARTBEAT_SECONDS, run_within, start_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class ComputeService(Service):
 
     def begin(self) -> None:
         """Start in the background, ready after the first audit was tried."""
-        threading.Thread(target=self._run_start, name="start", daemon=True).start()
+        start_thread("start", self._run_start)
 
     def end(self) -> bool:
         """Stop after a running audit or heartbeat; return False if one runs at the timeout."""

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from nodetracker.accounting.validator import MAX_VALUES, count_values
 from nodetracker.conductor.interface import PLAIN_BYTES
 from nodetracker.model.errors import RequestError, RpcUnavailableError
+from nodetracker.process.child import process_limit_explained
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """Of a body once it is decompressed; from agents of the release before."""
@@ -134,9 +135,10 @@ def _run_child(data: bytes, is_gzip: bool) -> list[bytes]:
     """
     command = [sys.executable, "-P", "-m", __name__, *(["gzip"] if is_gzip else [])]
     try:
-        done = subprocess.run(  # noqa: S603
-            command, input=data, capture_output=True, timeout=2 * _CHILD_SECONDS, check=False
-        )
+        with process_limit_explained():
+            done = subprocess.run(  # noqa: S603
+                command, input=data, capture_output=True, timeout=2 * _CHILD_SECONDS, check=False
+            )
     except subprocess.TimeoutExpired:
         raise RequestError("body", "too large to be parsed") from None
     if done.returncode != 0:

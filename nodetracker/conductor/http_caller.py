@@ -16,6 +16,7 @@ from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.model.credential import hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
+    ExhaustedError,
     ForbiddenError,
     HostNameError,
     NodetrackerError,
@@ -138,6 +139,8 @@ class HttpCaller:
             lambda: self._authenticated(path, body, deadline),
             timeout_seconds + _SLACK_SECONDS,
         )
+        if isinstance(call.error, ExhaustedError):
+            raise RpcUnavailableError(f"no conductor was called: {call.error}")
         if call.is_refused:
             raise RpcUnavailableError("the conductors do not answer")
         if not call.wait():

@@ -25,8 +25,10 @@
     ├── AuthenticationError     the request lacks valid credentials (401)
     ├── ForbiddenError          the user may not do this (403)
     ├── BusyError               too many such requests are being processed; retry (503)
+    ├── ExhaustedError          this process has no thread, memory or file left; retry (503)
     ├── ThrottledError          too many logins; retry after `retry_seconds` (429)
     ├── StoppingError           the process is ending: stop waiting
+    ├── ChildError              a child process has failed; its next run repeats the task
     ├── RpcError                a call over the broker failed
     │   ├── RpcUnavailableError no reply: the call may have been executed; retry
     │   │   └── RpcEndingError  the server is ending and did nothing; call another one
@@ -46,7 +48,9 @@
         └── ConflictError           read and decide again
 """
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from nodetracker.model.amounts import ReasonParts
@@ -247,6 +251,10 @@ class BusyError(NodetrackerError):
     """Too many requests of this kind are being processed; nothing was done."""
 
 
+class ExhaustedError(NodetrackerError):
+    """The process is at a limit of threads, processes, memory or files."""
+
+
 class ThrottledError(NodetrackerError):
     """Too many logins are being checked, or failed; this one was not checked.
 
@@ -261,6 +269,10 @@ class ThrottledError(NodetrackerError):
 
 class StoppingError(NodetrackerError):
     """The process is ending, so the wait was abandoned."""
+
+
+class ChildError(NodetrackerError):
+    """A child process has failed; the last line that it wrote says why."""
 
 
 class RpcError(NodetrackerError):
@@ -353,3 +365,46 @@ def list_causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the text of an error, with its type unless it is one of nodetracker.
+
+    >>> describe_error(BusyError("try again")), describe_error(KeyError("x"))
+    ('try again', "KeyError: 'x'")
+    """
+    return str(error) if isinstance(error, NodetrackerError) else f"{type(error).__name__}: {error}"
+
+
+_NO_THREAD = "can't start new thread"  # the RuntimeError of CPython
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def find_exhaustion(error: BaseException) -> ExhaustedError | None:
+    """Return the error of a process at a limit if another error means that, else None.
+
+    >>> find_exhaustion(RuntimeError("can't start new thread"))
+    ExhaustedError('no thread can be started: the limit of threads or memory is reached')
+    >>> find_exhaustion(ValueError("x")) is None
+    True
+    """
+    if isinstance(error, ExhaustedError):
+        return error
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return ExhaustedError("no thread can be started: the limit of threads or memory is reached")
+    if isinstance(error, MemoryError):
+        return ExhaustedError("no memory is left: the limit of memory is reached")
+    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+        return ExhaustedError(error.strerror or str(error))
+    return None
+
+
+@contextmanager
+def exhaustion_explained() -> Iterator[None]:
+    """Raise an ExhaustedError where a limit of this process is reached."""
+    try:
+        yield
+    except Exception as error:
+        if (found := find_exhaustion(error)) is None:
+            raise
+        raise found from error

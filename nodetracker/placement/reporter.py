@@ -46,6 +46,7 @@ from nodetracker.placement.removal import HostRemovals
 from nodetracker.placement.slots import LAST_RETRY_SECONDS, Slot, Slots, Task
 from nodetracker.ports import Store
 from nodetracker.process.outage import OutageLog
+from nodetracker.process.workers import start_thread
 
 LOG = logging.getLogger(__name__)
 MAX_SINGLE = 8
@@ -128,7 +129,7 @@ class PlacementReporter:
     def _start_threads(self) -> None:
         for number in range(1, self._settings.workers + 1):
             name = f"placement-{number}"
-            threading.Thread(target=self._run, name=name, daemon=True).start()
+            start_thread(name, self._run)
 
     def stop(self, timeout_seconds: float) -> bool:
         """Take no further node; return whether the running requests ended in time."""

@@ -8,15 +8,16 @@ import json
 import os
 import subprocess
 import sys
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from io import FileIO
 from typing import Any
 
+from nodetracker.model.errors import ChildError, ExhaustedError, exhaustion_explained
+from nodetracker.process.workers import start_thread
+
 _NICENESS = 10
-
-
-class ChildError(Exception):
-    """A child process has failed; the last line that it wrote says why."""
 
 
 def run_child(module: str, task: Any) -> None:
@@ -27,10 +28,13 @@ def run_child(module: str, task: Any) -> None:
 
     Raises:
         ChildError: it failed.
+        ExhaustedError: it could not be started.
     """
     command = [sys.executable, "-P", "-m", module]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as child:  # type: ignore[call-overload]  # noqa: S603
+    with process_limit_explained():
+        started = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]  # noqa: S603
+    with started as child:
         try:
             child.stdin.write(json.dumps(task).encode() + b"\n")
             child.stdin.flush()
@@ -41,12 +45,23 @@ def run_child(module: str, task: Any) -> None:
         raise ChildError(written.rpartition("\n")[2] or f"exit code {child.returncode}")
 
 
+@contextmanager
+def process_limit_explained() -> Iterator[None]:
+    """Raise an ExhaustedError where no process can be started."""
+    try:
+        with exhaustion_explained():
+            yield
+    except BlockingIOError as error:  # of fork
+        text = "no process can be started: the limit of processes is reached"
+        raise ExhaustedError(text) from error
+
+
 def take_task() -> Any:
     """Return the task of this process, a child, which yields to others and ends with its parent."""
     os.nice(_NICENESS)
     given = FileIO(0, closefd=False)  # a buffered one must not be read while Python ends
     task = json.loads(given.readline())
-    threading.Thread(target=_end_with_parent, args=(given,), name="parent", daemon=True).start()
+    start_thread("parent", partial(_end_with_parent, given))
     return task
 
 

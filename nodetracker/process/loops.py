@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_service import periodic_task
 
-from nodetracker.model.errors import StoppingError
+from nodetracker.model.errors import NodetrackerError, StoppingError, find_exhaustion
 
 if TYPE_CHECKING:  # not before a backend is chosen
     from oslo_service.threadgroup import ThreadGroup
@@ -239,10 +239,13 @@ class PeriodicLoop:
             self._on_fatal(error)
             return False
         except BaseException as error:  # also SystemExit: the next tick may succeed
-            failure = error
+            failure = find_exhaustion(error) or error
         text = None if failure is None else f"{type(failure).__name__}: {failure}"
         if failure is not None and text != self._logged_failure:
-            LOG.error("%s failed", self._name, exc_info=failure)
+            if isinstance(failure, NodetrackerError):  # says what an operator can do about it
+                LOG.error("%s failed: %s", self._name, failure)
+            else:
+                LOG.error("%s failed", self._name, exc_info=failure)
         elif failure is None and self._logged_failure is not None:
             LOG.info("%s work again", self._name)
         self._logged_failure = text

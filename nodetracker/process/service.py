@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
-from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
+from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError, find_exhaustion
 from nodetracker.process.backend import choose_threads
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, SystemdNotifier
 from nodetracker.process.loops import PeriodicLoop, PeriodicTasks, Progress, Wakeup
@@ -308,6 +308,9 @@ def report_fatal(error: BaseException) -> int:
     if isinstance(error, NEEDS_OPERATOR):
         LOG.critical("%s", error)
         return EXIT_CONFIG
+    if (exhaustion := find_exhaustion(error)) is not None:
+        LOG.critical("%s", exhaustion)
+        return EXIT_FAILED
     LOG.critical("Unexpected error; ending the process", exc_info=error)
     return EXIT_FAILED
 

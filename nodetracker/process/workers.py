@@ -8,9 +8,14 @@ import collections
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Any, Generic, TypeVar
+
+from nodetracker.model.errors import ExhaustedError, exhaustion_explained
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +64,7 @@ class Call(Generic[T]):
     """A call of an executor: `value` and `error` are its outcome once `wait` has returned.
 
     Attributes:
-        error: what it raised, why no thread could be started for it, or a `HungError`.
+        error: what it raised, a `HungError`, or an `ExhaustedError` if there was no thread.
         counted_from: moment from which its deadline is counted.
         started_at: when a thread took it, None before.
         ended_at: when it returned or raised, None before.
@@ -135,7 +140,10 @@ class Call(Generic[T]):
 
 
 class Executor:
-    """Runs calls of sources that may hang, in threads that end when idle.
+    """Runs calls of sources that may hang, in threads that end when idle, all but one.
+
+    The last thread is kept, so that calls go on, one after the other, while the process can
+    start no further threads. `prepare` starts it early.
 
     A call that is not over at its deadline is given up by whoever waits for it: its slot is
     free for others, its thread is left behind, its outcome is dropped. Until it ends, the
@@ -194,8 +202,7 @@ class Executor:
     ) -> Call[T]:
         """Make a call in a thread, now or as soon as one is free, unless its source hangs.
 
-        The call fails with the error of starting a thread when there is none and none can
-        be started.
+        The call fails with an ExhaustedError when there is no thread and none can be started.
 
         Args:
             limit_seconds: how long it may take.
@@ -211,6 +218,16 @@ class Executor:
             elif self._threads < self._max_threads:
                 self._start_thread()
         return call
+
+    def prepare(self) -> None:
+        """Start the thread that is kept, before calls need it.
+
+        Raises:
+            ExhaustedError: the process can have no more threads.
+        """
+        with self._lock:
+            if not self._threads:
+                self._add_thread()
 
     def make_here(
         self,
@@ -280,40 +297,37 @@ class Executor:
 
     def _start_thread(self) -> None:
         """Start a thread; fail the queued calls if none can be started and none works."""
-        self._serial += 1
-        thread = threading.Thread(
-            target=self._work, name=f"{self._name}-{self._serial}", daemon=True
-        )
         try:
-            thread.start()
-        except RuntimeError as error:
+            self._add_thread()
+        except ExhaustedError as error:
             while self._queue and not self._threads:
                 call = self._queue.popleft()
                 call.error = error
                 call.done.set()
-        else:
-            self._threads += 1
 
-    def _work(self) -> None:
-        is_needed = True
-        while is_needed and (call := self._take()) is not None:
-            is_needed = self._run(call)
+    def _add_thread(self) -> None:
+        self._serial += 1
+        # It does not keep an executor that nobody uses any more.
+        start_thread(f"{self._name}-{self._serial}", partial(_work, weakref.ref(self)))
+        self._threads += 1
 
-    def _take(self) -> Call[Any] | None:
-        """Wait for a call; return None when this thread was idle for long."""
+    def _work_once(self) -> bool:
+        """Wait for a call and make it; return whether its thread goes on."""
+        is_woken = False
         with self._lock:
-            while not self._queue:
+            if not self._queue:
                 self._idle += 1
-                woken = self._wake.wait(IDLE_SECONDS)
+                is_woken = self._wake.wait(IDLE_SECONDS)
                 self._idle -= 1
-                if not woken and not self._queue:
-                    self._threads -= 1
-                    return None
+            if not self._queue:
+                goes_on = is_woken or self._threads == 1
+                self._threads -= not goes_on
+                return goes_on
             call = self._queue.popleft()
             call.started_at = self.now()
             if not self._counts_queue:
                 call.counted_from = call.started_at
-            return call
+        return self._run(call)
 
     def _run(self, call: Call[Any]) -> bool:
         """Make a call and keep its outcome; return whether its thread has a slot still."""
@@ -344,13 +358,21 @@ class Executor:
             return True
 
 
-def start_thread(name: str, run: Callable[[], object]) -> threading.Thread | None:
-    """Start a daemon thread; return None when the process can have no more of them."""
+def _work(reference: "weakref.ref[Executor]") -> None:
+    """Make calls of an executor for as long as it needs this thread."""
+    while (executor := reference()) is not None and executor._work_once():
+        del executor
+
+
+def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:
+    """Start a daemon thread.
+
+    Raises:
+        ExhaustedError: the process can have no more of them.
+    """
     thread = threading.Thread(target=run, name=name, daemon=True)
-    try:
+    with exhaustion_explained():
         thread.start()
-    except RuntimeError:
-        return None
     return thread
 
 
@@ -359,6 +381,5 @@ def run_within(seconds: float, name: str, call: Callable[[], object]) -> None:
 
     Without a thread it is not made: it may hang.
     """
-    thread = start_thread(name, call)
-    if thread is not None:
-        thread.join(seconds)
+    with suppress(ExhaustedError):
+        start_thread(name, call).join(seconds)

@@ -168,6 +168,7 @@ class HostCalls:
 
     def start(self) -> None:
         """Start in the background, with the calls that were made before."""
+        self._executor.prepare()
         self._known.watch_news(self.handle)
         self.wake()
 
@@ -199,7 +200,9 @@ class HostCalls:
             self._audit_changed(news)
         for call in news.calls:
             self._running.add(call.id)
-            self._executor.start(call.sender, partial(self._carry_out, call))
+            made = self._executor.start(call.sender, partial(self._carry_out, call))
+            if made.is_done and made.started_at is None:  # there is no thread; later news have it
+                self._running.discard(call.id)
 
     def _read(self) -> None:
         if self._stopping.wait(max(0.0, self._read_at + NEWS_SECONDS - time.monotonic())):

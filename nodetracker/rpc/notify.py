@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from nodetracker.model.change import VERSION, Notification, StoreEvent
+from nodetracker.model.errors import ExhaustedError
 from nodetracker.model.warning import HostWarning
 from nodetracker.ports import Notifier
 from nodetracker.process.workers import FLUSH_SECONDS, start_thread
@@ -144,9 +145,10 @@ class NotificationSender:
         self._queue.put(notification)
         with self._lock:
             if self._thread is None:
-                self._thread = start_thread("notifications", self._run)
-                if self._thread is None:
-                    self._note_failure("no thread can be started")
+                try:
+                    self._thread = start_thread("notifications", self._run)
+                except ExhaustedError as error:
+                    self._note_failure(str(error))
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until all are sent; log the number of those left at the timeout.

@@ -12,7 +12,7 @@ from typing import Any
 
 from nodetracker.model.errors import ConfigError, RefusedError
 from nodetracker.model.serializer import encode_error
-from nodetracker.process.workers import run_within
+from nodetracker.process.workers import run_within, start_thread
 from nodetracker.rpc.transport import Transport
 from nodetracker.rpc.waker import COMPUTE
 
@@ -62,8 +62,8 @@ class WakeServer:
 
     def start(self) -> None:
         """Start in the background."""
-        threading.Thread(target=self._run, name="rpc", daemon=True).start()
-        threading.Thread(target=self._warn_if_unreachable, name="rpc-timeout", daemon=True).start()
+        start_thread("rpc", self._run)
+        start_thread("rpc-timeout", self._warn_if_unreachable)
 
     def stop(self, timeout_seconds: float) -> bool:
         """Disconnect, as far as there is time; return True, as nobody waits for an answer."""

@@ -3,10 +3,11 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from nodetracker.model.change import StoreEvent
-from nodetracker.model.errors import RpcUnavailableError
+from nodetracker.model.errors import ExhaustedError, RpcUnavailableError
 from nodetracker.ports import WakeableAgent
 from nodetracker.process.workers import Call, Executor, start_thread
 from nodetracker.rpc.interface import Interface
@@ -55,7 +56,8 @@ class Waker:
                 if len(self._waiting) < MAX_WAITING:
                     self._waiting[host] = None
             if self._waiting and self._thread is None:  # late: a WSGI server may fork first
-                self._thread = start_thread("waker", self._run)
+                with suppress(ExhaustedError):
+                    self._thread = start_thread("waker", self._run)
             self._changed.notify()
 
     def _run(self) -> None:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from nodetracker.accounting.audit.merge import DriverReading, merge_readings
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
-from nodetracker.model.errors import ConfigError, DriverUnavailableError
+from nodetracker.model.errors import ConfigError, DriverUnavailableError, describe_error
 from nodetracker.model.guest import WorkloadKind
 from nodetracker.model.node import HostSnapshot, KnownNode, NodeListing, failed_snapshot
 from nodetracker.ports import Driver, DriverCapability
@@ -186,8 +186,9 @@ class DriverPart:
             snapshot = failed_snapshot(nodename, self.name, _DOES_NOT_ANSWER)
         elif isinstance(error, DriverUnavailableError):
             snapshot = failed_snapshot(nodename, error.source, error.reason)
-        elif snapshot is None:  # a fault of one driver fails only that driver's part
-            snapshot = failed_snapshot(nodename, self.name, f"{type(error).__name__}: {error}")
+        elif error is not None:  # a fault of one driver fails only that driver's part
+            snapshot = failed_snapshot(nodename, self.name, describe_error(error))
+        assert snapshot is not None
         if not is_pending:
             self._send_held_back()
         self._record_guests(snapshot)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from nodetracker.model.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError, describe_error
 from nodetracker.model.fact import Fact, ProbeOutcome, ProbeStatistics, failed, fresh
 from nodetracker.process.workers import Call, Executor
 
@@ -161,4 +161,4 @@ def _describe(key: ProbeKey, error: BaseException) -> str:
         return error.reason if error.source == key.source else str(error)
     # A fault in a probe fails its fact, never the audit.
     LOG.debug("Probe %s failed unexpectedly", key, exc_info=error)
-    return f"{type(error).__name__}: {error}"
+    return describe_error(error)

@@ -29,7 +29,9 @@ SECRETS = (mariadb.PASSWORD, postgresql.PASSWORD)
 BEGINS, ENDS = "The database: ", "The database is back after "
 POOLED = 2  # connections that the agent keeps
 SOCKETS = POOLED + 1  # the agent listens on agent.sock
-THREADS = 9  # main, audits, events, heartbeats, wake-socket, and two that read each of two nodes
+# main, audits, events, heartbeats, wake-socket, two that read each of two nodes, and the last
+# threads for events, news and calls
+THREADS = 12
 
 _numbers = itertools.count(1)
 

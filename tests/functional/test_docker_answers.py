@@ -685,7 +685,7 @@ class TestEvents:
     def test_closing_ends_the_thread(self, driver_on_stub):
         driver = driver_on_stub.driver()
         listen(driver)
-        thread = driver._listener._thread
+        (thread,) = (t for t in threading.enumerate() if t.name == "docker-events")
         driver.close()
         thread.join(10)
         assert not thread.is_alive()

@@ -32,6 +32,7 @@ from nodetracker.cmd.screen.watch import (
 )
 from nodetracker.model.errors import NodetrackerError, NotFoundError
 from nodetracker.model.trend import TrendSample
+from nodetracker.process.workers import start_thread
 from nodetracker.usecases.trends import NodeHours, read_fleet_trend
 from nodetracker.views.plain_overview import render_overview
 from nodetracker.views.problems import FleetView, select_host, view_fleet
@@ -203,8 +204,7 @@ class FleetScreen:
         Raises:
             NotFoundError: the host that is watched does not exist.
         """
-        reading = threading.Thread(target=self._read_all, name="fleet", daemon=True)
-        reading.start()
+        start_thread("fleet", self._read_all)
         try:
             while not self._watch.is_over:
                 with self._taking_the_terminal():

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from nodetracker.cmd.screen.output import Screen
 from nodetracker.cmd.screen.terminal import Terminal, detect_terminal, safe_text
+from nodetracker.process.workers import start_thread
 from nodetracker.views.values import render_age
 
 if TYPE_CHECKING:  # imported late: most commands end before there is anything to draw
@@ -169,10 +171,7 @@ def show_progress(title: str, out: TextIO) -> Iterator[Progress]:
     screen = Screen(out, terminal)
     drawing = ProgressBar(screen) if terminal.is_interactive else ProgressLines(screen)
     progress, has_ended = Progress(title), threading.Event()
-    thread = threading.Thread(
-        target=draw_until, args=(has_ended.wait, progress, drawing), daemon=True
-    )
-    thread.start()
+    thread = start_thread("progress", partial(draw_until, has_ended.wait, progress, drawing))
     try:
         yield progress
     finally:

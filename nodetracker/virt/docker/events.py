@@ -10,6 +10,7 @@ from typing import Any
 
 from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import DriverUnavailableError, HostDataError, NotFoundError
+from nodetracker.process.workers import start_thread
 from nodetracker.virt.docker.client import EngineClient, EventStream
 
 _ACTIONS = {
@@ -179,10 +180,9 @@ class EventListener:
         self._since: str | None = None
         self._notified_until_ns = 0
         self._is_live = False
-        self._thread = threading.Thread(target=self._run, name="docker-events", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        start_thread("docker-events", self._run)
 
     @property
     def is_live(self) -> bool:

@@ -14,6 +14,7 @@ import libvirt
 
 from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import HostDataError
+from nodetracker.process.workers import start_thread
 from nodetracker.virt.libvirt.serialized import SerializedConnection, describe_error
 from nodetracker.virt.libvirt.storage import DiskSizes
 from nodetracker.virt.libvirt.types import (
@@ -326,8 +327,7 @@ def start_event_loop() -> None:
             return
         libvirt.registerErrorHandler(lambda _context, _error: None, None)  # not to stderr
         libvirt.virEventRegisterDefaultImpl()
-        _loop_thread = threading.Thread(target=_run_events, name="libvirt-events", daemon=True)
-        _loop_thread.start()
+        _loop_thread = start_thread("libvirt-events", _run_events)
 
 
 def _run_events() -> None:

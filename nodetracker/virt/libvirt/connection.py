@@ -13,9 +13,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from nodetracker.model.audit import ALL_NODES, EventKind, NodeEvent
-from nodetracker.model.errors import DriverUnavailableError, HostDataError
+from nodetracker.model.errors import DriverUnavailableError, HostDataError, describe_error
 from nodetracker.model.fact import Fact
-from nodetracker.process.workers import Executor
+from nodetracker.process.workers import Executor, start_thread
 from nodetracker.virt.libvirt.types import (
     DomainStatistics,
     EventHandlers,
@@ -148,10 +148,10 @@ class HypervisorConnection:
         self._number = 0
         self._changed_domains: set[str] = set()
         self._have_devices_changed = True
-        self._thread = threading.Thread(target=self._run, name="libvirt-connection", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = start_thread("libvirt-connection", self._run)
 
     def wait_for_first_attempt(self, seconds: float) -> None:
         """Wait until the first attempt has succeeded, failed or timed out."""
@@ -160,7 +160,8 @@ class HypervisorConnection:
     def close(self) -> None:
         self._is_closing = True
         self._wake.set()
-        self._thread.join(_POLL_INTERVAL)
+        if self._thread is not None:
+            self._thread.join(_POLL_INTERVAL)
 
     @property
     def nodename(self) -> str | None:
@@ -239,7 +240,7 @@ class HypervisorConnection:
             return False  # the process ends
         error = call.error
         if error is not None:
-            self._record_failure(getattr(error, "reason", f"{type(error).__name__}: {error}"))
+            self._record_failure(getattr(error, "reason", describe_error(error)))
             return False
         session = call.result()
         if self.endpoint.name is None and self._hostname not in {None, session.identity.hostname}:

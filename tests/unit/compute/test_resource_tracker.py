@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,7 +32,7 @@ from nodetracker.process.loops import Progress
 from tests.builders import WORKLOAD, make_incarnation, read_history, take_service
 from tests.refusals import refusing
 from tests.stores import SqliteStore
-from tests.threads import count_threads
+from tests.threads import count_threads, no_threads
 from tests.unit.compute.manual_timer import wait_for
 from tests.unit.compute.tracked_host import HOST, TrackedHost, guest, node
 
@@ -158,26 +157,19 @@ class TestFailures:
         assert records["node-2"].values.memory_mb_used == 2560
         assert records["node-2"].values.facts["cpu"].state is FactState.FRESH
 
-    @pytest.mark.parametrize("refused", ["audit", "probe"])
-    def test_nodes_without_a_free_thread_are_held_and_recover(self, agent, monkeypatch, refused):
-        others = set(threading.enumerate())
-        monkeypatch.setattr("nodetracker.process.workers.IDLE_SECONDS", 0)
-        agent.audit(node(1), node(2))
-        while set(threading.enumerate()) - others:
-            time.sleep(0.01)
-        start = threading.Thread.start
-
-        def start_some(thread):
-            if thread.name.startswith(refused):
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", start_some)
-            report = agent.audit()
+    def test_nodes_without_a_free_thread_are_held_and_recover(self, agent, monkeypatch):
+        with no_threads(monkeypatch, "audit"):
+            report = agent.audit(node(1), node(2))
         assert set(report.errors) == {"node-1", "node-2"}
-        assert all("can't start new thread" in error for error in report.errors.values())
+        assert all("no thread can be started" in error for error in report.errors.values())
         assert agent.audit().is_good
+
+    def test_at_a_limit_of_threads_nodes_are_read_one_after_the_other(self, agent, monkeypatch):
+        agent.audit(node(1), node(2))
+        with no_threads(monkeypatch):
+            report = agent.audit(node(1, guest(1)), node(2))
+        assert report.is_good
+        assert agent.records()["node-1"].values.memory_mb_used == 2560
 
     def test_a_hung_node_delays_no_other_and_recovers(self, agent):
         agent.audit(node(1), node(2))

@@ -1,9 +1,13 @@
 import threading
+import time
+from functools import partial
 
 import pytest
 
+from nodetracker.model.errors import ExhaustedError
 from nodetracker.process.workers import Executor, HungError, run_within
 from tests.builders import Clock
+from tests.programs import wait_until
 from tests.threads import count_threads, no_threads
 
 
@@ -313,7 +317,7 @@ class TestWithoutAThread:
         call = Executor("t", 1).start("s", lambda: 1)
         assert call.is_done
         assert not call.is_hung
-        assert str(call.error) == "can't start new thread"
+        assert isinstance(call.error, ExhaustedError)
 
     def test_the_executor_recovers_when_threads_can_be_started(self, end_threads, monkeypatch):
         executor = Executor("t", 1)
@@ -340,7 +344,33 @@ class TestWithoutAThread:
         end_threads()
         clock.seconds = 1.0
         assert executor.expire(hung)
-        assert str(waiting.error) == "can't start new thread"
+        assert isinstance(waiting.error, ExhaustedError)
+
+    def test_a_thread_that_was_prepared_makes_the_calls_one_after_the_other(self, end_threads):
+        executor = Executor("t", 4)
+        executor.prepare()
+        executor.prepare()
+        end_threads()
+        calls = [executor.start("s", partial(pow, number, 2)) for number in range(4)]
+        assert [call.wait() and call.result() for call in calls] == [0, 1, 4, 9]
+
+    def test_the_last_thread_is_kept_while_its_executor_is(self, end_threads, monkeypatch):
+        monkeypatch.setattr("nodetracker.process.workers.IDLE_SECONDS", 0.01)
+        executor = Executor("kept", 4)
+        gate = threading.Barrier(4)
+        calls = [executor.start("s", gate.wait) for _ in range(4)]
+        assert all(call.wait() for call in calls)
+        wait_until(lambda: count_threads("kept") == 1)
+        end_threads()
+        time.sleep(0.1)
+        assert run(executor, "s") == 7
+        del executor, calls, gate
+        wait_until(lambda: count_threads("kept") == 0)
+
+    def test_none_can_be_prepared(self, end_threads):
+        end_threads()
+        with pytest.raises(ExhaustedError, match="no thread can be started"):
+            Executor("t", 1).prepare()
 
 
 def test_the_end_of_a_process_without_a_thread_leaves_out_what_needs_one(monkeypatch):

@@ -227,8 +227,8 @@ def test_a_call_without_an_answer_ends_after_an_interval_and_its_timeout(host, c
 
 
 def test_a_call_that_expires_before_its_turn_is_not_carried_out(host, caplog):
+    host.clock.set(host.store.now() + timedelta(hours=1))  # the agent may take it at once
     call_id = host.call("host_power_action", action="reboot")
-    host.clock.set(host.store.now() + timedelta(hours=1))
     host.report()
     wait_until(lambda: "Call of host_power_action by c1 expired before its turn" in caplog.text)
     assert host.store.find_answer("alpha", call_id) is None

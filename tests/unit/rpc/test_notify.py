@@ -69,7 +69,8 @@ def test_a_process_without_a_thread_sends_once_it_has_one(listener, monkeypatch)
     sender = make_sender(listener)
     with no_threads(monkeypatch):
         sender.notify(event("c", 1))
-    assert sender.error == "no thread can be started"
+    assert sender.error is not None
+    assert sender.error.startswith("no thread can be started")
     sender.notify(event("c", 2))
     assert sender.flush(5)
     assert listener.numbers == [1, 2]

@@ -4,7 +4,9 @@ from math import inf
 
 import pytest
 
+from nodetracker.model.errors import ExhaustedError
 from nodetracker.virt.composite import LatestCall
+from tests.threads import no_threads
 from tests.unit.compute.manual_timer import wait_for
 
 
@@ -90,9 +92,6 @@ def test_a_call_beyond_its_budget_fails_and_is_not_made_again_while_it_hangs(sou
 
 
 def test_a_call_without_a_thread_fails(source, monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    source.calls.start(30.0)
-    assert str(source.calls.latest(inf)[0].error) == "can't start new thread"
+    with no_threads(monkeypatch):
+        source.calls.start(30.0)
+    assert isinstance(source.calls.latest(inf)[0].error, ExhaustedError)
