@@ -1,16 +1,16 @@
 """Build the WSGI application from the route table."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from wsgiref.types import WSGIApplication
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
 
 from nodetracker.api.call import Backend
 from nodetracker.api.context import REQUEST_ID
 from nodetracker.api.encoding import finish, render_json
-from nodetracker.api.errors import explain, render_error
+from nodetracker.api.errors import explain, render_error, render_refusal
 from nodetracker.api.family import NOVA_BASE, normalize_path
 from nodetracker.api.layers import Layer
 from nodetracker.api.page_files import PageResource, RootResource, add_page
@@ -19,12 +19,21 @@ from nodetracker.api.resource import RouteResource, name_request
 from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.metrics.api import StoreErrorCounter
-from nodetracker.model.errors import SchemaError, StoreError, StoreUnavailableError
+from nodetracker.model.errors import (
+    SchemaError,
+    StoreError,
+    StoreUnavailableError,
+    find_exhaustion,
+)
+from nodetracker.process.outage import OutageLog
 
 LOG = logging.getLogger(__name__)
 
 _STORE_ERROR = "store_error"
 """Attribute of a response's context: the `StoreError` because of which a request failed."""
+
+REQUESTS = "requests"
+"""The activity that fails while this process is at a limit of its resources."""
 
 _RESOURCES = (RouteResource, PageResource, RootResource)
 
@@ -60,6 +69,31 @@ def _list_paths(path: str) -> list[str]:
     """Return a path, and for Nova's resources also the one with a project."""
     base, slash, rest = path.partition(f"{NOVA_BASE}/")
     return [path, f"{slash}{{project_id}}/{rest}"] if slash and not base else [path]
+
+
+def answer_exhaustion(application: WSGIApplication, limits: OutageLog) -> WSGIApplication:
+    """Return an application that answers 503 where this process is at a limit of its resources.
+
+    Args:
+        limits: logs when that begins and when it is over.
+    """
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        try:
+            parts = application(environ, start)
+        except Exception as error:
+            exhaustion = find_exhaustion(error)
+            if exhaustion is None:
+                raise
+        else:
+            limits.note_success(REQUESTS)
+            return parts
+        limits.note_failure(REQUESTS, exhaustion)
+        status, headers, body = render_refusal(environ["PATH_INFO"], exhaustion)
+        start(f"{status.value} {status.phrase}", list(headers))
+        return [body]
+
+    return answer
 
 
 class _Guard:
@@ -112,7 +146,9 @@ class _Guard:
 def _handle_error(
     request: falcon.Request, response: falcon.Response, error: Exception, params: Any
 ) -> None:
-    """Answer with an error."""
+    """Answer with an error, but for that of a limit, see `answer_exhaustion`."""
+    if (exhaustion := find_exhaustion(error)) is not None:
+        raise exhaustion from error
     problem = explain(error)
     request_id = request.env.get(REQUEST_ID, "")
     if problem.status.value == 500:

@@ -20,6 +20,7 @@ from nodetracker.model.errors import (
     ClaimRefusedError,
     ConflictError,
     DriverFeatureError,
+    ExhaustedError,
     ForbiddenError,
     NodetrackerError,
     NotFoundError,
@@ -58,6 +59,7 @@ _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (ConflictError, HTTPStatus.CONFLICT, "nodetracker.conflict"),
     (ThrottledError, HTTPStatus.TOO_MANY_REQUESTS, "nodetracker.too_many_logins"),
     (BusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
+    (ExhaustedError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.exhausted"),
     (StoreBusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
     (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unavailable"),
     (SchemaError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.schema"),
@@ -130,6 +132,8 @@ def explain(error: Exception) -> Problem:
 def _describe(error: Exception) -> str:
     if isinstance(error, StoreBusyError):
         return "All connections to the database are in use; try again later."
+    if isinstance(error, ExhaustedError):
+        return "The server is at a limit of threads, memory or files; try again later."
     if isinstance(error, StoreUnavailableError | SchemaError):  # its text may name the database
         return "The database is unavailable; try again later."
     if isinstance(error, BodyTooLargeError) and not error.needs_credentials:

@@ -13,7 +13,7 @@ from wsgiref.types import WSGIApplication, WSGIEnvironment
 from oslo_config import cfg
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.application import build_application
+from nodetracker.api.application import REQUESTS, answer_exhaustion, build_application
 from nodetracker.api.auth.addresses import add_client_address
 from nodetracker.api.auth.browser import accept_session_cookie
 from nodetracker.api.auth.layer import (
@@ -62,14 +62,14 @@ from nodetracker.bootstrap.values import (
 from nodetracker.compute.identity import read_incarnation
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.model.errors import ConfigError
+from nodetracker.model.errors import ConfigError, ExhaustedError
 from nodetracker.model.health import AgentStatus, ApiStatus, Health
 from nodetracker.model.service import API_BINARY
 from nodetracker.model.settings import ApiSettings
 from nodetracker.ports import AgentDirectory, Store
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.membership import Membership
-from nodetracker.process.outage import OutageLog
+from nodetracker.process.outage import SETTLE_SECONDS, OutageLog
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.usecases.plans import HostPlanner
 from nodetracker.usecases.scheduler import Scheduler
@@ -175,8 +175,7 @@ def build_api(conf: cfg.ConfigOpts) -> "tuple[ApiService, Server]":
             broker_error=_find_broker_error(parts),
         )
 
-    application, gate = _build_application(conf, parts, read_status)
-    server = Server(application, parts.settings, gate=gate, render_refusal=render_refusal)
+    server = _build_server(conf, parts, read_status)
     watcher = Watcher(parts.settings.host, API_BINARY, parts.settings.service_down_time)
     service = ApiService(
         parts.settings, server, parts.store, membership, parts.notifier, database,
@@ -203,7 +202,7 @@ def build_wsgi_application(conf: cfg.ConfigOpts) -> WSGIApplication:
             broker_error=_find_broker_error(parts),
         )
 
-    return _build_application(conf, parts, read_status)[0]
+    return _build_application(conf, parts, read_status, _make_limits())[0]
 
 
 def build_own_server(
@@ -234,8 +233,7 @@ def build_own_server(
             broker_error=agent.broker_error,
         )
 
-    application, gate = _build_application(conf, parts, read_status)
-    return Server(application, settings, gate=gate, render_refusal=render_refusal)
+    return _build_server(conf, parts, read_status)
 
 
 def build_api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
@@ -320,13 +318,35 @@ def _find_broker_error(parts: _Parts) -> str | None:
     return notifications_error or parts.broker.wake_error
 
 
-def _build_application(
+def _make_limits() -> OutageLog:
+    return OutageLog("The REST service", ExhaustedError, LOG, settle_seconds=SETTLE_SECONDS)
+
+
+def _build_server(
     conf: cfg.ConfigOpts, parts: _Parts, read_process: Callable[[], ApiStatus]
+) -> Server:
+    limits = _make_limits()
+    application, gate = _build_application(conf, parts, read_process, limits)
+    return Server(
+        application,
+        parts.settings,
+        gate=gate,
+        render_refusal=render_refusal,
+        on_exhausted=partial(limits.note_failure, REQUESTS),
+    )
+
+
+def _build_application(
+    conf: cfg.ConfigOpts,
+    parts: _Parts,
+    read_process: Callable[[], ApiStatus],
+    limits: OutageLog,
 ) -> tuple[WSGIApplication, Gate]:
     """Build the application, and the gate in front of its threads.
 
     Args:
         read_process: returns what this process knows of its database, heartbeats and broker.
+        limits: logs when this process is at a limit of its resources.
     """
     settings, store = parts.settings, parts.store
     routes, has_proxy = list_routes(settings.open_metrics), _is_behind_proxy(conf)
@@ -372,7 +392,8 @@ def _build_application(
     # Before the library's layer, which takes whatever a client says for its address.
     noting: Layer = partial(add_client_address, has_proxy=has_proxy)
     proxies: tuple[Layer, ...] = (proxy_layer(conf),) if has_proxy else ()
-    layers = (counting, noting, *proxies, request_id_layer, access.layer)
+    limiting: Layer = partial(answer_exhaustion, limits=limits)
+    layers = (counting, noting, *proxies, limiting, request_id_layer, access.layer)
     return build_application(backend, routes, layers), access.gate
 
 

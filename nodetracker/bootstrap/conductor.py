@@ -2,6 +2,7 @@
 
 import resource
 import uuid
+from functools import partial
 from importlib.metadata import version
 
 from oslo_config import cfg
@@ -18,7 +19,7 @@ from nodetracker.bootstrap.stores import (
 )
 from nodetracker.bootstrap.values import Problems, build_from_options, read_host_name
 from nodetracker.compute.identity import read_incarnation
-from nodetracker.conductor.application import ConductorApplication
+from nodetracker.conductor.application import CALLS, ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.bodies import MAX_BODY_BYTES
 from nodetracker.conductor.gate import LANES, STRANGER_LANE, URGENT_LANE, Gate
@@ -75,6 +76,7 @@ def build_conductor(conf: cfg.ConfigOpts) -> tuple[ConductorService, Server]:
         gate=lambda reader: Gate(reader, application),
         max_connections=max(16, min(_MAX_CONNECTIONS, descriptors // 2)),
         lanes=LANES,
+        on_exhausted=partial(application.limits.note_failure, CALLS),
     )
     watch = AgentWatch(application, store, conf.service_down_time)
     membership = Membership(

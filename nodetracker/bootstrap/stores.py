@@ -18,7 +18,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.serializer import encode
 from nodetracker.process.child import run_child
-from nodetracker.process.outage import OutageLog, Watch, watch_nothing
+from nodetracker.process.outage import SETTLE_SECONDS, OutageLog, Watch, watch_nothing
 
 if TYPE_CHECKING:  # imported late: not every program needs them
     from nodetracker.db.store import SqlStore
@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # imported late: not every program needs them
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_SETTLE_SECONDS = 5.0
 
 
 def build_store(
@@ -159,8 +157,8 @@ def build_sql_store(
 
 
 def make_outage_log() -> OutageLog:
-    """Return the log of the database's outages for a process that serves requests."""
-    return OutageLog("The database", StoreError, LOG, settle_seconds=_SETTLE_SECONDS)
+    """Return the log of the database's outages for a process."""
+    return OutageLog("The database", StoreError, LOG, settle_seconds=SETTLE_SECONDS)
 
 
 def watch_calls(database: OutageLog, on_answer: Callable[[], None] = lambda: None) -> Watch:

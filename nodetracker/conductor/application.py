@@ -26,6 +26,7 @@ from nodetracker.model.claim import Claim
 from nodetracker.model.credential import Credential, hash_secret
 from nodetracker.model.errors import (
     AuthenticationError,
+    ExhaustedError,
     ForbiddenError,
     HostNameError,
     NodetrackerError,
@@ -35,16 +36,21 @@ from nodetracker.model.errors import (
     RpcError,
     RpcUnavailableError,
     RpcVersionError,
+    find_exhaustion,
 )
 from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import CredentialStore, FleetStore
 from nodetracker.process.change_log import RefusalLog, log_change
 from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.outage import SETTLE_SECONDS, OutageLog
 from nodetracker.rpc.interface import describe_mismatch
 from nodetracker.web.admission import STRANGER_BYTES, Places
 
 LOG = logging.getLogger(__name__)
+
+CALLS = "calls"
+"""The activity that fails while this process is at a limit of its resources."""
 
 JOIN, HEARTBEAT = "/join", "/store/report_state"
 IS_LARGE = "nodetracker.is_large"
@@ -111,6 +117,7 @@ class ConductorApplication:
 
     Attributes:
         known: hosts by their credentials.
+        limits: logs when this process is at a limit of its resources.
     """
 
     def __init__(
@@ -130,6 +137,13 @@ class ConductorApplication:
         self._authorizer = authorizer
         self._clock = clock
         self._monotonic = monotonic
+        self.limits = OutageLog(
+            f"{name[:1].upper()}{name[1:]}",
+            ExhaustedError,
+            LOG,
+            monotonic,
+            SETTLE_SECONDS,
+        )
         self._bodies = BodyParser(serves_older)
         self._large = Places(1)
         self._refusals = (
@@ -139,6 +153,10 @@ class ConductorApplication:
         self._called_at: float | None = None
         self._hosts: set[str] = set()
         self.is_stopping = False
+
+    def start(self) -> None:
+        """Start its own thread; raises ExhaustedError."""
+        self.known.start()
 
     @property
     def called_hosts(self) -> int:
@@ -173,6 +191,7 @@ class ConductorApplication:
         )
         status, answer = HTTPStatus.OK, {}
         refusal: NodetrackerError | None = None
+        exhaustion: ExhaustedError | None = None
         try:
             if environ["REQUEST_METHOD"] != "POST":
                 raise NotFoundError("POST /store/METHOD is served here, to agents")
@@ -183,11 +202,15 @@ class ConductorApplication:
         except NodetrackerError as error:
             answer, refusal = {"error": encode_error(error)}, error
             status = find_status(error)
-        except Exception as error:  # a bug; the caller gets its name only
-            LOG.exception("%s failed", request.path)
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            text = f"{self._name} failed ({request.path}): {type(error).__name__}; see its log"
-            answer = {"error": encode_error(RpcError(text))}
+        except Exception as error:
+            exhaustion = find_exhaustion(error)
+            if exhaustion is None:  # a bug; the caller gets its name only
+                LOG.exception("%s failed", request.path)
+            status, answer = self._explain_failure(request, error, exhaustion)
+        if exhaustion is not None:
+            self.limits.note_failure(CALLS, exhaustion)
+        else:
+            self.limits.note_success(CALLS)
         credential = request.credential
         if refusal is not None:  # outside the handler, see `OutageLog.watch`
             host = None if credential is None else credential.host
@@ -198,6 +221,16 @@ class ConductorApplication:
         if now is not None:
             answer["now"] = now.isoformat()
         return _send(environ, start, status, answer)
+
+    def _explain_failure(
+        self, request: _Request, error: Exception, exhaustion: ExhaustedError | None
+    ) -> tuple[HTTPStatus, dict[str, Any]]:
+        """Return the answer to a call that failed for a reason of this process."""
+        if exhaustion is not None:
+            unavailable = RpcUnavailableError(f"{self._name}: {exhaustion}")
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": encode_error(unavailable)}
+        text = f"{self._name} failed ({request.path}): {type(error).__name__}; see its log"
+        return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": encode_error(RpcError(text))}
 
     @contextmanager
     def large_body(self, host: str) -> Iterator[None]:

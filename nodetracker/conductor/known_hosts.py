@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from nodetracker.model.credential import hash_secret
+from nodetracker.web.wsgi import start_threads
 
 REMEMBERED_SECONDS = 30.0
 """Longer than agents wait between heartbeats, each of which is a use."""
@@ -36,6 +37,10 @@ class KnownHosts:
         self._pruned_at = monotonic()
         self._wanted: dict[str, asyncio.Future[str | None]] = {}
         self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the thread; raises ExhaustedError."""
+        start_threads(self._executor, 1)
 
     async def find(self, authorization: bytes) -> str | None:
         """Return the host of a header, None if it has no known credential.

@@ -141,6 +141,7 @@ class ConductorService(ServerService):
 
     def begin(self) -> None:
         """Serve in the background; see `ServerService`."""
+        self._application.start()
         super().begin()
         LOG.info("%s is ready", self._name)
 

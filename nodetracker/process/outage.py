@@ -9,6 +9,9 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
+SETTLE_SECONDS = 5.0
+"""How long a component that fails again and again works until its outage is over."""
+
 
 class Watch(Protocol):
     """Makes a call, notes whether it failed, and returns its result or raises its error."""

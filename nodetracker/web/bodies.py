@@ -20,10 +20,12 @@ from nodetracker.model.errors import (
     BodyTimeoutError,
     BodyTooLargeError,
     BusyError,
+    ExhaustedError,
     NodetrackerError,
     RequestError,
+    find_exhaustion,
 )
-from nodetracker.web.admission import MAX_BYTES, Message, Receive, Send, refuse
+from nodetracker.web.admission import MAX_BYTES, Application, Message, Receive, Send, refuse
 from nodetracker.web.wsgi import WholeApplication
 
 LOG = logging.getLogger(__name__)
@@ -40,12 +42,15 @@ _STATUSES = {
     BodyTimeoutError: HTTPStatus.REQUEST_TIMEOUT,
     BodyTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
+    ExhaustedError: HTTPStatus.SERVICE_UNAVAILABLE,
     RequestError: HTTPStatus.BAD_REQUEST,
 }
 
 Headers = Iterable[tuple[str, str]]
 RenderRefusal = Callable[[str, NodetrackerError], tuple[HTTPStatus, Headers, bytes]]
 """Returns the answer to a request, of a path, whose body is not read because of an error."""
+OnExhausted = Callable[[ExhaustedError], None]
+"""Is called with the limit that this process has reached."""
 
 
 def render_refusal(path: str, error: NodetrackerError) -> tuple[HTTPStatus, Headers, bytes]:
@@ -152,6 +157,39 @@ class BodyReader:
                         return None
         except TimeoutError:
             return BodyTimeoutError(f"The body did not arrive within {self.body_seconds:g} s.")
+
+
+@dataclass(frozen=True, slots=True)
+class ExhaustionGuard:
+    """An ASGI application that answers 503 where this process is at a limit of its resources.
+
+    An answer that has started is cut off.
+    """
+
+    application: Application
+    render_refusal: RenderRefusal
+    on_exhausted: OnExhausted
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        has_started = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            await self.application(scope, receive, send_noted)
+            return
+        except Exception as error:
+            exhaustion = find_exhaustion(error)
+            if exhaustion is None:
+                raise
+        self.on_exhausted(exhaustion)
+        if not has_started:
+            answer = self.render_refusal(scope["path"], exhaustion)
+            await refuse(receive, send, *answer, 0, 0)
 
 
 async def _watch(receive: Receive, gone: threading.Event) -> None:

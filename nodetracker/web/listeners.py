@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Protocol, TypeVar
 
-from nodetracker.model.errors import RefusedError
+from nodetracker.model.errors import ExhaustedError, RefusedError, exhaustion_explained
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,12 @@ class HttpServer(Protocol):
     """Serves in threads of its own."""
 
     def start(self) -> None:
-        """Bind the address and serve; raises RefusedError where it cannot be bound."""
+        """Bind the address and serve.
+
+        Raises:
+            RefusedError: it cannot be bound.
+            ExhaustedError: its threads cannot be started.
+        """
 
     def stop(self, timeout_seconds: float) -> bool:
         """Accept no more requests; return whether all running ones ended in time."""
@@ -73,8 +78,13 @@ class RetryingServer:
         self._thread = threading.Thread(target=self._start, name="server-start", daemon=True)
 
     def start(self) -> None:
-        """Start in the background."""
-        self._thread.start()
+        """Start in the background.
+
+        Raises:
+            ExhaustedError: the process can have no more threads.
+        """
+        with exhaustion_explained():
+            self._thread.start()
 
     def stop(self) -> None:
         """Accept no more requests and give running ones a few seconds."""
@@ -88,7 +98,7 @@ class RetryingServer:
             try:
                 self._server.start()
                 return
-            except RefusedError as error:
+            except (RefusedError, ExhaustedError) as error:
                 problem = str(error)
             LOG.log(level, "%s: %s; retrying every %g s", self._name, problem, self._retry_seconds)
             level = logging.DEBUG

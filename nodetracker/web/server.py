@@ -1,7 +1,6 @@
 """Serve a WSGI application over HTTP or HTTPS: uvicorn in a thread."""
 
 import asyncio
-import errno
 import logging
 import resource
 import ssl
@@ -15,10 +14,21 @@ from wsgiref.types import WSGIApplication
 
 import uvicorn
 
-from nodetracker.model.errors import ConfigError
+from nodetracker.model.errors import (
+    ConfigError,
+    ExhaustedError,
+    exhaustion_explained,
+    find_exhaustion,
+)
 from nodetracker.model.settings import ServerSettings
 from nodetracker.web.admission import Application
-from nodetracker.web.bodies import BodyReader, RenderRefusal, render_refusal
+from nodetracker.web.bodies import (
+    BodyReader,
+    ExhaustionGuard,
+    OnExhausted,
+    RenderRefusal,
+    render_refusal,
+)
 from nodetracker.web.connections import (
     DEADLINES,
     Connection,
@@ -33,7 +43,6 @@ LOG = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 1.0
 
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_LOG_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 5.0
 
@@ -63,6 +72,7 @@ class Server:
         max_connections: None = by the process's limit of file descriptors.
         lanes: name -> number of threads that only requests of this `LANE` have.
         render_refusal: answers requests whose bodies are not read.
+        on_exhausted: called when the process is at a limit of its resources (503).
 
     Raises:
         ConfigError: the certificate or its key cannot be used.
@@ -77,10 +87,13 @@ class Server:
         max_connections: int | None = None,
         lanes: Mapping[str, int] | None = None,
         render_refusal: RenderRefusal = render_refusal,
+        on_exhausted: OnExhausted = lambda error: None,
     ) -> None:
-        threads = WsgiThreads(application, settings.threads, lanes)
+        self._threads = WsgiThreads(application, settings.threads, lanes)
         limits = settings.max_body_bytes, deadlines.body, deadlines.send
-        self._application = gate(BodyReader(threads, *limits, render_refusal))
+        self._application = ExhaustionGuard(
+            gate(BodyReader(self._threads, *limits, render_refusal)), render_refusal, on_exhausted
+        )
         self._settings = settings
         self._deadlines = deadlines
         self._max_connections = max_connections
@@ -97,6 +110,7 @@ class Server:
 
         Raises:
             RefusedError: the address is in use, or does not exist.
+            ExhaustedError: the process can have no more threads.
         """
         settings, deadlines = self._settings, self._deadlines
         listener = bind(settings.listen, settings.port, Listener)
@@ -126,7 +140,13 @@ class Server:
         thread = threading.Thread(
             target=_run, args=(self._server, listener, deadlines), name="api", daemon=True
         )
-        thread.start()
+        try:
+            self._threads.start()
+            with exhaustion_explained():
+                thread.start()
+        except ExhaustedError:
+            listener.close()
+            raise
         self._thread = thread
         scheme = "http" if self._tls is None else "https"
         LOG.info("Serving on %s://%s", scheme, render_address(*listener.getsockname()[:2]))
@@ -188,18 +208,20 @@ class _Loop(asyncio.SelectorEventLoop):
         self._exhausted_logged_at = float("-inf")
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log an error; without a file descriptor for a connection, once a minute.
+        """Log an error; that the process is at a limit of files or memory, once a minute.
 
         CPython 3.11 to 3.13 report that as often as connections may wait, each second.
         """
         error = context.get("exception")
-        if not (isinstance(error, OSError) and error.errno in _EXHAUSTED and "socket" in context):
+        exhaustion = None if error is None else find_exhaustion(error)
+        if exhaustion is None:
             super().default_exception_handler(context)
         elif self.time() - self._exhausted_logged_at >= _EXHAUSTED_LOG_SECONDS:
             self._exhausted_logged_at = self.time()
-            LOG.error(
-                "No connection can be accepted: %s; retrying every second", error.strerror or error
-            )
+            if "socket" in context:
+                LOG.error("No connection can be accepted: %s; retrying every second", exhaustion)
+            else:
+                LOG.error("A connection failed: %s", exhaustion)
 
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
         """Create a server as any event loop, but with limits of its own."""

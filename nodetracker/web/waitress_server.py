@@ -16,7 +16,9 @@ from wsgiref.types import WSGIApplication
 import waitress
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
+from waitress.task import ThreadedTaskDispatcher
 
+from nodetracker.model.errors import ExhaustedError, exhaustion_explained
 from nodetracker.web.listeners import bind, render_address
 
 LOG = logging.getLogger(__name__)
@@ -80,23 +82,33 @@ class WaitressServer:
 
         Raises:
             RefusedError: the address is in use, or does not exist.
+            ExhaustedError: the process can have no more threads.
         """
         # Bound here: waitress would leak threads if the address is in use.
         listener = bind(self._listen, self._port, _Listener)
+        dispatcher = ThreadedTaskDispatcher()
         self._server = waitress.create_server(
             self._application,
             map=self._sockets,
+            _dispatcher=dispatcher,
             sockets=[listener],
-            threads=THREADS,
             ident=None,
             connection_limit=self._max_connections + _OWN_SOCKETS,
             max_request_body_size=_MAX_BODY_BYTES,
             log_socket_errors=False,
         )
         address = render_address(*listener.getsockname()[:2])
-        LOG.info("%s: serving on http://%s", self._name, address)
         self._server.channel_class = _Channel
-        self._thread.start()
+        try:
+            with exhaustion_explained():
+                dispatcher.set_thread_count(THREADS)
+                self._thread.start()
+        except ExhaustedError:
+            self._server = None
+            dispatcher.set_thread_count(0)  # ends those that were started
+            wasyncore.close_all(self._sockets)
+            raise
+        LOG.info("%s: serving on http://%s", self._name, address)
 
     def stop(self, timeout_seconds: float) -> bool:
         """Accept no more requests; return whether the threads ended in time."""

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 from wsgiref.types import WSGIApplication, WSGIEnvironment
 
+from nodetracker.model.errors import ExhaustedError, exhaustion_explained
 from nodetracker.web.admission import LANE, Message, Send
 
 LOG = logging.getLogger(__name__)
@@ -41,11 +42,30 @@ class WsgiThreads:
         self, application: WSGIApplication, count: int, lanes: Mapping[str, int] | None = None
     ) -> None:
         self._application = application
-        self._shared = ThreadPoolExecutor(count, thread_name_prefix="WSGI")
-        self._own = {
+        self._counts = {"": count, _HEALTH: 1, **(lanes or {})}
+        self._pools = self._make_pools()
+
+    def _make_pools(self) -> dict[str, ThreadPoolExecutor]:
+        return {
             lane: ThreadPoolExecutor(threads, thread_name_prefix="WSGI")
-            for lane, threads in {_HEALTH: 1, **(lanes or {})}.items()
+            for lane, threads in self._counts.items()
         }
+
+    def start(self) -> None:
+        """Start all threads, or none.
+
+        Raises:
+            ExhaustedError: the process can have no more threads.
+        """
+        try:
+            for lane, threads in self._counts.items():
+                start_threads(self._pools[lane], threads)
+        except ExhaustedError:
+            # A pool keeps the call for which it could start no thread, and starts one less later.
+            for pool in self._pools.values():
+                pool.shutdown(wait=False, cancel_futures=True)
+            self._pools = self._make_pools()
+            raise
 
     async def __call__(self, scope: Any, body: bytes, gone: threading.Event, send: Send) -> None:
         """Answer one request.
@@ -61,7 +81,7 @@ class WsgiThreads:
         environ = make_environ(scope, body)
         lane = _HEALTH if scope["path"] == _HEALTH else scope.get(LANE)
         messages = await loop.run_in_executor(
-            self._own.get(lane, self._shared), self._answer, environ, gone, send_part
+            self._pools.get(lane) or self._pools[""], self._answer, environ, gone, send_part
         )
         for message in messages:
             await send(message)
@@ -101,6 +121,24 @@ class WsgiThreads:
             return [*messages, _make_part(b"", more=False)]
         finally:
             getattr(parts, "close", lambda: None)()
+
+
+def start_threads(pool: ThreadPoolExecutor, count: int) -> None:
+    """Start the threads of a pool, all of them, which it would start when they are needed.
+
+    A call for which it could start none would wait in it, although it has failed.
+
+    Raises:
+        ExhaustedError: the process can have no more threads.
+    """
+    together = threading.Barrier(count)
+    try:
+        for _ in range(count):
+            with exhaustion_explained():
+                pool.submit(together.wait)
+    except ExhaustedError:
+        together.abort()
+        raise
 
 
 def _encode(value: str) -> bytes:

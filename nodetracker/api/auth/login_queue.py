@@ -10,12 +10,13 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from nodetracker.model.errors import ThrottledError
+from nodetracker.model.errors import ExhaustedError, ThrottledError
+from nodetracker.process.workers import Executor
 
 CONCURRENT_CHECKS = 2
 """Passwords checked in parallel; http_basic's take a CPU for about 0.3 s each."""
@@ -66,7 +67,7 @@ class LoginQueue:
     ) -> None:
         self._timeout = timeout
         self._backoff = Backoff(seconds)
-        self._executor = ThreadPoolExecutor(CONCURRENT_CHECKS, "passwords")
+        self._executor = Executor("password", CONCURRENT_CHECKS)
         self._lock = threading.Lock()
         self._waiting: OrderedDict[object, deque[tuple[Future[Any], Attempt[Any]]]] = OrderedDict()
         self._threads: Counter[str] = Counter()
@@ -121,17 +122,23 @@ class LoginQueue:
             self._waiting.setdefault(queue, deque()).append((future, attempt))
             if attempt.known is not None:
                 self._waiting.move_to_end(queue, last=False)
-        self._executor.submit(self._run_next)
+        check = self._executor.start("passwords", self._run_next)
+        if isinstance(check.error, ExhaustedError):
+            future.cancel()
+            raise check.error
         return future
 
     def _run_next(self) -> None:
-        with self._lock:
-            queue, waiting = self._waiting.popitem(last=False)
-            future, attempt = waiting.popleft()
-            if waiting:
-                self._waiting[queue] = waiting
-        if not future.set_running_or_notify_cancel():
-            return
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                queue, waiting = self._waiting.popitem(last=False)
+                future, attempt = waiting.popleft()
+                if waiting:
+                    self._waiting[queue] = waiting
+            if future.set_running_or_notify_cancel():
+                break
         try:
             future.set_result(self._run(attempt))
         except Exception as error:

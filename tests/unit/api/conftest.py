@@ -1,8 +1,10 @@
 """The REST service in process, on SQLite in memory."""
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -11,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nodetracker.api.agents import AgentCalls
-from nodetracker.api.application import build_application
+from nodetracker.api.application import answer_exhaustion, build_application
 from nodetracker.api.auth.layer import LoginFailures
 from nodetracker.api.call import Backend
 from nodetracker.api.context import IDENTITY, Identity, RequestContext
@@ -23,16 +25,19 @@ from nodetracker.api.route import Route
 from nodetracker.api.routes import ROUTES
 from nodetracker.metrics.api import ApiCounters, ApiMetrics, RequestCounter, StoreErrorCounter
 from nodetracker.metrics.claim_counter import ClaimCounter
-from nodetracker.model.errors import RpcUnavailableError
+from nodetracker.model.errors import ExhaustedError, RpcUnavailableError
 from nodetracker.model.health import ApiStatus
 from nodetracker.model.settings import AdmissionPolicy, SchedulerSettings
 from nodetracker.ports import Store
+from nodetracker.process.outage import OutageLog
 from nodetracker.usecases.plans import HostPlanner
 from nodetracker.usecases.scheduler import Scheduler
 from nodetracker.views.health import evaluate_api_health
 from tests.builders import make_incarnation, take_service
 from tests.settings import make_api_settings
 from tests.stores import SqliteStore
+
+LOG = logging.getLogger("nodetracker.api")
 
 ADMIN = Identity("alice", "p1", frozenset({"admin"}))
 
@@ -101,9 +106,13 @@ class Api:
     routes: tuple[Route, ...] = ROUTES
     identity: Identity | Exception | None = ADMIN
     headers: dict[str, str] = field(default_factory=dict)
+    limits: OutageLog = field(
+        default_factory=lambda: OutageLog("The REST service", ExhaustedError, LOG)
+    )
 
     def __post_init__(self) -> None:
-        application = build_application(self.backend, self.routes, [request_id_layer])
+        limiting = partial(answer_exhaustion, limits=self.limits)
+        application = build_application(self.backend, self.routes, [limiting, request_id_layer])
         # In a function, as falcon's client inspects what it calls.
         self._client = falcon.testing.TestClient(lambda environ, start: application(environ, start))
 

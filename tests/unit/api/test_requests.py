@@ -1,5 +1,6 @@
 """What holds for all resources: methods, errors, credentials, texts, encoding, versions."""
 
+import errno
 import gzip
 import json
 import warnings
@@ -26,6 +27,7 @@ from nodetracker.model.errors import (
     ClaimRefusedError,
     ConflictError,
     DriverFeatureError,
+    ExhaustedError,
     ForbiddenError,
     NotFoundError,
     RefusedError,
@@ -136,6 +138,10 @@ class TestErrors:
             (AuthenticationError("who?"), 401, "nodetracker.unauthorized"),
             (ForbiddenError("no"), 403, "nodetracker.forbidden"),
             (BusyError("too many"), 503, "nodetracker.busy"),
+            (ExhaustedError("secret"), 503, "nodetracker.exhausted"),
+            (RuntimeError("can't start new thread"), 503, "nodetracker.exhausted"),
+            (MemoryError(), 503, "nodetracker.exhausted"),
+            (OSError(errno.EMFILE, "Too many open files"), 503, "nodetracker.exhausted"),
             (ThrottledError("too many", 7), 429, "nodetracker.too_many_logins"),
             (falcon.HTTPNotAcceptable(), 406, "nodetracker.http.not_acceptable"),
         ],
@@ -169,6 +175,21 @@ class TestErrors:
         request_id = found.headers["x-openstack-request-id"]
         assert record.levelname == level
         assert record.message == f"{request_id} GET /v1/fail: {error}"
+
+    def test_that_the_process_is_at_a_limit_is_logged_once_and_when_it_is_over(
+        self, echo_api, caplog
+    ):
+        caplog.set_level("INFO", logger="nodetracker")
+        for error in (MemoryError(), RuntimeError("can't start new thread"), MemoryError()):
+            FAILURE[:] = [error]
+            assert echo_api.request("GET", "/v1/fail").status_code == 503
+            assert echo_api.request("GET", "/v2.1/fail").json["serviceUnavailable"]
+        FAILURE[:] = [RefusedError("not now")]
+        assert echo_api.request("GET", "/v1/fail").status_code == 409
+        assert caplog.messages == [
+            "The REST service: no memory is left: the limit of memory is reached",
+            "The REST service is back after 0 s",
+        ]
 
     def test_an_answer_of_which_a_part_is_sent_is_cut_off(self, echo_api, caplog):
         FAILURE[:] = [StoreUnavailableError("mysql at db-y is gone")]

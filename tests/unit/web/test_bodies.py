@@ -1,6 +1,7 @@
 """Bodies are read before a thread gets the request, and slow clients hold no thread."""
 
 import asyncio
+import errno
 import json
 import socket
 import threading
@@ -12,7 +13,7 @@ import uvicorn
 
 from nodetracker.api.errors import render_refusal as render_rest_refusal
 from nodetracker.web.admission import MAX_BYTES
-from nodetracker.web.bodies import BodyReader, render_refusal
+from nodetracker.web.bodies import BodyReader, ExhaustionGuard, render_refusal
 from nodetracker.web.wsgi import WsgiThreads
 
 SCOPE = {"type": "http", "path": "/v1/claims", "headers": []}
@@ -79,6 +80,46 @@ def test_an_answer_that_is_cut_off_has_no_end():
     exchange.application = fail
     assert exchange.run() == 200
     assert [message.get("more_body") for message in exchange.sent] == [None, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("can't start new thread"), "no thread can be started"),
+        (MemoryError(), "no memory is left"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+    ],
+)
+@pytest.mark.parametrize("has_started", [False, True])
+def test_what_cannot_be_carried_out_at_a_limit_is_503_or_cut_off(error, reason, has_started):
+    noted = []
+
+    async def fail(scope, receive, send):
+        if has_started:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise error
+
+    exchange = Exchange(b"")
+    guard = ExhaustionGuard(fail, render_rest_refusal, noted.append)
+    asyncio.run(guard(SCOPE, exchange.receive, exchange.send))
+    assert len(noted) == 1
+    assert reason in str(noted[0])
+    if has_started:
+        assert len(exchange.sent) == 1
+    else:
+        assert exchange.sent[0]["status"] == 503
+        assert exchange.error()["code"] == "nodetracker.exhausted"
+        assert (b"retry-after", b"5") in exchange.sent[0]["headers"]
+
+
+def test_other_errors_are_raised():
+    async def fail(scope, receive, send):
+        raise ZeroDivisionError
+
+    exchange = Exchange(b"")
+    guard = ExhaustionGuard(fail, render_rest_refusal, lambda error: None)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(guard(SCOPE, exchange.receive, exchange.send))
 
 
 def test_a_body_that_does_not_arrive_is_408():

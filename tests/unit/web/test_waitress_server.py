@@ -10,6 +10,7 @@ import pytest
 from nodetracker.web import waitress_server as module
 from tests.functional.servers.process import skip_or_fail
 from tests.programs import wait_until
+from tests.threads import no_threads
 from tests.unit.metrics.served import Served
 
 
@@ -139,6 +140,21 @@ def test_a_port_in_use_is_logged_once_and_served_once_it_is_free(caplog):
         "Address already in use; retrying every 0.02 s",
         f"Metrics and health: serving on http://127.0.0.1:{port}",
     ]
+
+
+def test_a_process_without_a_thread_serves_once_it_has_one(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    for refused in ("waitress-1", "metrics"):
+        caplog.clear()
+        with no_threads(monkeypatch, refused):
+            served = Served()
+            served.server.start()
+            wait_until(lambda: caplog.messages)
+            assert "no thread can be started" in caplog.messages[0]
+        wait_until(lambda: len(caplog.messages) > 1)
+        assert served.request("/health")[0].status == 200
+        served.server.stop()
+        assert "serving on" in caplog.messages[1]
 
 
 def test_an_address_that_does_not_exist_is_logged(caplog):

@@ -5,7 +5,9 @@ import threading
 
 import pytest
 
+from nodetracker.model.errors import ExhaustedError
 from nodetracker.web.wsgi import WsgiThreads, make_environ
+from tests.threads import no_threads
 
 SCOPE = {
     "type": "http",
@@ -87,3 +89,39 @@ def test_a_client_that_does_not_read_ends_the_answer():
     with pytest.raises(ConnectionAbortedError):
         asyncio.run(WsgiThreads(application, 1)(SCOPE, b"", threading.Event(), send))
     assert made == [0]
+
+
+def count_answers(threads, requests):
+    """Return how many of the requests are answered that are sent at once."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def ask():
+        gone = threading.Event()
+        await asyncio.gather(*(threads(SCOPE, b"{}", gone, send) for _ in range(requests)))
+
+    asyncio.run(ask())
+    return sum(message["type"] == "http.response.start" for message in sent)
+
+
+def answer_ok(environ, start):
+    start("200 OK", [])
+    return [b"ok"]
+
+
+def test_all_threads_are_there_before_the_first_request(monkeypatch):
+    threads = WsgiThreads(answer_ok, 4, {"other": 2})
+    threads.start()
+    with no_threads(monkeypatch):
+        assert count_answers(threads, 8) == 8
+
+
+def test_a_process_without_threads_does_not_start_but_later(monkeypatch):
+    threads = WsgiThreads(answer_ok, 4)
+    with no_threads(monkeypatch), pytest.raises(ExhaustedError, match="no thread can be started"):
+        threads.start()
+    threads.start()
+    with no_threads(monkeypatch):
+        assert count_answers(threads, 8) == 8

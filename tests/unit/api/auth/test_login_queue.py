@@ -182,7 +182,7 @@ class TestThreads:
             assert known.result(60)
 
     def test_whose_turn_does_not_come_in_time_is_refused(self, checks):
-        queue = LoginQueue(timeout=0.0)
+        queue = LoginQueue()
         with ThreadPoolExecutor(CONCURRENT_CHECKS) as pool:
             running = [
                 pool.submit(queue.check_in_thread, checks.attempt("a", GUESSER))
@@ -190,6 +190,7 @@ class TestThreads:
             ]
             for _ in running:
                 assert checks.running.acquire(timeout=60)
+            queue._timeout = 0.0
             with pytest.raises(ThrottledError):
                 queue.check_in_thread(checks.attempt("b"))
             checks.may_end.set()
