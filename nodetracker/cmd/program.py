@@ -29,6 +29,7 @@ from nodetracker.cmd.screen.streams import (
 from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerError
 from nodetracker.process.change_log import guard_records, open_change_file
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_FAILED
+from nodetracker.process.log_guard import guard_handler, list_handlers
 from nodetracker.web.listeners import RetryingServer
 
 if TYPE_CHECKING:  # imported late: not every program is an agent
@@ -54,13 +55,18 @@ def start_logging(conf: cfg.ConfigOpts) -> None:
     except (OSError, cfg.Error, oslo_log.LogConfigError) as error:
         raise ConfigError(f"logging cannot be set up: {error}") from error
     guard_records()
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler.formatter, JSONFormatter):  # escapes what it writes
-            continue
-        handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
+    _prepare_handlers()
     open_change_file(conf.audit.log_file, conf.audit.log_format)
     for line in find_ignored(conf):
         LOG.warning("%s", line)
+
+
+def _prepare_handlers() -> None:
+    """Let all handlers write safe text, and drop what they cannot write."""
+    for handler in list_handlers():
+        guard_handler(handler)
+        if not isinstance(handler.formatter, JSONFormatter | SafeFormatter):  # escape themselves
+            handler.setFormatter(SafeFormatter(handler.formatter or logging.Formatter()))
 
 
 def start(conf: cfg.ConfigOpts, build: Callable[[cfg.ConfigOpts], _Built]) -> _Built:
@@ -148,6 +154,7 @@ def reload_configuration(
         conf.mutate_config_files()
     except cfg.Error as error:
         raise ConfigError(" ".join(str(error).split())) from error
+    _prepare_handlers()
     open_change_file(conf.audit.log_file, conf.audit.log_format)
 
 

@@ -3,10 +3,8 @@
 No text of others forges a line of any log: `guard_records` escapes it when the record is made.
 """
 
-import contextlib
 import json
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +12,8 @@ from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from typing import Any
 
-from nodetracker.model.text import escape_text, render_file_error
+from nodetracker.model.text import escape_text
+from nodetracker.process.log_guard import LossGuard
 
 LOG = logging.getLogger(__name__)
 
@@ -195,35 +194,11 @@ class RefusalLog:
 
 
 class _ChangeFile(WatchedFileHandler):
-    """Appends to a file, and warns once while that fails."""
+    """Appends to a file; the other log has one warning while that fails."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, encoding="utf-8", delay=True)
-        self._error: OSError | None = None
-        self._is_failing = False
+        LossGuard(self, self._report)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line; raise nothing."""
-        self._error = None
-        try:
-            super().emit(record)
-        except OSError as error:
-            self._error = error
-        if self._error is not None:
-            self._drop()
-        if self._error is not None and not self._is_failing:
-            reason = render_file_error(self._error)
-            LOG.warning("[audit] log_file: %s: %s; going on without it", self.baseFilename, reason)
-        self._is_failing = self._error is not None
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
-        """Keep the error of a write, for `emit`."""
-        error = sys.exc_info()[1]
-        self._error = error if isinstance(error, OSError) else OSError(str(error))
-
-    def _drop(self) -> None:
-        """Forget the open file with what it could not write; the next line opens it again."""
-        stream, self.stream = self.stream, None
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
+    def _report(self, reason: str) -> None:
+        LOG.warning("[audit] log_file: %s: %s; going on without it", self.baseFilename, reason)
