@@ -81,4 +81,5 @@ class ApiService(ServerService):
         if purge is not None:
             self.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True)
         if tolerance is not None:
-            self.add_tasks("tolerance", tolerance, tolerance.spacing, is_slow=True)
+            spacing = tolerance.spacing
+            self.add_tasks("tolerance", tolerance, spacing, is_slow=True, outages=database)

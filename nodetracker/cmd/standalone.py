@@ -131,12 +131,14 @@ def _run(arguments: Sequence[str]) -> int:
         f"Query it from another terminal: {name_manage()} --config-file {own_file} node list",
         flush=True,
     )
-    agent.service.add_tasks("trends", TrendWatch(agent.store), _TRENDS_SECONDS, is_slow=True)
+    trends = TrendWatch(agent.store)
+    agent.service.add_tasks("trends", trends, _TRENDS_SECONDS, is_slow=True, outages=outages)
     purge = build_purge(conf, agent.store)
     if purge is not None:
         agent.service.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True).wake()
     tolerance = build_tolerance_watch(conf, agent.store)
-    agent.service.add_tasks("tolerance", tolerance, tolerance.spacing, is_slow=True)
+    spacing = tolerance.spacing
+    agent.service.add_tasks("tolerance", tolerance, spacing, is_slow=True, outages=outages)
     ends_with_terminal = is_started_by_hand(os.environ)
     return leave(run_agent(conf, load, agent, PROGRAM, server, ends_with_terminal))
 

@@ -41,7 +41,7 @@ from nodetracker.ports import (
 )
 from nodetracker.process.clock import DatabaseClock, Timer, utc_clock
 from nodetracker.process.loops import WHEN_DUE, PeriodicTasks, Progress, Wakeup
-from nodetracker.process.outage import OutageLog
+from nodetracker.process.outage import SETTLE_SECONDS, OutageLog
 from nodetracker.usecases.reads import missing_node
 
 LOG = logging.getLogger(__name__)
@@ -164,12 +164,15 @@ class ComputeManager(PeriodicTasks):
         self._tracker = ResourceTracker(
             settings, driver, store, monotonic, clock, self._queue, self.audit_progress
         )
-        self._database = database or OutageLog("The database", StoreError, LOG, monotonic)
+        self._database = database or OutageLog(
+            "The database", StoreError, LOG, monotonic, SETTLE_SECONDS
+        )
         self._auto_disable = AutoDisable(store)
         self._reports = ReportQueue(observers)
         self._auditing = threading.Lock()
         self._has_started = False
-        self._news_problem: str | None = None
+        self._news_failures = 0
+        self._has_logged_news = False
 
     @property
     def database_clock(self) -> DatabaseClock:
@@ -188,10 +191,13 @@ class ComputeManager(PeriodicTasks):
             news = self._heartbeat.take_news()
         except StoreError as error:
             problem = str(error)
-        # An outage of the database is in the log by its audits and heartbeats.
-        if problem is not None and self._news_problem is None and not self._database.is_out:
+        # An outage of the database is in the log by its audits and heartbeats, if not at once.
+        self._news_failures = 0 if problem is None else self._news_failures + 1
+        if self._news_failures < 2:
+            self._has_logged_news = False
+        elif not (self._database.is_out or self._has_logged_news):
             LOG.warning("Calls of host %s cannot be taken: %s", self._settings.host, problem)
-        self._news_problem = problem
+            self._has_logged_news = True
         return news
 
     def read_known(self) -> HostNews:

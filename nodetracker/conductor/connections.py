@@ -27,6 +27,7 @@ from nodetracker.model.errors import (
     RpcUnavailableError,
 )
 from nodetracker.model.serializer import decode_error
+from nodetracker.model.text import omit_tls_codes
 from nodetracker.web.listeners import is_loopback, render_address
 
 DEFAULT_PORT = 8775
@@ -276,6 +277,10 @@ def _has_ended(connection: http.client.HTTPConnection) -> bool:
 def _explain(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "it closed the TLS connection"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {omit_tls_codes(str(error.strerror or error))}"
     if isinstance(error, TimeoutError):
         return "timed out"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -15,7 +15,7 @@ from nodetracker.model.service import AGENTS, COMPUTE_BINARY, AuditState
 from nodetracker.ports import FleetStore
 from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
 from nodetracker.process.membership import Membership
-from nodetracker.process.outage import OutageLog
+from nodetracker.process.outage import SETTLE_SECONDS, OutageLog
 from nodetracker.process.server_service import ServerService
 from nodetracker.rpc.notify import NotificationSender
 from nodetracker.usecases.watch import INTERVAL_SECONDS, FleetWatch, RowPurge, ToleranceWatch
@@ -127,7 +127,7 @@ class ConductorService(ServerService):
         purge: RowPurge | None = None,
         tolerance: ToleranceWatch | None = None,
     ) -> None:
-        database = OutageLog("The database", StoreError, LOG)
+        database = OutageLog("The database", StoreError, LOG, settle_seconds=SETTLE_SECONDS)
         super().__init__(
             f"Conductor {host}", server, (store, application), membership, notifier, database,
             report_interval, graceful_shutdown_timeout,
@@ -137,7 +137,8 @@ class ConductorService(ServerService):
         if purge is not None:
             self.add_tasks("purge", purge, INTERVAL_SECONDS, is_slow=True)
         if tolerance is not None:
-            self.add_tasks("tolerance", tolerance, tolerance.spacing, is_slow=True)
+            spacing = tolerance.spacing
+            self.add_tasks("tolerance", tolerance, spacing, is_slow=True, outages=database)
 
     def begin(self) -> None:
         """Serve in the background; see `ServerService`."""

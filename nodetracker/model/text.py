@@ -163,6 +163,18 @@ def _render_items(value: Collection[object], depth: int) -> str:
     return f"{opening}{', '.join(items)}{closing}"
 
 
+_TLS_CODES = re.compile(r"\[SSL(: \w+)?\] | \(_ssl\.c:\d+\)")
+
+
+def omit_tls_codes(text: str) -> str:
+    """Return the text of an error without what only developers of OpenSSL's binding read.
+
+    >>> omit_tls_codes("([SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006))")
+    '(wrong version number)'
+    """
+    return _TLS_CODES.sub("", text)
+
+
 def render_file_error(error: OSError | UnicodeError) -> str:
     """Return why a file cannot be read or written, without its path.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from nodetracker.model.text import omit_tls_codes
+
 T = TypeVar("T")
 
 SETTLE_SECONDS = 5.0
@@ -69,6 +71,10 @@ class OutageLog:
         """True while any activity is failing."""
         return bool(self._failing)
 
+    def is_failing(self, activity: str) -> bool:
+        """Return whether the last call of an activity failed."""
+        return activity in self._failing
+
     def run(self, activity: str, call: Callable[[], object]) -> None:
         """Make a call; errors of `error_type` are logged instead of raised.
 
@@ -106,11 +112,11 @@ class OutageLog:
     def note_failure(self, activity: str, error: Exception) -> None:
         """Note that an activity failed."""
         with self._lock:
-            self._error = str(error)
+            self._error = omit_tls_codes(str(error))
             self._last_failure = self._monotonic()
             if self._since is None:
                 self._since = self._last_failure
-                self._log.error("%s: %s", self._what, error)
+                self._log.error("%s: %s", self._what, self._error)
             else:
                 self._log.debug("%s is still unavailable: %s", self._what, error)
             self._failing.add(activity)

@@ -24,6 +24,7 @@ from nodetracker.model.errors import ConfigError, IdentityError, NodetrackerErro
 from nodetracker.process.backend import choose_threads
 from nodetracker.process.daemon import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, SystemdNotifier
 from nodetracker.process.loops import PeriodicLoop, PeriodicTasks, Progress, Wakeup
+from nodetracker.process.outage import OutageLog
 
 choose_threads()
 
@@ -37,6 +38,8 @@ POLL_INTERVAL = 5.0
 START_EXTENSION_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 10.0
 STALL_SECONDS = 120.0
+RETRY_SECONDS = 10.0
+"""Seconds after which periodic tasks are run again that failed in an outage."""
 
 NEEDS_OPERATOR = (ConfigError, IdentityError)
 """Errors by which a process ends with 78."""
@@ -130,9 +133,26 @@ class Service(service.Service):  # type: ignore[misc]
         wakeup: Wakeup | None = None,
         progress: Progress | None = None,
         is_slow: bool = False,
+        outages: OutageLog | None = None,
     ) -> PeriodicLoop:
-        """Return a new timer of periodic tasks, as `add_timer`."""
-        return self.add_timer(name, tasks.run_tasks, interval_seconds, wakeup, progress, is_slow)
+        """Return a new timer of periodic tasks, as `add_timer`.
+
+        Args:
+            outages: logs when the tasks fail as it says, instead of the timer each time; they
+                are then run again soon, as their failure is an outage until they succeed.
+        """
+        if outages is None:
+            run = tasks.run_tasks
+            return self.add_timer(name, run, interval_seconds, wakeup, progress, is_slow)
+
+        retry = None if interval_seconds is None else min(interval_seconds, RETRY_SECONDS)
+
+        def tick() -> None:
+            outages.run(name, tasks.run_tasks)
+            loop.change_interval(retry if outages.is_failing(name) else interval_seconds)
+
+        loop = self.add_timer(name, tick, interval_seconds, wakeup, progress, is_slow)
+        return loop
 
     @property
     def loops(self) -> list[PeriodicLoop]:

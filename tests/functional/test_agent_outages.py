@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 from oslo_db.exception import DBDeadlock
+from sqlalchemy.engine import make_url
 
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions, tables
@@ -22,6 +24,7 @@ from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.process import add_options
 from tests.functional.servers.small_disk import SmallDisk
+from tests.functional.servers.tls import Authority
 from tests.programs import Programs, Running, wait_until
 
 SERVERS: dict[str, Callable[..., Any]] = {"mariadb": MariaDB, "postgresql": PostgreSQL}
@@ -293,6 +296,62 @@ def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: RunningAg
         server.set_read_only(False)
     agent.assert_at_work_again()
     agent.assert_said_twice()
+
+
+def test_connections_that_are_cut_again_and_again_are_one_outage(
+    server: Any, agent: RunningAgent
+) -> None:
+    for number in range(40):
+        if number % 8 == 0:
+            agent.change()
+        server.kill_connections()
+        time.sleep(0.15)
+    agent.assert_at_work_again()
+    agent.assert_said_in_pairs()
+    assert len(agent.new_lines()) <= 2
+
+
+def test_an_expired_certificate_is_an_outage_in_words(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue(tmp_path, "127.0.0.1")
+    served = tmp_path / "served"
+    served.mkdir()
+    options = [f"--ssl-cert={served}/{files[0].name}", f"--ssl-key={served}/{files[1].name}"]
+
+    def issue(server: MariaDB | None, days: int) -> None:
+        for path in authority.issue(tmp_path, "127.0.0.1", days=days):
+            shutil.copy(path, served / path.name)
+            if server is not None and server.process.user is not None:
+                shutil.chown(served / path.name, server.process.user)
+        if server is not None:
+            server.execute("FLUSH SSL")
+
+    issue(None, 2)
+    server = MariaDB(options=options)
+    try:
+        url = make_url(server.create_database("nt_expired")).difference_update_query(
+            ["ssl_disabled"]
+        )
+        trusted = url.update_query_dict({"ssl_ca": str(authority.certificate)})
+        agent = RunningAgent(tmp_path / "agent", trusted.render_as_string(hide_password=False))
+        try:
+            revisions.sync(agent.store.engine)
+            agent.start()
+            agent.settle()
+            issue(server, -1)
+            server.kill_connections()
+            agent.wait_for_outage()
+            time.sleep(2)
+            issue(server, 2)
+            wait_until(agent.is_said_to_be_back)
+            begins, ends = agent.new_lines()
+            assert "certificate verify failed: certificate has expired" in begins
+            assert "_ssl.c" not in begins
+            assert ENDS in ends
+        finally:
+            agent.stop()
+    finally:
+        server.remove()
 
 
 @pytest.mark.parametrize("kind", SERVERS)

@@ -136,6 +136,19 @@ class SafeFormatter(logging.Formatter):
         """Return the text of a record, which other handlers get unchanged."""
         shown = copy.copy(record)
         shown.msg, shown.args = escape_text(record.getMessage()), None
-        text = escape_lines(self._formatter.format(shown))
+        text = escape_lines(self._format(shown))
         color = getattr(shown, "color", "")
         return text.replace(escape_lines(color), color) if color else text
+
+    def _format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record, of nodetracker's own only what they say.
+
+        To others oslo.log (8.3) appends whatever error is being handled, unless its type is
+        one of a few, such as TypeError.
+        """
+        if record.exc_info or not (record.name or "").startswith("nodetracker"):
+            return self._formatter.format(record)
+        try:
+            raise TypeError
+        except TypeError:
+            return self._formatter.format(record)

@@ -28,6 +28,7 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.model.service import FIRST_REVISION
+from nodetracker.model.text import omit_tls_codes
 
 _MYSQL_DUPLICATE = {1062, 1586}
 _MYSQL_SCHEMA = {1054, 1146, 1364}  # unknown column, no such table, unknown required column
@@ -152,7 +153,7 @@ def explain(cause: BaseException, url: URL) -> str:
         text = f"{cause.args[1]} ({cause.args[0]})"
     else:
         text = str(cause)
-    text = " ".join(text.split()) or type(cause).__name__
+    text = omit_tls_codes(" ".join(text.split())) or type(cause).__name__
     for secret in list_secrets(url):
         text = text.replace(secret, "***")
     return text

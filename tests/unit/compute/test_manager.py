@@ -723,3 +723,21 @@ def test_a_failed_call_to_the_store_makes_the_next_audit_read_all_rows(managed, 
     managed.manager.inventory_host()
     managed.manager.inventory_host()
     assert managed.manager._tracker._rows.full_loads == before + 1
+
+
+def test_calls_that_cannot_be_taken_are_named_once_unless_the_database_is_away(
+    managed, monkeypatch, caplog
+):
+    def fail(agent):
+        raise StoreUnavailableError("denied")
+
+    manager, store = managed.manager, managed.store
+    manager.pre_start_hook()
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "take_news", fail)
+        manager.take_news()
+        assert "cannot be taken" not in caplog.text  # the next heartbeat may say that it is away
+        for _ in range(3):
+            manager.take_news()
+    assert caplog.text.count("Calls of host host-1 cannot be taken: denied") == 1
+    assert manager.take_news() is not None

@@ -23,7 +23,7 @@ from nodetracker.conductor.application import ConductorApplication
 from nodetracker.conductor.authorization import Authorizer
 from nodetracker.conductor.bodies import LARGE_BYTES
 from nodetracker.conductor.client import open_conductor_store
-from nodetracker.conductor.connections import ConductorUrl, parse_url
+from nodetracker.conductor.connections import ConductorUrl, _explain, parse_url
 from nodetracker.conductor.credential_file import NEXT_FILE, make_next, read_credential
 from nodetracker.conductor.http_caller import (
     AgentIdentity,
@@ -500,6 +500,47 @@ def test_an_endpoint_knows_how_many_hosts_called_and_when_the_last_did(store, to
         assert "value" in json.loads(answer)
         seconds[0] += 5
     assert (endpoint.called_hosts, endpoint.silent_seconds) == (2, 5.0)
+
+
+def test_a_conductor_at_a_limit_is_unavailable_and_says_so_once(
+    call, token, endpoint, monkeypatch, caplog
+):
+    caplog.set_level("INFO", logger="nodetracker.conductor")
+    opened = open_conductor_store(call())
+    opened.now()
+    with monkeypatch.context() as patch:
+        patch.setattr(endpoint._authorizer, "authorize", raise_memory_error)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailableError, match="conductor c1: no memory is left"):
+                opened.list_nodes("h1")
+    endpoint.limits._settle_seconds = 0.0
+    opened.now()
+    said = [text for text in caplog.messages if "Conductor c1" in text]
+    assert said == [
+        "Conductor c1: no memory is left: the limit of memory is reached",
+        "Conductor c1 is back after 0 s",
+    ]
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ssl.SSLEOFError(8, "EOF occurred (_ssl.c:1006)"), "it closed the TLS connection"),
+        (
+            ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1)"),
+            "TLS failed: wrong version number",
+        ),
+        (TimeoutError(), "timed out"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+    ],
+)
+def test_why_a_conductor_is_not_reached_is_in_words(error, text):
+    assert _explain(error) == text
+
+
+def raise_memory_error(*positional, **named):
+    raise MemoryError
 
 
 class TestConductors:

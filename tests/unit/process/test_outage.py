@@ -85,3 +85,12 @@ def test_failures_between_successes_are_one_outage(caplog):
     assert caplog.messages == [
         "The database: refused", "The database is back after 12 s", "The database: gone",
     ]  # fmt: skip
+
+
+def test_an_outage_by_tls_is_in_words(caplog):
+    outage = OutageLog("The broker", OSError, logging.getLogger("nodetracker.test"))
+    text = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
+    outage.note_failure("connect", OSError(f"{text} (_ssl.c:1006)"))
+    words = "certificate verify failed: certificate has expired"
+    assert caplog.messages == [f"The broker: {words}"]
+    assert outage.error == words

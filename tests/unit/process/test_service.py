@@ -1,14 +1,20 @@
 """Services of oslo.service: in processes of their own, as they handle signals."""
 
+import logging
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
+from oslo_service import periodic_task
 
-from nodetracker.model.errors import ConfigError
+from nodetracker.model.errors import ConfigError, StoreError, StoreUnavailableError
+from nodetracker.process import service
+from nodetracker.process.loops import WHEN_DUE, PeriodicTasks
+from nodetracker.process.outage import OutageLog
 from nodetracker.process.service import Service
+from tests.programs import wait_until
 
 PROGRAM = """
 import gc, logging, os, signal, sys, threading, time
@@ -250,3 +256,63 @@ def test_no_error_of_a_slow_timer_is_fatal(ticking) -> None:
     assert ticking.fatal is None
     loop.stop()
     assert loop.join(30)
+
+
+class AwayTasks(PeriodicTasks):
+    """Needs a database that is away for its first three runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+        self.is_over = threading.Event()
+
+    @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
+    def sample(self, context: object = None) -> None:
+        self.runs += 1
+        if self.runs <= 3:
+            raise StoreUnavailableError(f"not reached in attempt {self.runs}")
+        if self.runs == 5:
+            self.is_over.set()
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_an_outage_is_no_traceback_of_a_timer_that_needs_the_database(
+    ticking, caplog, has_log
+) -> None:
+    caplog.set_level(logging.INFO, logger="nodetracker")
+    tasks = AwayTasks()
+    log = logging.getLogger("nodetracker.outages")
+    outages = OutageLog("The database", StoreError, log) if has_log else None
+    loop = ticking.add_tasks("trends", tasks, 0.01, is_slow=True, outages=outages)
+    ticking.begin()
+    assert tasks.is_over.wait(30)
+    loop.stop()
+    assert loop.join(30)
+    assert not any(record.exc_info for record in caplog.records)
+    first, *_, last = caplog.messages
+    if has_log:
+        assert [first, last] == caplog.messages
+        assert first == "The database: not reached in attempt 1"
+        assert last == "The database is back after 0 s"
+    else:
+        assert (first, last) == ("trends failed: not reached in attempt 1", "trends work again")
+
+
+def test_an_outage_does_not_last_until_the_next_tick_of_a_slow_timer(
+    ticking, caplog, monkeypatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="nodetracker")
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.01)
+    tasks = AwayTasks()
+    outages = OutageLog("The database", StoreError, logging.getLogger("nodetracker.outages"))
+    loop = ticking.add_tasks("tolerance", tasks, 3600, is_slow=True, outages=outages)
+    loop.wake()
+    ticking.begin()
+    wait_until(lambda: len(caplog.messages) == 2)
+    loop.stop()
+    assert loop.join(30)
+    assert tasks.runs == 4
+    assert not outages.is_out
+    first, last = caplog.messages
+    assert first == "The database: not reached in attempt 1"
+    assert last == "The database is back after 0 s"

@@ -4,6 +4,9 @@ import io
 import logging
 
 import pytest
+from oslo_config import cfg
+from oslo_log import log as oslo_log
+from oslo_log.formatters import ContextFormatter
 
 from nodetracker.cmd.screen.streams import SafeFormatter, SafeStream, make_safe
 from nodetracker.cmd.screen.terminal import cut_text, safe_text, width_of, wrap_text
@@ -82,3 +85,21 @@ def test_a_log_line_is_made_safe_and_keeps_its_color_and_its_traceback():
     assert record.getMessage() == "guest a\x1b[2J\nb"  # for other handlers
     record.exc_text = "Traceback\n  x\x1b[2J"
     assert formatter.format(record).endswith("\nTraceback\n  x\\x1b[2J")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("nodetracker.rpc", "the broker is away"), ("kombu", "the broker is away: OSError: refused")],
+)
+def test_lines_of_nodetracker_say_only_what_they_say(name: str, text: str) -> None:
+    """A library calls what logs while it handles its own error."""
+    conf = cfg.ConfigOpts()
+    oslo_log.register_options(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    conf.set_override("logging_default_format_string", "%(message)s")
+    formatter = SafeFormatter(ContextFormatter(config=conf, project="p", version="1"))
+    record = logging.LogRecord(name, logging.ERROR, "", 0, "the broker is away", None, None)
+    try:
+        raise OSError("refused")
+    except OSError:
+        assert formatter.format(record) == text
