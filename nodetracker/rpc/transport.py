@@ -52,7 +52,8 @@ def import_library() -> Any:
     # and shows the rest of them in an error.
     driver: Any = impl_rabbit
     driver.parse = SimpleNamespace(quote=partial(quote, safe=""))
-    _log_outages(driver.kombu.transport.get_transport_cls("amqp"))
+    kombu = driver.kombu
+    _log_outages(kombu.transport.get_transport_cls("amqp"), kombu.utils.url.parse_url)
     driver.LOG.logger.addFilter(partial(_demote_attempt, driver.amqp_ex.ChannelError))
     logging.getLogger(_SERVER_LOG).addFilter(_demote_message)
     messaging: Any = library
@@ -68,17 +69,38 @@ def import_library() -> Any:
     return messaging
 
 
-def _log_outages(transport: Any) -> None:
-    """Let a class of kombu log when a broker is first not reached, and when it is again."""
+def _log_outages(transport: Any, parse_url: Callable[[str], dict[str, Any]]) -> None:
+    """Let a class of kombu log when brokers are first not reached, and when one is again.
+
+    Those of a cluster are away once none of them was reached in a row.
+    """
     connect = transport.establish_connection
     outages: dict[str, OutageLog] = {}
+    refusing: dict[str, set[str]] = {}
 
     def establish_connection(self: Any) -> Any:
-        broker = self.client.host
-        outage = outages.setdefault(
-            broker, OutageLog(f"The message broker at {broker}", Exception, LOG)
-        )
-        return outage.watch("connect", lambda: connect(self))
+        places = [parse_url(url) for url in self.client.alt]
+        names = sorted(f"{place['hostname']}:{place['port']}" for place in places)
+        brokers = ", ".join(names or [self.client.host])
+        if brokers not in outages:
+            what = f"The message broker{' cluster' * (len(names) > 1)} at {brokers}"
+            outages[brokers] = OutageLog(what, Exception, LOG)
+            refusing[brokers] = set()
+        outage, away = outages[brokers], refusing[brokers]
+        failure: Exception | None = None
+        try:
+            connection = connect(self)
+        except Exception as error:
+            failure = error
+        # Logged outside the handler: the log formatter would append the error being handled.
+        if failure is None:
+            away.clear()
+            outage.note_success("connect")
+            return connection
+        away.add(self.client.host)
+        if len(away) >= len(names):
+            outage.note_failure("connect", failure)
+        raise failure
 
     transport.establish_connection = establish_connection
 

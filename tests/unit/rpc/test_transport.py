@@ -68,39 +68,67 @@ def driver():
     return impl_rabbit
 
 
+@pytest.fixture
+def connect(driver, monkeypatch):
+    """Attempts to connect to brokers, each with its outcome, as the library makes them."""
+
+    def connect(hosts, attempts):
+        alternatives = [f"amqp://u:p@{host}//" for host in hosts]
+        for host, error in attempts:
+            transport = driver.kombu.transport.get_transport_cls("amqp")(
+                SimpleNamespace(
+                    host=host, hostname="h", userid="u", password="p", login_method="PLAIN",
+                    virtual_host="/", insist=False, ssl=None, connect_timeout=1, heartbeat=0,
+                    port=5672, transport_options=None,
+                    alt=alternatives if len(hosts) > 1 else [],
+                )
+            )  # fmt: skip
+
+            class Connection:
+                def __init__(self, error=error, **_):
+                    self.error = error
+
+                def connect(self):
+                    if self.error is not None:
+                        raise self.error
+
+            monkeypatch.setattr(transport, "Connection", Connection)
+            if error is None:
+                transport.establish_connection()
+            else:
+                with pytest.raises(OSError, match=str(error)):
+                    transport.establish_connection()
+
+    return connect
+
+
+REFUSED, LATE = OSError("refused"), OSError("timed out")
+
+
 def test_a_broker_that_is_away_is_logged_once_when_it_goes_and_once_when_it_is_back(
-    driver, monkeypatch, caplog
+    connect, caplog
 ):
     caplog.set_level(logging.INFO)
-    transport = driver.kombu.transport.get_transport_cls("amqp")(
-        SimpleNamespace(
-            host="h:5672", hostname="h", userid="u", password="p", login_method="PLAIN",
-            virtual_host="/", insist=False, ssl=None, connect_timeout=1, heartbeat=0, port=5672,
-            transport_options=None,
-        )
-    )  # fmt: skip
-    errors = (None, OSError("refused"), OSError("timed out"), None, None)
-    attempts = iter(errors)
-
-    class Connection:
-        def __init__(self, **_):
-            pass
-
-        def connect(self):
-            error = next(attempts)
-            if error is not None:
-                raise error
-
-    monkeypatch.setattr(transport, "Connection", Connection)
-    for error in errors:
-        if error is None:
-            transport.establish_connection()
-        else:
-            with pytest.raises(OSError, match=str(error)):
-                transport.establish_connection()
+    host = "h:5672"
+    outcomes = (None, REFUSED, LATE, None, None)
+    connect([host], [(host, outcome) for outcome in outcomes])
     assert caplog.messages == [
         "The message broker at h:5672: refused",
         "The message broker at h:5672 is back after 0 s",
+    ]
+
+
+def test_a_cluster_is_away_once_none_of_its_brokers_is_reached(connect, caplog):
+    caplog.set_level(logging.INFO)
+    hosts = ["a:1", "b:2", "c:3"]
+    moved = [("a:1", REFUSED), ("b:2", REFUSED), ("c:3", None)]
+    connect(hosts, [*moved, *moved])
+    assert caplog.messages == []
+    connect(hosts, [("c:3", REFUSED), ("c:3", REFUSED), ("a:1", REFUSED), ("b:2", LATE)])
+    connect(hosts[::-1], [("c:3", REFUSED), ("b:2", None), ("b:2", None)])
+    assert caplog.messages == [
+        "The message broker cluster at a:1, b:2, c:3: timed out",
+        "The message broker cluster at a:1, b:2, c:3 is back after 0 s",
     ]
 
 
