@@ -261,7 +261,9 @@ class NodeWriter:
         migrations.write_errors(self._connection, errors, self._now)
         ended = [migration.uuid for migration in errors if not migration.is_running]
         if ended:
-            stored = list_where(self._connection, tables.migrations.c.uuid.in_(ended))
+            # Only those that this audit has set: the other end's may have been first.
+            is_set = tables.migrations.c.updated_at == self._now
+            stored = list_where(self._connection, tables.migrations.c.uuid.in_(ended), is_set)
             self._history += map(history.move_line, stored)
         history.insert(self._connection, self._history)
         return ApplyResult(self._records, tuple(decision.conflicts), decision.refused)

@@ -16,7 +16,7 @@ from nodetracker.db.connection.dialect import can_skip_locked
 from nodetracker.db.schema import tables
 from nodetracker.db.store import SqlStore
 from nodetracker.model.amounts import Amounts
-from nodetracker.model.change import StoreEvent
+from nodetracker.model.change import EventKind, StoreEvent
 from nodetracker.model.claim import Claim, ClaimRequest, PlacedRequest
 from nodetracker.model.errors import (
     ClaimConflictError,
@@ -37,6 +37,7 @@ from tests.builders import (
     make_guest,
     make_node,
     node,
+    read_history,
 )
 from tests.contract.stores import SQL_BACKENDS
 from tests.oracle import check_usage
@@ -144,6 +145,11 @@ def test_each_node_is_read_for_its_own_workload_and_with_its_devices(store: SqlS
     assert node(store).guests[guest.uuid].claim_uuid == taken.uuid
     assert claimed_cpus(store, "alpha", "beta") == [1, 1]
     assert (taken.devices, list(other.devices)) == ((), ["10000:81:00.1"])
+    lines = read_history(store, "alpha", "node-1", has_events=True)
+    assert [line.event for line in lines if line.kind == EventKind.CLAIM] == [
+        "created",
+        "confirmed",
+    ]
 
 
 def make_mixture(chance: random.Random, guests: Sequence[Guest]) -> list[dict[str, Any]]:

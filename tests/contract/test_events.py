@@ -1,11 +1,13 @@
 """What every store adds to the history beside the changes of nodes."""
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
 
+from nodetracker.model.amounts import Amounts
 from nodetracker.model.change import EventKind
-from nodetracker.model.claim import MigrationStatus
+from nodetracker.model.claim import ClaimState, MigrationStatus
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
@@ -17,12 +19,15 @@ from tests.builders import (
     ask,
     claim,
     key_of,
+    make_guest,
     make_incarnation,
     make_node,
     move,
+    node,
     read_history,
     register,
     take_service,
+    update,
 )
 
 HELD = HostWarning(WarningKind.FACT_HELD, "node-1", "cpu", "timed out")
@@ -49,6 +54,23 @@ def test_a_claim_has_a_line_for_each_state(store: Store) -> None:
         f"claim of {name} confirmed",
         f"claim of {name} released: aborted",
     ]
+
+
+def test_a_claim_that_is_confirmed_from_the_start_has_both_lines_in_order(store: Store) -> None:
+    guest = make_guest("web", vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+    charge = Amounts(vcpu_milli=1000, memory_mb=1024, disk_mb=10240)
+    make_node(store)
+    make_node(store, (guest,), charge, host="beta")
+    there = claim(store, ask(guest.uuid, VCPU=1, MEMORY_MB=1024, DISK_GB=10), "beta")
+    here = claim(store, ask(guest.uuid, VCPU=1))
+    moved = move(store, here, "beta")
+    store.confirm_migration(moved.uuid)  # which confirms nothing more
+    states = [found.state for found in store.list_claims("beta")]
+    assert states == [ClaimState.CONFIRMED] * 2
+    lines = read_history(store, "beta", "node-1", has_events=True)
+    events = [(line.diff["uuid"], line.event) for line in lines if line.kind == EventKind.CLAIM]
+    claims = (there.uuid, moved.dest_claim)
+    assert events == [(uuid, event) for uuid in claims for event in ("created", "confirmed")]
 
 
 def test_a_claim_that_is_renewed_or_refused_has_none(store: Store) -> None:
@@ -80,6 +102,28 @@ def test_a_move_has_lines_at_its_source_and_its_claims_at_both_ends(store: Store
         ]
     )
     assert texts(store, "beta") == [f"claim of {name} created", f"claim of {name} confirmed"]
+
+
+def test_a_move_in_error_has_one_line_though_the_audits_of_both_ends_find_it(
+    store: Store,
+) -> None:
+    agents = {host: make_node(store, host=host) for host in ("alpha", "beta")}
+    held = claim(store, ask(MEMORY_MB=1))
+    started = move(store, held, "beta")
+    for host, claim_uuid in (("alpha", held.uuid), ("beta", started.dest_claim)):
+        record = node(store, host)
+        (known,) = record.moves
+        failed = dataclasses.replace(known.migration, status=MigrationStatus.ERROR)
+        expired = dataclasses.replace(
+            record.claims[claim_uuid], state=ClaimState.RELEASED, reason="expired"
+        )
+        change = dataclasses.replace(
+            update(record), claims=(expired,), moves=(dataclasses.replace(known, migration=failed),)
+        )
+        assert store.apply_changes(agents[host], [change], 60).conflicts == ()
+    assert [text for text in texts(store, "alpha") if text.endswith(": error")] == [
+        f"{started.migration_type} of {held.workload.uuid} to node-1 of host beta: error"
+    ]
 
 
 def test_a_service_has_lines_of_what_changed(store: Store) -> None:

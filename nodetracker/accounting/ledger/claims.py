@@ -444,8 +444,9 @@ def decide_renew(locked: LockedClaim, claim_timeout: int) -> LedgerWrite[Claim]:
 def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
     """Release a claim and cancel the migration whose destination it is.
 
-    A claim that is already released is left unchanged. The agents of both ends of
-    a migration read it again.
+    A claim that is already released is left unchanged, but one that has expired gets the
+    reason, so that no late guest reopens it. The agents of both ends of a migration read it
+    again.
 
     Raises:
         RefusedError: the claim is the source of a running migration.
@@ -453,6 +454,11 @@ def decide_abort(locked: LockedClaim) -> LedgerWrite[Claim]:
     claim, node = locked.claim, locked.node
     move = locked.destination_of
     moves = () if move is None else (move,)
+    if claim.reason == ReleaseReason.EXPIRED:
+        aborted = released_claim(claim, ReleaseReason.ABORTED, node.now)
+        return LedgerWrite(
+            aborted, (aborted, *moves), changed_claims=(aborted,), nodes=(NodeWrite(node.id),)
+        )
     if not claim.is_active:
         return LedgerWrite(claim, (claim, *moves))
     if locked.source_of is not None:

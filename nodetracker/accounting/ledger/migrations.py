@@ -23,6 +23,7 @@ from nodetracker.model.claim import (
     SAME_NODE_REQUIRED,
     Claim,
     ClaimRequest,
+    ClaimState,
     Migration,
     MigrationStatus,
     MoveRequest,
@@ -151,7 +152,8 @@ def decide_move_confirm(locked: LockedMigration) -> LedgerWrite[Migration]:
             f"migration {migration.uuid}: "
             f"{_describe_lost('destination', migration.dest_claim, dest)}; revert it"
         )
-    confirmed = confirmed_claim(dest, locked.now)
+    is_confirmed = dest.state is ClaimState.CONFIRMED  # an audit has listed its guest
+    confirmed = dest if is_confirmed else confirmed_claim(dest, locked.now)
     source = locked.claims.get(migration.source_claim)
     return _end(locked, status, source, ReleaseReason.MOVED, confirmed)
 
@@ -249,7 +251,8 @@ def _end(
     nodes, changed, closed = dict(locked.nodes), [], closing
     if confirmed is not None:
         nodes[confirmed.node_id] = confirm_devices(nodes[confirmed.node_id], confirmed)
-        changed.append(confirmed)
+        if confirmed != locked.claims[confirmed.uuid]:
+            changed.append(confirmed)
     if closing is not None and (closing.is_active or closing.reason == ReleaseReason.EXPIRED):
         closed = released_claim(closing, reason, locked.now)
         changed.append(closed)

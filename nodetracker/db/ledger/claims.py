@@ -390,6 +390,8 @@ def _list_lines(write: LedgerWrite[T]) -> list[dict[str, Any]]:
     lines = []
     if write.new_claim is not None:
         lines.append(history.claim_line(write.new_claim, "created"))
+        if write.new_claim.state is ClaimState.CONFIRMED:  # from the start
+            lines.append(history.claim_line(write.new_claim))
     for item in write.notified:
         if item in write.changed_claims and isinstance(item, Claim):
             lines.append(history.claim_line(item))

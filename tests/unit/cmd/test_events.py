@@ -103,7 +103,9 @@ def test_guests_and_the_workloads_of_claims_have_their_names(monkeypatch):
     held = claim(store, ask(VCPU=1, workload=guest.uuid))
     assert held.workload.name == ""
     _, shown, _ = run(store, "--kind", "claim")
-    assert shown.rstrip().endswith("claim of web created")
+    created, confirmed = shown.splitlines()[-2:]
+    assert created.endswith("claim of web created")
+    assert confirmed.endswith("claim of web confirmed")
 
 
 def test_a_period_has_the_events_of_its_time(monkeypatch):

@@ -134,6 +134,19 @@ def test_an_aborted_claim_is_not_reopened(claimed_host):
     assert claimed_host.used == 2
 
 
+def test_an_expired_claim_that_is_aborted_is_not_reopened(claimed_host, clock):
+    """Whoever aborted it was told that it is released."""
+    claim = claimed_host.claim(1, VCPU=3)
+    clock.seconds += 3600
+    claimed_host.audit()
+    assert claimed_host.find(claim).reason == "expired"
+    claimed_host.store.abort_claim(claim.uuid)
+    claimed_host.audit(node(1, guest(1)))
+    found = claimed_host.find(claim)
+    assert (found.state, found.reason) == (ClaimState.RELEASED, "aborted")
+    assert claimed_host.used == 2
+
+
 def test_a_confirmed_guest_that_vanished_is_flagged_and_still_charged(claimed_host):
     claim = claimed_host.claim(1, VCPU=3)
     claimed_host.audit(node(1, guest(1)))
