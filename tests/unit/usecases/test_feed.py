@@ -1,6 +1,11 @@
 """The feed of the history: cursors, pages, and lines that are committed late."""
 
+import random
+import zlib
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 
@@ -21,9 +26,9 @@ class Lines:
         self.now = NOW
         self.add(*seconds)
 
-    def add(self, *seconds: float) -> None:
-        for second in seconds:
-            number = len(self.entries) + 1
+    def add(self, *seconds: float, gaps: Sequence[int] = (1,)) -> None:
+        for second, gap in zip(seconds, cycle(gaps), strict=False):
+            number = gap + (self.entries[-1].id if self.entries else 0)
             entry = HistoryEntry(
                 later(second), "a", "n", ChangeKind.UPDATE, {}, number, EventKind.NODE
             )
@@ -88,9 +93,59 @@ def test_a_reader_that_was_away_gets_the_oldest_first():
     assert follow(store, cursor, limit=30)[0] == list(range(31, 61))
 
 
+def test_lines_that_are_committed_late_repeat_none_of_a_later_time():
+    store = Lines()
+    store.now = later(30)
+    _, cursor = follow(store, None)
+    store.add(30)
+    ids, cursor = follow(store, cursor, limit=2)
+    assert ids == [1]
+    store.add(*range(1, 21))
+    seen = []
+    while ids := (answer := follow(store, cursor, limit=2))[0]:
+        seen += ids
+        cursor = answer[1]
+    assert seen == list(range(2, 22))
+
+
+@pytest.mark.parametrize(("rate", "is_held_back"), [(20, False), (200, True)])
+def test_a_cursor_is_short_however_many_ids_with_gaps_there_are(rate, is_held_back):
+    """As a cluster has them whose members are all written; some lines come late."""
+    chance = random.Random(5)
+    store, seen, seconds_held = Lines(), [], []
+    _, cursor = follow(store, None)
+    for second in range(2, 120, 2):
+        if second < 60:
+            times = sorted(second - 2 * chance.random() for _ in range(2 * rate))
+            times[0] -= 25  # of a transaction that took as long
+            store.add(*times, gaps=[chance.randint(1, 9) for _ in times])
+        store.now = later(second)
+        entries, after = read_feed(store, replace(ALL, limit=1000), cursor)
+        assert len(after.encode()) < 2048
+        cursor = parse_cursor(after.encode())
+        assert cursor == after
+        seen += [entry.id for entry in entries]
+        seconds_held += [(store.now - entry.at).total_seconds() for entry in entries]
+    assert sorted(seen) == [entry.id for entry in store.entries]
+    assert max(seconds_held) <= LOOKBACK.total_seconds() + 2
+    assert (max(seconds_held) > 30) == is_held_back
+
+
+def test_a_cursor_of_an_earlier_release_goes_on():
+    numbers = frozenset(range(1, 2000, 3))
+    text = ".".join(["0", *map(str, sorted(numbers))])
+    assert parse_cursor(text) == parse_cursor(parse_cursor(text).encode())
+    assert parse_cursor(text).seen == numbers
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "1~",
+        "1~x",
+        "1~eJw",
+        "1~" + urlsafe_b64encode(zlib.compress(b"7 x")).decode(),
+        "1~" + urlsafe_b64encode(zlib.compress(b"1 " * 100_001)).decode(),
         "",
         "x",
         "1.a",
