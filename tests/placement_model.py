@@ -228,9 +228,9 @@ def make_uuid(number: int, kind: int = 0) -> str:
 def make_claim(number, workload=None, state=ClaimState.HELD, kind=None, **amounts) -> Claim:
     """Build a claim of a workload, by default the one with its number."""
     amounts = amounts or {"vcpu_milli": 2000, "memory_mb": 2048, "disk_mb": 10240}
+    which = number if workload is None else workload
     workload = Workload(
-        make_uuid(number if workload is None else workload),
-        kind or WorkloadKind.INSTANCE, project_id="p1", user_id="u1",
+        make_uuid(which), name=f"vm-{which}", kind=kind or WorkloadKind.INSTANCE, project_id="p1", user_id="u1",
     )  # fmt: skip
     changes = {"workload": workload, "state": state, "amounts": Amounts(**amounts)}
     return builders.make_claim(make_uuid(number, 1), created_at=later(number), **changes)

@@ -48,7 +48,7 @@ class WarningRegistry:
             warnings.append(
                 HostWarning(WarningKind.DRIVER_NOT_READY, WHOLE_HOST, NO_ITEM, listing_error)
             )
-        return warnings + [explain_split_brain(found) for found in self._find_split_brains(host)]
+        return warnings + [self._explain(found) for found in self._find_split_brains(host)]
 
     def list_kept(self, host: str, read: Collection[str]) -> list[HostWarning]:
         """Return the warnings that a reading of only these nodes leaves active.
@@ -58,7 +58,12 @@ class WarningRegistry:
         """
         others = [w for w in self._stored or () if w.nodename not in read]
         found = [found for found in self._find_split_brains(host) if found.nodename in read]
-        return others + [explain_split_brain(split_brain) for split_brain in found]
+        return others + [self._explain(split_brain) for split_brain in found]
+
+    def _explain(self, found: SplitBrain) -> HostWarning:
+        row = self._rows.get(found.nodename)
+        name = found.workload_uuid if row is None else row.name_workload(found.workload_uuid)
+        return explain_split_brain(found, name)
 
     def _find_split_brains(self, host: str) -> list[SplitBrain]:
         """Return the split brains; look again if there were some, or after rows changed.
@@ -130,7 +135,7 @@ class WarningRegistry:
         return [HostWarning(WarningKind.CLOCK_SKEW, WHOLE_HOST, NO_ITEM, message)]
 
 
-def explain_split_brain(found: SplitBrain) -> HostWarning:
+def explain_split_brain(found: SplitBrain, name: str) -> HostWarning:
     """Return the warning of a workload on two nodes without a migration between them."""
     here = "holds a claim here" if found.is_claimed else "runs here without a claim"
     there = "another" if found.is_claimed else "holds one"
@@ -138,7 +143,7 @@ def explain_split_brain(found: SplitBrain) -> HostWarning:
         WarningKind.SPLIT_BRAIN,
         found.nodename,
         found.workload_uuid,
-        f"workload {found.workload_uuid} {here} and {there} on node "
+        f"workload {name} {here} and {there} on node "
         f"{found.other_nodename} of host {found.other_host}, and no migration ties them",
     )
 

@@ -317,6 +317,14 @@ class NodeRecord:
     has_stale_limits: bool = False
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
+    def name_workload(self, uuid: str) -> str:
+        """Return the name of a workload by its guest or a claim, or else its uuid."""
+        guest = self.guests.get(uuid)
+        names = [
+            claim.workload.name for claim in self.claims.values() if claim.workload.uuid == uuid
+        ]
+        return next(filter(None, (guest.name if guest else "", *names)), uuid)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeView:

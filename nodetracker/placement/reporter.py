@@ -240,7 +240,7 @@ class PlacementReporter:
         }
         assert state.placed is not None
         slot.warnings = (
-            *explain_refusals(record.nodename, state.refused, state.placed, wanted),
+            *explain_refusals(record, state.refused, state.placed, wanted),
             *explain_foreign(record.nodename, state.foreign),
         )
 
@@ -351,7 +351,7 @@ class ProviderLists:
             parts = found[uuid]
             if placed is None or parts is None:
                 return True
-            now, lost = self._monotonic(), explain_losses(slot.record.nodename, placed, parts)
+            now, lost = self._monotonic(), explain_losses(slot.record, placed, parts)
             recent = {k: v for k, v in slot.losses.items() if v[0] > now - LOSS_LIFETIME_SECONDS}
             slot.losses = recent | {warning.item: (now, warning) for warning in lost}
             return any(_list_parts(placed, provider) != part for provider, part in parts.items())

@@ -50,9 +50,8 @@ class DriftCause:
     difference: float
 
     def __str__(self) -> str:
-        """Return e.g. ``web (6a0e…) +2``."""
-        uuid = self.workload_uuid
-        label = "row" if uuid is None else f"{self.name} ({uuid})" if self.name else uuid
+        """Return e.g. ``web +2``."""
+        label = "row" if self.workload_uuid is None else self.name or self.workload_uuid
         return f"{label} {self.difference:+}"
 
 

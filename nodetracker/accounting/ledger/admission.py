@@ -371,6 +371,10 @@ def _render_part(part: ResourceVerdict | Missing) -> str:
     return f"Requested {label} {requested} > max_unit {render_amount(part.largest)}{suffix}"
 
 
+_PLURAL = frozenset({"guests", "gpus"})
+"""Facts whose names are plural."""
+
+
 def _unknown_facts(
     values: NodeValues, request: ClaimRequest, verdicts: list[ResourceVerdict]
 ) -> list[str]:
@@ -382,7 +386,8 @@ def _unknown_facts(
     if request.pci_requests:
         needed.add("pci")
     return [
-        f"{name} has been unknown since {render_minute(entry.since)}: {entry.error}"
+        f"{name} {'have' if name in _PLURAL else 'has'} been unknown since "
+        f"{render_minute(entry.since)}: {entry.error}"
         for name, entry in sorted(values.facts.items())
         if name in needed and entry.state is FactState.UNKNOWN
     ]

@@ -78,7 +78,7 @@ def list_kept(
 
 
 def explain_refusals(
-    nodename: str, refused: Mapping[str, str], placed: PlacedTree, wanted: ProviderTree
+    record: NodeRecord, refused: Mapping[str, str], placed: PlacedTree, wanted: ProviderTree
 ) -> Iterator[HostWarning]:
     """Yield a warning for each consumer that placement refused, and for each class it keeps.
 
@@ -88,17 +88,17 @@ def explain_refusals(
     for uuid, reason in sorted(refused.items()):
         yield HostWarning(
             WarningKind.PLACEMENT_REFUSED,
-            nodename,
+            record.nodename,
             uuid,
-            f"placement refuses the allocations of consumer {uuid}, whose amounts are reserved "
-            f"instead: {reason}",
+            f"placement refuses the allocations of consumer {record.name_workload(uuid)}, whose "
+            f"amounts are reserved instead: {reason}",
         )
     for provider in wanted.providers:
         known = placed.providers.get(provider.uuid)
         for name in sorted(set(() if known is None else known.inventories) - set(provider.classes)):
             yield HostWarning(
                 WarningKind.PLACEMENT_REFUSED,
-                nodename,
+                record.nodename,
                 name,
                 f"the node has no {name} any more, but consumers in placement use it: all of it "
                 "is reserved until they are gone",
@@ -137,7 +137,7 @@ def explain_leaks(nodename: str, leaked: Iterable[str]) -> Iterator[HostWarning]
 
 
 def explain_losses(
-    nodename: str, placed: PlacedTree, found: Mapping[str, Mapping[str, Resources]]
+    record: NodeRecord, placed: PlacedTree, found: Mapping[str, Mapping[str, Resources]]
 ) -> Iterator[HostWarning]:
     """Yield a warning for each of nodetracker's consumers that others took allocations from.
 
@@ -158,10 +158,10 @@ def explain_losses(
             )
             yield HostWarning(
                 WarningKind.PLACEMENT_LOST,
-                nodename,
+                record.nodename,
                 uuid,
-                f"somebody else removed {amounts} of consumer {uuid} from placement; the ledger "
-                "still charges it, and it is put back",
+                f"somebody else removed {amounts} of consumer {record.name_workload(uuid)} from "
+                "placement; the ledger still charges it, and it is put back",
             )
 
 

@@ -119,10 +119,10 @@ def test_a_guest_that_left_for_its_destination_has_not_vanished(two_hosts):
 
 
 def test_the_host_that_changed_last_sees_a_split_brain_until_it_ends(two_hosts):
-    two_hosts.beta(guest(1))
-    two_hosts.beta(guest(1))
+    two_hosts.beta(guest(1, name="web"))
+    two_hosts.beta(guest(1, name="web"))
     (message,) = two_hosts.warnings("beta", WarningKind.SPLIT_BRAIN)
-    assert "runs here without a claim" in message
+    assert "workload web runs here without a claim" in message
     two_hosts.store.abort_claim(two_hosts.source.uuid)
     two_hosts.beta()
     assert two_hosts.warnings("beta", WarningKind.SPLIT_BRAIN) == []

@@ -268,7 +268,9 @@ def test_of_a_batch_what_placement_refuses_is_reserved_and_tried_again_with_a_ch
     scene.report([WEB, large])
     assert scene.held() == {WEB.workload.uuid: WEB_HAS}
     assert scene.reserved("VCPU") == 5
-    assert "over capacity" in scene.warnings()[WarningKind.PLACEMENT_REFUSED].message
+    message = scene.warnings()[WarningKind.PLACEMENT_REFUSED].message
+    assert "of consumer vm-9, whose amounts" in message
+    assert "over capacity" in message
     assert scene.reporter.status().refused == 1
     scene.report([WEB, large], vcpus=32)
     assert scene.held().keys() == {WEB.workload.uuid, large.workload.uuid}
@@ -373,7 +375,7 @@ def test_allocations_that_somebody_removed_are_put_back_with_a_warning(scene, ch
     assert scene.held() == {WEB.workload.uuid: WEB_HAS}
     warning = scene.warnings()[WarningKind.PLACEMENT_LOST]
     assert (warning.nodename, warning.item) == ("node-1", WEB.workload.uuid)
-    assert lost in warning.message
+    assert f"{lost} of consumer vm-1 from" in warning.message
     assert len(scene.refresh()) == 2
     assert WarningKind.PLACEMENT_LOST in scene.warnings()
     scene.wake(LOSS_LIFETIME_SECONDS)

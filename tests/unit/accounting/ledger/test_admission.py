@@ -197,11 +197,13 @@ def test_an_unknown_total_refuses_every_amount():
 def test_a_kind_of_guests_that_are_not_seen_is_refused_and_no_other(state):
     entry = FactEntry(state, "docker.sock", NOW, "refused", (WorkloadKind.CONTAINER,))
     values = replace(EMPTY, facts={"guests": entry})
+    is_held = state is FactState.HELD
     container = {"uuid": builders.WORKLOAD, "kind": "container"}
     (reason,) = reasons(values, workload=container, resources={"VCPU": 1})
     assert reason.endswith("since 2026-03-01 12:00Z: refused")
-    is_held = state is FactState.HELD
-    assert reason.startswith("containers have not been listed") is is_held
+    assert reason.startswith(
+        "containers have not been listed" if is_held else "guests have been unknown"
+    )
     assert (reasons(values, resources={"VCPU": 1}) == ()) is is_held
 
 
@@ -222,7 +224,8 @@ def test_an_unknown_fact_refuses_requests_that_need_it(name, body):
         unknown = replace(values, facts={name: entry})
         found = reasons(unknown, **body)
         assert len(found) == count
-        assert all(reason.startswith(f"{name} has been unknown since") for reason in found)
+        have = "have" if name == "gpus" else "has"
+        assert all(reason.startswith(f"{name} {have} been unknown since") for reason in found)
         assert reasons(unknown, resources={"VCPU": 1, "MEMORY_MB": 1, "DISK_GB": 1}) == ()
 
 
