@@ -17,7 +17,7 @@ CHANGES_BYTES = PLAIN_BYTES - 64 * 1024
 CONDUCTOR = Interface(
     Store,
     topic="conductor",
-    version="4.7",
+    version="4.8",
     local=frozenset({"close", "rehearse"}),
     since={
         AdmissionCheck.SPARE: "4.7",

@@ -50,7 +50,7 @@ _SERVICE_ROW = (
     "id", "uuid", "host", "created_at", "last_seen_up", "epoch", "ended_epoch", "forced_down",
     "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
     "forced_down_reason", "forced_down_at", "forced_down_by", "maintenance_at", "maintenance_by",
-    "spare",
+    "maintenance_reason", "spare",
 )  # fmt: skip
 _AUDIT_ROW = ("last_audit", "report_interval")
 _NODE_FIELDS = ("id", "uuid", "host", "nodename", "generation", "epoch", "values", "damaged")

@@ -430,6 +430,7 @@ def set_service(
         columns |= _NOT_IN_MAINTENANCE
     if change.maintenance is not None:
         columns["maintenance"] = change.maintenance
+        columns["maintenance_reason"] = change.maintenance_reason if change.maintenance else None
     if change.spare is not None:
         columns["spare"] = change.spare
     columns["updated_at"] = utc_now()
@@ -438,7 +439,8 @@ def set_service(
     )
     after = codec.decode_service(connection.execute(found).mappings().one())
     names = (
-        "disabled", "disabled_reason", "maintenance", "forced_down", "forced_down_reason", "spare",
+        "disabled", "disabled_reason", "maintenance", "maintenance_reason", "forced_down",
+        "forced_down_reason", "spare",
     )  # fmt: skip
     pairs = {name: [getattr(before, name), getattr(after, name)] for name in names}
     changed: dict[str, Any] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

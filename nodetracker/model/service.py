@@ -27,7 +27,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0029"
+SCHEMA_REVISION = "0030"
 """The revision of the database's schema that this version is written for."""
 
 SPARE_REVISION = "0028"
@@ -130,7 +130,7 @@ class ServiceRecord:
         disabled_at, disabled_by: when it was disabled, and the user who did; both
             None while it is enabled, and where unknown.
         forced_down_reason, forced_down_at, forced_down_by: the same of being forced down.
-        maintenance_at, maintenance_by: the same of its host's maintenance.
+        maintenance_reason, maintenance_at, maintenance_by: the same of its host's maintenance.
         spare: whether its host is kept free for guests of hosts that fail.
         damaged: columns of its row whose values cannot be used; others are in their place.
     """
@@ -161,6 +161,7 @@ class ServiceRecord:
     forced_down_by: str | None = None
     maintenance_at: datetime | None = None
     maintenance_by: str | None = None
+    maintenance_reason: str | None = None
     spare: bool = False
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 
@@ -168,13 +169,17 @@ class ServiceRecord:
     def admin_version(self) -> str:
         """A digest of what an administrator has decided, by which a change of it is noticed."""
         decided = (self.disabled, self.disabled_reason, self.maintenance, self.forced_down)
-        text = json.dumps(decided)
+        more = () if self.maintenance_reason is None else (self.maintenance_reason,)
+        text = json.dumps(decided + more)  # without one as the release before computes it
         return hashlib.sha256(text.encode(), usedforsecurity=False).hexdigest()[:12]
 
     @property
     def admin_state(self) -> dict[str, Any]:
         """What an administrator has decided, with its version."""
-        names = ("disabled", "disabled_reason", "maintenance", "forced_down", "forced_down_reason")
+        names = (
+            "disabled", "disabled_reason", "maintenance", "maintenance_reason", "forced_down",
+            "forced_down_reason",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in (*names, "admin_version")}
 
 
@@ -194,6 +199,7 @@ class ServiceChange:
         forced_down_reason: stored only with `forced_down`, removed when that ends.
         maintenance: reject new claims; running guests are not affected. It is
             independent of `disabled` and its reason.
+        maintenance_reason: stored only with `maintenance`, removed when that ends.
         disabled_by: name of the user who makes the change, None = unknown. It is stored
             with the time when the service becomes disabled, or was disabled by its agent,
             and when it is forced down or its host in maintenance; a later reason changes
@@ -214,10 +220,11 @@ class ServiceChange:
     forced_down_reason: str | None = None
     if_admin_version: str | None = None
     spare: bool | None = None
+    maintenance_reason: str | None = None
 
     def __post_init__(self) -> None:
         """Check the reasons."""
-        for name in ("disabled_reason", "forced_down_reason"):
+        for name in ("disabled_reason", "forced_down_reason", "maintenance_reason"):
             reason = getattr(self, name) or ""
             if reason.startswith(AUTO_PREFIX):
                 raise RequestError(name, f"{reason!r} has the prefix of agents' reasons")

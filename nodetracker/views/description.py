@@ -30,6 +30,7 @@ from nodetracker.views.overview import ResourceUse, split_capacity
 from nodetracker.views.services import (
     DISABLING,
     FORCING,
+    MAINTENANCE,
     audit_age_seconds,
     find_down_since,
     state_of,
@@ -196,6 +197,7 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
         "status": status_of(service),
         **pick(service, *DISABLING),
         "maintenance": service is not None and service.maintenance,
+        **pick(service, *MAINTENANCE),
         "forced_down": service is not None and service.forced_down,
         "spare": service is not None and service.spare,
         **pick(service, *FORCING, "last_seen_up"),

@@ -286,7 +286,7 @@ def _kind_of_lost(line: NodeLine) -> _Kind:
         state, details = words, settings
     else:
         state, details = line.state, [words, *settings]
-        reason = line.agent.disabled_reason if line.agent else None
+        reason = _reason_of(line)
     filters = (("state", line.state),)
     return _Kind(HealthLevel.BAD, f"{{}} {state}", tuple(details), reason or "", filters=filters)
 
@@ -296,9 +296,15 @@ def _kind_of_set(line: NodeLine) -> _Kind | None:
     if not (settings := _list_settings(line)):
         return None
     filters = ("status", "disabled") if line.status == "disabled" else ("only", "maintenance")
-    reason = (line.agent and line.agent.disabled_reason) or ""
     words = f"{{}} {' and '.join(settings)}"
-    return _Kind(HealthLevel.GOOD, words, (), reason, filters=(filters,))
+    return _Kind(HealthLevel.GOOD, words, (), _reason_of(line), filters=(filters,))
+
+
+def _reason_of(line: NodeLine) -> str:
+    """Return why a host is disabled or in maintenance, once if both have the same reason."""
+    agent = line.agent
+    reasons = (agent.disabled_reason, agent.maintenance_reason) if agent else ()
+    return "; ".join(dict.fromkeys(filter(None, reasons)))
 
 
 def _list_settings(line: NodeLine) -> list[str]:
@@ -307,12 +313,12 @@ def _list_settings(line: NodeLine) -> list[str]:
 
 
 def find_since(line: NodeLine) -> datetime | None:
-    """Return since when a host is down, forced down or disabled; None = it is not, or unknown."""
+    """Return since when a host is down, or else disabled or in maintenance; None = unknown."""
     if line.agent is None:
         return None
     if line.state != "up":
         return line.agent.forced_down_at or line.down_since
-    return line.agent.disabled_at
+    return line.agent.disabled_at or line.agent.maintenance_at
 
 
 def _find_troubles_of_node(line: NodeLine) -> Iterator[_Trouble]:

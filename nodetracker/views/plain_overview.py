@@ -11,7 +11,7 @@ from nodetracker.model.text import render_time
 from nodetracker.model.units import whole_units
 from nodetracker.views.fleet_health import summarize_health
 from nodetracker.views.overview import NodeLine, Overview, Uses
-from nodetracker.views.services import DISABLING, FORCING, STATES, STATUSES, Freshness
+from nodetracker.views.services import DISABLING, FORCING, MAINTENANCE, STATES, STATUSES, Freshness
 from nodetracker.views.values import count_many
 
 
@@ -56,9 +56,10 @@ def render_overview(overview: Overview, max_nodes: int | None = None) -> dict[st
             if line.down_since is not None
         },
         "decisions": {
-            line.node.host: pick(line.agent, "forced_down", *FORCING, *DISABLING)
+            line.node.host: pick(line.agent, "forced_down", *FORCING, *MAINTENANCE, *DISABLING)
             for line in overview.lines
-            if line.agent and (line.agent.forced_down or line.agent.disabled)
+            if line.agent
+            and (line.agent.forced_down or line.agent.maintenance or line.agent.disabled)
         },
         "truncated": is_truncated,
     }

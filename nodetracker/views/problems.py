@@ -111,7 +111,11 @@ def _find_lost(line: NodeLine, service: ServiceLine | None) -> Iterable[Problem]
     words, reason = explain_lost(line)
     is_forced = line.agent is not None and line.agent.forced_down
     age = None if service is None or is_forced else service.heartbeat_age_seconds
-    yield Problem(Severity.LOST, f"{words}: {reason}" if reason else words, age)
+    yield Problem(Severity.LOST, _join(words, reason), age)
+
+
+def _join(words: str, reason: str | None) -> str:
+    return f"{words}: {reason}" if reason else words
 
 
 def explain_lost(line: NodeLine) -> tuple[str, str | None]:
@@ -137,7 +141,8 @@ def _find_unread(line: NodeLine) -> Iterable[Problem]:
 
 def _find_settings(line: NodeLine) -> Iterable[Problem]:
     if line.maintenance:
-        yield Problem(Severity.SET, "in maintenance")
+        reason = line.agent.maintenance_reason if line.agent else None
+        yield Problem(Severity.SET, _join("in maintenance", reason))
     if line.status == "disabled":
         reason = line.agent.disabled_reason if line.agent else None
-        yield Problem(Severity.SET, f"disabled: {reason}" if reason else "disabled")
+        yield Problem(Severity.SET, _join("disabled", reason))

@@ -165,8 +165,8 @@ FORCING = ("forced_down_reason", "forced_down_at", "forced_down_by")
 """Why, since when and by whom a service is forced down; all null while it is not."""
 
 
-MAINTENANCE = ("maintenance_at", "maintenance_by")
-"""Since when and by whom a service's host is in maintenance; null while it is not."""
+MAINTENANCE = ("maintenance_reason", "maintenance_at", "maintenance_by")
+"""Why, since when and by whom a service's host is in maintenance; null while it is not."""
 
 
 def render_host(service: ServiceRecord) -> dict[str, Any]:

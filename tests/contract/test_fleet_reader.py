@@ -52,7 +52,7 @@ LISTED = (
     "id", "uuid", "host", "binary", "created_at", "last_seen_up", "epoch", "ended_epoch",
     "forced_down", "maintenance", "disabled", "disabled_reason", "disabled_at", "disabled_by",
     "forced_down_reason", "forced_down_at", "forced_down_by", "maintenance_at", "maintenance_by",
-    "spare", "last_audit",
+    "maintenance_reason", "spare", "last_audit",
 )  # fmt: skip
 """What a list knows of a service."""
 

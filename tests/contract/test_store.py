@@ -674,19 +674,28 @@ class TestAdministration:
             (after,) = store.list_services()
             assert (after.disabled, after.disabled_reason) == (True, reason)
 
-    def test_a_host_in_maintenance_has_since_when_and_by_whom(self, store: Store) -> None:
+    def test_a_host_in_maintenance_has_why_since_when_and_by_whom(self, store: Store) -> None:
         register(store)
         before = store.now()
-        change = ServiceChange(maintenance=True, disabled_by="alice")
+        change = ServiceChange(maintenance=True, maintenance_reason="fan", disabled_by="alice")
         first = store.set_service("alpha", COMPUTE_BINARY, change)
-        assert first.maintenance_by == "alice"
+        assert (first.maintenance_reason, first.maintenance_by) == ("fan", "alice")
         assert first.maintenance_at is not None
         assert before <= first.maintenance_at <= store.now()
+        store.set_service("alpha", COMPUTE_BINARY, ServiceChange(disabled=True))
+        assert store.list_services()[0].maintenance_reason == "fan"
         change = ServiceChange(maintenance=True, disabled=True, disabled_by="bob")
         later = store.set_service("alpha", COMPUTE_BINARY, change)
         assert (later.maintenance_at, later.maintenance_by) == (first.maintenance_at, "alice")
+        assert later.maintenance_reason is None
+        store.set_service(
+            "alpha", COMPUTE_BINARY, ServiceChange(maintenance=True, maintenance_reason="fan")
+        )
         after = store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=False))
         assert (after.maintenance_at, after.maintenance_by) == (None, None)
+        assert after.maintenance_reason is None
+        (line, *_) = store.list_history_page(HistoryQuery(host="alpha")).items
+        assert line.diff["maintenance_reason"] == ["fan", None]
 
     def test_its_version_changes_with_what_an_administrator_decides_alone(
         self, store: Store
@@ -697,11 +706,12 @@ class TestAdministration:
             ServiceChange(disabled=True),
             ServiceChange(disabled=True, disabled_reason="disk"),
             ServiceChange(maintenance=True),
+            ServiceChange(maintenance=True, maintenance_reason="fan"),
             ServiceChange(forced_down=True),
         )
         after = [store.set_service("alpha", COMPUTE_BINARY, change) for change in changes]
         versions = [first.admin_version, *(found.admin_version for found in after)]
-        assert len(set(versions)) == 5
+        assert len(set(versions)) == 6
         change = ServiceChange(forced_down=True, forced_down_reason="fire", disabled_by="bob")
         store.set_service("alpha", COMPUTE_BINARY, change)
         store.report_state(agent, 1, AuditState(2.0))
@@ -722,7 +732,7 @@ class TestAdministration:
             store.set_service("alpha", COMPUTE_BINARY, undo)
         assert caught.value.present == {
             "disabled": True, "disabled_reason": "disk", "maintenance": False,
-            "forced_down": False, "forced_down_reason": None,
+            "maintenance_reason": None, "forced_down": False, "forced_down_reason": None,
             "admin_version": second.admin_version,
         }  # fmt: skip
         assert store.list_services() == [second]

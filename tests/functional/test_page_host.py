@@ -69,7 +69,7 @@ def test_a_host_is_taken_out_and_says_what_is_still_there(browser, store, url):
         dialog.get_by_label("Reason").fill("new disk")
         dialog.get_by_role("button", name="Take out").click()
         page.get_by_text("1 node, 12 \u2192 12 guests").wait_for()
-        page.locator("p").get_by_text("new disk").wait_for()
+        expect(page.locator("p").get_by_text("new disk")).to_have_count(2)  # disabled, maintenance
         service = service_of(store, RICH[0])
         assert (service.disabled, service.maintenance) == (True, True)
         page.locator(".title").get_by_role("button", name="Put back in").wait_for()

@@ -79,7 +79,7 @@ class TestLines:
             row = page.get_by_role("row").filter(has_text="h2")
             row.get_by_text("new disk").wait_for()
             press("i")
-            dialog.get_by_text("new disk").wait_for()  # how it is now
+            dialog.get_by_text("new disk").first.wait_for()  # how it is now
             press("Tab")
             page.keyboard.press("Enter")
             dialog.wait_for(state="detached")

@@ -201,7 +201,7 @@ def see(task: str, page: Page, store: SqliteStore) -> None:
         page.get_by_role("dialog").wait_for(state="detached")
         (service,) = store.list_services("h5", COMPUTE_BINARY)
         assert (service.disabled, service.maintenance) == (True, True)
-        assert service.disabled_reason == REASON
+        assert service.disabled_reason == service.maintenance_reason == REASON
     elif task == "guest":
         page.get_by_role("option", name=re.compile("train-1 on h6")).wait_for()
 

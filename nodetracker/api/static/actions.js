@@ -50,7 +50,8 @@ function Ask({ action, place, each, onDone, onClose }) {
   }, []);
   const send = async (form) => {
     const reason = form.get("reason")?.trim();
-    const wanted = reason ? { ...body, [takesReason === true ? `${Object.keys(body)[0]}_reason` : takesReason]: reason } : body;
+    const names = takesReason === true ? Object.keys(body).map((setting) => `${setting}_reason`) : [takesReason];
+    const wanted = reason ? { ...body, ...Object.fromEntries(names.map((each) => [each, reason])) } : body;
     let answer = {};
     for (const { name, path: address, service, error } of await reading.current ?? things) {
       if (done.current.has(name)) continue;

@@ -1,7 +1,7 @@
 // The list of hosts, of which several are changed at once, and a host's page.
 import { List, MOVING, OpenMoves, WARNINGS } from "./lists.js";
 import { NODES } from "./overview.js";
-import { ago, answer, bar, bdi, column, compare, decisions, fixed, hostLink, html, isWaiting, join, link, mark, number, numeric, plural, quiet, section, select, sentence, setQuery, states, time, useAsk, useList, useLocation, useMay, usePoll, useSubject } from "./page.js";
+import { ago, answer, bar, bdi, column, compare, decisions, fixed, hostLink, html, isWaiting, join, link, mark, number, numeric, plural, quiet, reasonOf, section, select, sentence, setQuery, states, time, useAsk, useList, useLocation, useMay, usePoll, useSubject } from "./page.js";
 import { lastNight } from "./verbs.js";
 import { Workloads } from "./workloads.js";
 
@@ -16,7 +16,7 @@ const HOSTS = [
   { ...numeric("fullness", "Fullest", percent), sortKey: "fullness" },
   numeric("nodes", "Nodes"),
   numeric("guests", "Guests"),
-  column("why", "Why", sentence, (row) => row.forced_down_reason || row.disabled_reason),
+  column("why", "Why", sentence, reasonOf),
   column("by", "By", bdi, (row) => row.forced_down_by ?? row.maintenance_by ?? row.disabled_by),
 ];
 const SERVICES = [

@@ -3,7 +3,7 @@ import { lastRequest } from "./fit.js";
 import { navigate, serverNow, useUpdates } from "./page.js";
 
 const OUT = { title: "Take out", takes_reason: true, body: { disabled: true, maintenance: true },
-  effect: "Disabled, with a reason, and in maintenance: no node of it accepts new claims. What runs there is not touched." };
+  effect: "Disabled and in maintenance, with a reason: no node of it accepts new claims. What runs there is not touched." };
 const BACK = { title: "Put back in", body: { disabled: false, maintenance: false },
   effect: "Enabled, and maintenance ends: all of its nodes accept claims again." };
 const DISABLE = { title: "Disable", takes_reason: true, body: { disabled: true }, effect: "No node of it accepts new claims. What runs there is not touched." };

@@ -108,13 +108,16 @@ export const decisions = (row) => [["Disabled", "disabled"], ["Maintenance", "ma
 // Since when a node or service is not as usual; lists have the time of the state that they show.
 const sinceOf = (row) => row.since ?? row.down_since ?? row.forced_down_at ?? row.maintenance_at ?? row.disabled_at;
 
+// Why a node or service is not as usual, if somebody has said so.
+export const reasonOf = (row) => row.forced_down_reason || row.maintenance_reason || row.disabled_reason;
+
 // The state of a node or service and since when it is so, and why, if that is wanted; lines may break between its words.
 export function states(row, hasReason) {
   const since = sinceOf(row);
   const isBad = row.state !== "up" || row.forced_down;
   return html`<span>${wordsOf(row).map((word) => [mark(word), " "])}${
     since && html`<span class=${isBad ? "since" : "since quiet"}><${Ago} at=${since} end="" isShort /></span> `}${
-    hasReason && html`<bdi class="quiet">${row.forced_down_reason || row.disabled_reason}</bdi>`}</span>`;
+    hasReason && html`<bdi class="quiet">${reasonOf(row)}</bdi>`}</span>`;
 }
 
 // An error of the API with all its reasons.

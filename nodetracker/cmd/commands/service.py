@@ -49,8 +49,8 @@ from nodetracker.views.services import (
 )
 
 _MORE = (
-    "topic", "version", "maintenance", "forced_down", *FORCING, "spare", "report_count",
-    "last_seen_up", "created_at", "last_audit",
+    "topic", "version", "maintenance", *MAINTENANCE, "forced_down", *FORCING, "spare",
+    "report_count", "last_seen_up", "created_at", "last_audit",
 )  # fmt: skip
 _MAINTENANCE = "maintenance"
 
@@ -263,7 +263,7 @@ class SetHost(StoreCommand):
     stopped; that is the operator's task. Claims that name no host leave a spare one out, unless
     they are moves of type evacuation; one that names it is granted.
     """
-    example = 'host set compute-1 --disable --disable-reason "new disk"'
+    example = 'host set compute-1 --enable-maintenance --maintenance-reason "new disk"'
     arguments = (_HOST,)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -282,6 +282,9 @@ class SetHost(StoreCommand):
             ("--enable-maintenance", "Refuse new claims."),
         )
         parser.add_argument("--disable-reason", metavar="REASON", help="Reason, with --disable.")
+        parser.add_argument(
+            "--maintenance-reason", metavar="REASON", help="Reason, with --enable-maintenance."
+        )
         _add_switch(
             parser,
             "spare",
@@ -300,8 +303,15 @@ class SetHost(StoreCommand):
             )
         if reason is not None and not disabled:
             self.parser.error("--disable-reason requires --disable")
+        if parsed_args.maintenance_reason is not None and not maintenance:
+            self.parser.error("--maintenance-reason requires --enable-maintenance")
         change = ServiceChange(
-            disabled, reason, maintenance=maintenance, spare=spare, disabled_by=read_operator()
+            disabled,
+            reason,
+            maintenance=maintenance,
+            maintenance_reason=parsed_args.maintenance_reason,
+            spare=spare,
+            disabled_by=read_operator(),
         )
         service = self.store.set_service(parsed_args.host, COMPUTE_BINARY, change)
         line = f"host {service.host} is {status_of(service)}"
@@ -358,7 +368,13 @@ class TakeOut(ChangeHosts):
     done = "disabled and in maintenance"
 
     def make_change(self, args: argparse.Namespace) -> ServiceChange:
-        return ServiceChange(True, args.reason, maintenance=True, disabled_by=read_operator())
+        return ServiceChange(
+            True,
+            args.reason,
+            maintenance=True,
+            maintenance_reason=args.reason,
+            disabled_by=read_operator(),
+        )
 
     def describe(self, host: str) -> str:
         found = self.store.sum_hosts([host]).get(host)

@@ -124,7 +124,8 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
         lines += _draw_labeled(forced, terminal, Style.WARNING)
     if service is not None and service.maintenance:
         since = _render_since(service.maintenance_at, service.maintenance_by, described.now)
-        lines += _draw_labeled([("Maintenance", since)], terminal, Style.WARNING)
+        text = ": ".join(filter(None, (since, service.maintenance_reason)))
+        lines += _draw_labeled([("Maintenance", text)], terminal, Style.WARNING)
     return lines + _draw_labeled([("UUID", record.uuid), *_list_fields(described)], terminal)
 
 

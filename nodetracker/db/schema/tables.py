@@ -177,6 +177,7 @@ services = sa.Table(
     time("disabled_at", nullable=True),
     text("disabled_by", nullable=True),
     flag("maintenance"),
+    long_text("maintenance_reason", nullable=True),
     time("maintenance_at", nullable=True),
     text("maintenance_by", nullable=True),
     sa.Column("spare", sa.Boolean(), nullable=False, server_default=sa.false()),

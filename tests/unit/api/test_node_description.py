@@ -129,6 +129,8 @@ def test_actions_are_those_that_the_caller_may_take(api, path):
         "Disable", "Start maintenance", "Force down", "Keep spare", "Audit now",
     ]  # fmt: skip
     assert found["Disable"]["takes_reason"]
+    assert found["Start maintenance"]["takes_reason"]
+    assert not found["Keep spare"]["takes_reason"]
     assert found["Force down"]["is_dangerous"]
     disable = found["Disable"]
     assert api.request(disable["method"], disable["path"], json=disable["body"]).status_code == 200
@@ -160,11 +162,14 @@ def test_a_host_is_taken_out_of_service_and_put_back(api, store):
     assert (first["title"], first["target"], first["takes_reason"]) == (
         "Take out", "host", True,
     )  # fmt: skip
-    body = first["body"] | {"disabled_reason": "new disk"}
+    body = first["body"] | {"disabled_reason": "new disk", "maintenance_reason": "new disk"}
     found = api.request(first["method"], first["path"], json=body).json
-    assert (found["status"], found["maintenance"], found["disabled_reason"]) == (
-        "disabled", True, "new disk",
-    )  # fmt: skip
+    assert (found["status"], found["maintenance"]) == ("disabled", True)
+    assert (found["disabled_reason"], found["maintenance_reason"]) == ("new disk", "new disk")
+    del body["maintenance"]
+    assert "maintenance: true" in api.request(first["method"], first["path"], json=body).text
+    decided = api.get("/v1/overview")["decisions"][RICH[0]]
+    assert decided["maintenance_reason"] == "new disk"
     first, *_ = api.get(address)["actions"]
     assert (first["title"], first["takes_reason"]) == ("Put back in", False)
     found = api.request(first["method"], first["path"], json=first["body"]).json

@@ -240,7 +240,8 @@ class TestOwnChanges:
         assert error["code"] == "nodetracker.service.changed"
         assert error["present"] == {
             "disabled": True, "disabled_reason": "disk", "maintenance": False, "forced_down": False,
-            "forced_down_reason": None, "admin_version": first.json["admin_version"],
+            "maintenance_reason": None, "forced_down_reason": None,
+            "admin_version": first.json["admin_version"],
         }  # fmt: skip
         assert api.get(path)["disabled_reason"] == "disk"
         listed = {

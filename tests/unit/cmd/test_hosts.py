@@ -44,6 +44,17 @@ OUT = (True, "new disks", True)
 IN = (False, None, False)
 
 
+def test_maintenance_alone_has_a_reason(commands, store):
+    reason = ("--maintenance-reason", "new fan")
+    assert commands.manage("host", "set", "h2", "--enable-maintenance", *reason).returncode == 0
+    shown = {each["host_name"]: each for each in commands.ask("host", "list", "--long")}["h2"]
+    assert (shown["maintenance_reason"], shown["maintenance_by"]) == ("new fan", "amy@desk")
+    assert shown["disabled_reason"] is None
+    done = commands.manage("host", "set", "h2", "--disable", *reason)
+    assert done.returncode == 2
+    assert "--maintenance-reason requires --enable-maintenance" in done.stderr
+
+
 class TestOut:
     def test_hosts_are_disabled_and_in_maintenance_at_once(self, commands, store):
         done = commands.manage("host", "out", "h2", "h10", "--reason", "new disks")
@@ -57,6 +68,7 @@ class TestOut:
         assert page.items[0].diff == {
             "event": "changed", "binary": COMPUTE_BINARY, "disabled": [False, True],
             "disabled_reason": [None, "new disks"], "maintenance": [False, True],
+            "maintenance_reason": [None, "new disks"],
             "by": "amy@desk", "guests": 10,
         }  # fmt: skip
         (shown,) = commands.ask("events", "--host", "h2", "--kind", "service", "--limit", "1")

@@ -186,16 +186,27 @@ def test_what_administrators_decided_has_their_reason():
             SERVICE, host="host-3", forced_down=True, forced_down_reason="fire", forced_down_at=at
         ),
         dataclasses.replace(SERVICE, host="host-4", maintenance=True),
+        dataclasses.replace(
+            SERVICE, host="host-5", maintenance=True, maintenance_reason="fan", maintenance_at=at
+        ),
     )
     assert texts_of(*services) == [
         "host-3 forced down for 30 min, 5 guests: fire",
         "host-2 down for 20 min, no heartbeat, disabled, 5 guests: new disk",
         "host-1 disabled and in maintenance for 30 min, 10 guests: new disk",
+        "host-5 in maintenance for 30 min, 5 guests: fan",
         "host-4 in maintenance, 5 guests",
     ]
     nodes = [add(number, service.host) for number, service in enumerate(services)]
     levels = [found.level for found in health_of(*nodes, services=services).causes]
-    assert levels == ["bad", "bad", "good", "good"]
+    assert levels == ["bad", "bad", "good", "good", "good"]
+
+
+def test_equal_reasons_of_both_settings_are_given_once():
+    both = {"disabled": True, "maintenance": True, "disabled_reason": "fan"}
+    for reason, shown in (("fan", "fan"), ("roof", "fan; roof")):
+        service = dataclasses.replace(SERVICE, **both, maintenance_reason=reason)
+        assert texts_of(service) == [f"host-1 disabled and in maintenance, 10 guests: {shown}"]
 
 
 def test_a_long_reason_is_cut():

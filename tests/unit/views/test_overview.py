@@ -100,6 +100,15 @@ def test_a_host_that_is_forced_down_says_why(reason, text):
     assert text in [found.text for found in view.problems_of(view.overview.nodes[0])]
 
 
+def test_what_is_set_of_a_host_has_its_own_reason():
+    out = dataclasses.replace(
+        SERVICE, disabled=True, disabled_reason="disk", maintenance=True, maintenance_reason="fan"
+    )
+    view = view_fleet(OverviewRows(NOW, (out,), (NODE,)), 60, 600)
+    texts = [found.text for found in view.problems_of(view.overview.nodes[0])]
+    assert texts == ["in maintenance: fan", "disabled: disk"]
+
+
 def test_a_host_s_state_and_ages_are_those_at_the_database_s_time():
     disabled = dataclasses.replace(SERVICE, disabled=True, maintenance=True)
     overview = build(NODE, services=[disabled], now=NOW + timedelta(seconds=61))

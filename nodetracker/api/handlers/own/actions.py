@@ -20,7 +20,7 @@ class Action:
         target: ``host``, with all of its nodes, or ``node``.
         effect: what it does, in sentences.
         rule: of the policy, for the request.
-        takes_reason: the body may have ``disabled_reason``.
+        takes_reason: the body may have a reason of each setting, as ``disabled_reason``.
         is_dangerous: it loses something, or workloads may run twice.
     """
 
@@ -43,7 +43,7 @@ ACTIONS = answer(
             method=choice(("PATCH", "POST", "DELETE")),
             takes_reason=(
                 bool,
-                "the body may have a reason: the name of its first setting and _reason",
+                "the body may have a reason of each setting: its name and _reason",
             ),
         )
     ]
@@ -78,7 +78,7 @@ _SETTINGS = {  # setting of a host -> title and effect of setting and of unsetti
 _OUT_OF_SERVICE = (  # whether it is out of service -> title and effect of changing that
     (
         "Take out",
-        "It is disabled, with a reason, and in maintenance: no node of the host accepts new "
+        "It is disabled and in maintenance, with a reason: no node of the host accepts new "
         "claims. What runs there is not touched.",
     ),
     (
@@ -136,7 +136,7 @@ def _switch(service: ServiceRecord, name: str) -> Action:
         title,
         effect,
         {name: not is_set},
-        takes_reason=name in ("disabled", "forced_down") and not is_set,
+        takes_reason=name != "spare" and not is_set,
         is_dangerous=name == "forced_down" and not is_set,
     )
 

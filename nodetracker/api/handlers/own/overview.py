@@ -13,7 +13,7 @@ from nodetracker.model.health import HealthState
 from nodetracker.model.service import ServiceRecord
 from nodetracker.views.fleet_health import MOST_HOSTS, HealthLevel
 from nodetracker.views.overview import Severity
-from nodetracker.views.services import DISABLING, FORCING, STATES, STATUSES, Freshness
+from nodetracker.views.services import DISABLING, FORCING, MAINTENANCE, STATES, STATUSES, Freshness
 
 USE = answer(
     total=float,
@@ -60,7 +60,7 @@ _CAUSE = answer(
     filters=({str: str}, "by which that view lists them"),
 )
 
-_DECISION = answer_with(ServiceRecord, ("forced_down", *FORCING, *DISABLING))
+_DECISION = answer_with(ServiceRecord, ("forced_down", *FORCING, *MAINTENANCE, *DISABLING))
 
 OVERVIEW = answer(
     now=datetime,
@@ -98,7 +98,10 @@ OVERVIEW = answer(
     nodes=[_NODE],
     empty_hosts=([_NODE], "hosts without nodes; their uuid and nodename are empty"),
     down_since=({str: str}, "since when each host is down or unreachable, where that is known"),
-    decisions=({str: _DECISION}, "why hosts are disabled or forced down, since when and by whom"),
+    decisions=(
+        {str: _DECISION},
+        "why hosts are disabled, in maintenance or forced down, since when and by whom",
+    ),
     truncated=(bool, "there are more nodes than [api] overview_max_nodes"),
 )
 

@@ -28,6 +28,7 @@ UPDATE = parameters(
     disabled=bool,
     disabled_reason=SHORT_TEXT,
     maintenance=bool,
+    maintenance_reason=SHORT_TEXT,
     forced_down=bool,
     forced_down_reason=SHORT_TEXT,
     spare=bool,
@@ -44,6 +45,14 @@ _DISABLING: Schema = {
 }
 """Why, since when and by whom a service is disabled."""
 
+_MAINTENANCE: Schema = {
+    "maintenance": bool,
+    "maintenance_reason": str | None,
+    "maintenance_at": (datetime | None, "null: not in maintenance, or unknown"),
+    "maintenance_by": (str | None, "the user; null: not in maintenance, or unknown"),
+}
+"""Whether, why, since when and by whom a service's host is in maintenance."""
+
 _FORCING: Schema = {
     "forced_down": bool,
     "forced_down_reason": str | None,
@@ -56,15 +65,16 @@ STATE: Schema = {
     "state": {"enum": list(STATES)},
     "status": {"enum": list(STATUSES)},
     **_DISABLING,
-    "maintenance": bool,
-    "maintenance_at": (datetime | None, "null: not in maintenance, or unknown"),
-    "maintenance_by": (str | None, "the user; null: not in maintenance, or unknown"),
+    **_MAINTENANCE,
     **_FORCING,
     "spare": (bool, "claims that name no host leave it out, but for evacuations"),
 }
 """What the service of a node's host decides."""
 
-ADMIN_VERSION = (str, "changes with disabled, its reason, maintenance and forced_down alone")
+ADMIN_VERSION = (
+    str,
+    "changes with disabled, maintenance, the reasons of both, and forced_down alone",
+)
 
 SERVICE = answer(
     id=str,
@@ -76,9 +86,7 @@ SERVICE = answer(
     **_DISABLING,
     epoch=int,
     clock_skew_seconds=float | None,
-    maintenance=bool,
-    maintenance_at=STATE["maintenance_at"],
-    maintenance_by=STATE["maintenance_by"],
+    **_MAINTENANCE,
     **_FORCING,
     spare=STATE["spare"],
     last_seen_up=datetime | None,
@@ -114,6 +122,8 @@ def update_service(call: Call) -> Answer:
     change = ServiceChange(**call.body, disabled_by=call.user_name)
     if change.disabled_reason is not None and not change.disabled:
         raise RequestError("disabled_reason", "is only accepted with disabled: true")
+    if change.maintenance_reason is not None and not change.maintenance:
+        raise RequestError("maintenance_reason", "is only accepted with maintenance: true")
     if change.forced_down_reason is not None and not change.forced_down:
         raise RequestError("forced_down_reason", "is only accepted with forced_down: true")
     service = _find(call)

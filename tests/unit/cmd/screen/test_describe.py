@@ -75,13 +75,15 @@ def test_the_description_needs_no_unicode(parts):
 def test_a_dead_and_disabled_host_does_not_look_healthy(parts):
     record, service, now, warnings, changes = parts
     dead = replace(service, disabled=True, disabled_reason="broken fan", maintenance=True,
-                   disabled_at=now, disabled_by="alice@ctl")  # fmt: skip
+                   disabled_at=now, disabled_by="alice@ctl", maintenance_at=now,
+                   maintenance_reason="moves house")  # fmt: skip
     later = now + timedelta(hours=2)
     text = plain_text(draw((record, dead, later, warnings, changes), Terminal(100)))
     assert "✖ down, disabled, in maintenance" in text
     assert "broken fan" in text
     assert "Down for    2 h\n" in text
     assert "2 h ago by alice@ctl" in text
+    assert "Maintenance 2 h ago: moves house\n" in text
     assert "Uptime" not in text
     assert "Load" not in text
     assert "fresh" not in text
