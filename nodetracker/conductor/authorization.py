@@ -410,6 +410,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "find_guests": None,
         "find_requirements": None,
         "create_claims": None,
+        "load_hosts": None,
         "load_ledger_nodes": None,
         "count_exclusions": None,
         "sum_fleet": None,

@@ -319,11 +319,11 @@ def build_scale(shape: RequestShape, service_down_time: int) -> sa.Select[Any]:
 
 
 _IS_OPEN = sa.and_(_services.disabled == sa.false(), _services.maintenance == sa.false())
-_CLAIMABLE = (
-    _nodes.vcpu_milli_claimable,
-    _nodes.pcpus_claimable,
-    _nodes.memory_mb_claimable,
-    _nodes.disk_mb_claimable,
+_FREE = (
+    _nodes.vcpu_milli_free,
+    _nodes.pcpus_claimable,  # all that are free, as none is allocated twice
+    _nodes.memory_mb_free,
+    _nodes.disk_mb_free,
 )
 
 
@@ -337,7 +337,7 @@ def list_rooms(connection: sa.Connection, service_down_time: int) -> list[NodeRo
             sa.case((is_exempt(), 0), else_=1),
             sa.case((is_up(service_down_time), 1), else_=0),
             sa.case((_IS_OPEN, 1), else_=0),
-            *_CLAIMABLE,
+            *_FREE,
         )
         .select_from(tables.WITH_SERVICE)
         .order_by(_nodes.id)

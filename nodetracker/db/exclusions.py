@@ -101,7 +101,7 @@ def _evaluate(
     """Evaluate nodes by the ledger's rule, some at a time; deleted ones are left out."""
     for start in range(0, len(node_ids), BATCH_SIZE):
         ids = node_ids[start : start + BATCH_SIZE]
-        for node in fleet.load_ledger_nodes(connection, ids, request):
+        for node in fleet.load_ledger_nodes(connection, ids, [request]):
             locked = assume_locked(node, request.workload.uuid)
             admission = evaluate_candidate(request, locked, policy)
             yield evaluate_miss(node.host, node.nodename, admission)

@@ -301,12 +301,14 @@ def _count_warnings(connection: sa.Connection) -> Iterator[WarningCount]:
 
 
 def load_ledger_nodes(
-    connection: sa.Connection, node_ids: Collection[int], request: ClaimRequest | None = None
+    connection: sa.Connection,
+    node_ids: Collection[int],
+    requests: Collection[ClaimRequest] | None = None,
 ) -> list[LedgerNode]:
     if not node_ids:
         return []
     query = _select_nodes().where(_nodes.id.in_(sorted(node_ids)))
-    return _load_nodes(connection, query, _ALL if request is None else _parts_for(request))
+    return _load_nodes(connection, query, _parts_for(requests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,17 +323,24 @@ class _Parts:
 _ALL = _Parts(sa.true(), sa.true(), has_devices=True)
 
 
-def _parts_for(request: ClaimRequest) -> "_Parts":
-    """Return the claims, guests and devices by which a request is evaluated."""
-    workload = request.workload.uuid
-    claims = [_claims.workload_uuid == workload]
-    guests = [_guests.uuid == workload]
-    if request.numa is not None:
+_MAX_WORKLOADS = 2000
+"""Of more requests, all claims and guests are read: databases limit what a statement names."""
+
+
+def _parts_for(requests: Collection[ClaimRequest] | None) -> "_Parts":
+    """Return the claims, guests and devices by which requests are evaluated, None = all."""
+    if requests is None or len(requests) > _MAX_WORKLOADS:
+        return _ALL
+    workloads = sorted({request.workload.uuid for request in requests})
+    claims: list[sa.ColumnElement[bool]] = [_claims.workload_uuid.in_(workloads)]
+    guests: list[sa.ColumnElement[bool]] = [_guests.uuid.in_(workloads)]
+    if any(request.numa is not None for request in requests):
         claims.append(_claims.numa.is_not(None))
         guests.append(_guests.pins.is_not(None))
-    if request.amounts.resources:
+    if any(request.amounts.resources for request in requests):
         claims.append(sa.type_coerce(_claims.resources, sa.Text()) != render_json({}))
-    return _Parts(sa.or_(*claims), sa.or_(*guests), bool(request.pci_requests))
+    has_devices = any(request.pci_requests for request in requests)
+    return _Parts(sa.or_(*claims), sa.or_(*guests), has_devices)
 
 
 def _select_nodes() -> "sa.Select[Any]":

@@ -21,7 +21,7 @@ class NodeRoom:
     """What a node has left, as far as its row says.
 
     Attributes:
-        left: the most that one more claim may have of each class, at least 0.
+        left: what is free of each class, at least 0.
         is_bounded: False = the row does not limit claims: its limits are stale, or the driver
             tracks no resources.
         is_up: whether the host's agent is up.

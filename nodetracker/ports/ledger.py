@@ -16,6 +16,7 @@ from nodetracker.model.claim import (
     Requirement,
 )
 from nodetracker.model.fleet import LedgerNode
+from nodetracker.model.node import NodeRecord
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.fleet import FleetStore
 from nodetracker.ports.methods import repeatable
@@ -235,8 +236,12 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
         """
 
     @repeatable
+    def load_hosts(self, hosts: Collection[str]) -> list[NodeRecord]:
+        """Return the nodes of hosts as `load_nodes` does, by as many statements as of one."""
+
+    @repeatable
     def load_ledger_nodes(
-        self, node_ids: Collection[int], request: ClaimRequest | None = None
+        self, node_ids: Collection[int], requests: Collection[ClaimRequest] | None = None
     ) -> list[LedgerNode]:
         """Return what admission needs of these nodes, by at most four statements.
 
@@ -244,7 +249,7 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
         devices may be newer than its row.
 
         Args:
-            request: claims, guests and devices by which it is not evaluated may
+            requests: claims, guests and devices by which none of them is evaluated may
                 be left out.
         """
 

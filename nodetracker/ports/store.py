@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from nodetracker.model.change import ApplyResult, NodeChange
 from nodetracker.model.claim import Claim, SplitBrain
 from nodetracker.model.credential import Credential, JoinToken
-from nodetracker.model.node import HostSums, HostVersions, NodeRecord
+from nodetracker.model.node import HostSums, HostVersions
 from nodetracker.model.provider import ProviderRemoval, RemovalQuery
 from nodetracker.model.service import (
     AgentKey,
@@ -389,9 +389,6 @@ class ToleranceStore(SchedulerStore, FleetReader, Protocol):
 
     def list_rooms(self, service_down_time: int) -> list[NodeRoom]:
         """Return what all nodes have left by their rows, in order of id, by one statement."""
-
-    def load_hosts(self, hosts: Collection[str]) -> list[NodeRecord]:
-        """Return the nodes of hosts as `load_nodes` does, by as many statements as of one."""
 
     @repeatable
     def save_tolerances(

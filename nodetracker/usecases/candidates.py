@@ -213,7 +213,7 @@ class CandidateFinder:
         counts: dict[int, int] = {}
         for start in range(0, len(node_ids), LATER_PART):
             part = node_ids[start : start + LATER_PART]
-            for node in self._store.load_ledger_nodes(part, request):
+            for node in self._store.load_ledger_nodes(part, [request]):
                 counts[node.id] = 0
                 for _ in grant_alike(request, share_node(node), self._policy):
                     counts[node.id] += 1
@@ -296,7 +296,7 @@ class CandidateFinder:
     def _evaluate(
         self, request: ClaimRequest, node_ids: Sequence[int]
     ) -> Iterator[tuple[LockedNode, Admission]]:
-        for node in self._store.load_ledger_nodes(node_ids, request) if node_ids else ():
+        for node in self._store.load_ledger_nodes(node_ids, [request]) if node_ids else ():
             locked = assume_locked(node, request.workload.uuid)
             yield locked, evaluate_candidate(request, locked, self._policy)
 

@@ -1,7 +1,10 @@
 """Plan where the guests of hosts that go would fit elsewhere; nothing is written."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from heapq import nsmallest
+from itertools import chain, islice
 
 from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.departures import (
@@ -13,9 +16,15 @@ from nodetracker.accounting.ledger.departures import (
     list_departures,
 )
 from nodetracker.accounting.ledger.exclusions import NearMiss, evaluate_miss
-from nodetracker.accounting.ledger.packing import Packing, kind_of, pack
+from nodetracker.accounting.ledger.packing import (
+    Packing,
+    kind_of,
+    measure_lack,
+    measure_room,
+    pack,
+    place_in_turn,
+)
 from nodetracker.accounting.ledger.transaction import SharedNode, share_node
-from nodetracker.model.candidate import CandidateCursor
 from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.settings import SchedulerSettings
@@ -23,6 +32,15 @@ from nodetracker.ports import AdmissionPolicy, CandidatePolicy, SchedulerStore
 
 NEAREST = 3
 """Nodes that are named of those that refuse a guest."""
+
+HOSTS_AT_ONCE = 50
+"""Whose guests are read together."""
+
+_READ_FIRST = 10
+"""Nodes whose states are read first for a kind of guest; then twice as many each time."""
+
+_MISSES = 20
+"""Nodes that are evaluated to find the nearest ones, those that lack the least amounts."""
 
 
 class HostPlanner:
@@ -63,28 +81,40 @@ class HostPlanner:
             for request, node_id in packing.places
             for node in [packing.nodes[node_id].node]
         ]
+        reasons = search.explain(packing)
         stranded = [
-            Stranded(by_uuid[request.uuid], tuple(search.explain(request, packing.nodes)))
-            for request in packing.left
+            Stranded(by_uuid[request.uuid], reasons[kind_of(request)]) for request in packing.left
         ]
-        is_certain = packing.is_certain and search.is_complete
-        return HostPlan(tuple(hosts), tuple(moves), tuple(stranded), tuple(remaining), is_certain)
+        return HostPlan(
+            tuple(hosts), tuple(moves), tuple(stranded), tuple(remaining), packing.is_certain
+        )
 
     def _list_leaving(self, hosts: Sequence[str]) -> tuple[list[Departure], list[Remaining]]:
+        for host, count in Counter(hosts).items():
+            if count > 1:
+                raise RequestError("hosts", f"{host} is named twice")
         leaving: list[Departure] = []
         remaining: list[Remaining] = []
-        for index, host in enumerate(hosts):
-            if host in hosts[:index]:
-                raise RequestError("hosts", f"{host} is named twice")
-            records = self._store.load_nodes(host)
-            if not records:
-                raise NotFoundError(f"host {host} has no nodes")
+        for part in in_parts(hosts):
+            records = self._store.load_hosts(part)
+            for host in part:
+                if not any(record.host == host for record in records):
+                    raise NotFoundError(f"host {host} has no nodes")
             claims = [uuid for record in records for uuid in record.claims]
             asked = self._store.find_requirements(claims)
-            for record in records:
-                for item in list_departures(record, asked):
-                    (leaving if isinstance(item, Departure) else remaining).append(item)  # type: ignore[arg-type]
+            for item in chain.from_iterable(list_departures(record, asked) for record in records):
+                if isinstance(item, Departure):
+                    leaving.append(item)
+                else:
+                    remaining.append(item)
         return leaving, remaining
+
+
+def in_parts(hosts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield hosts, as many at a time as are read together."""
+    left = iter(hosts)
+    while part := list(islice(left, HOSTS_AT_ONCE)):
+        yield part
 
 
 def policy_for(policy: AdmissionPolicy, leaving: Iterable[Departure]) -> AdmissionPolicy:
@@ -113,61 +143,75 @@ class _Search:
         self._requests = [departure.request for departure in leaving]
         self._assumed = {item.request.uuid for item in leaving if item.is_derived}
         self._nodes: dict[int, SharedNode] = {}
-        self._open: dict[Hashable, tuple[ClaimRequest, CandidateCursor | None]] = {
-            kind_of(request): (self._as_move(request), None) for request in self._requests
-        }
         self._size = max(1, settings.nodes_to_weigh or 100)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every node has been read that may take any of the guests."""
-        return not self._open
+        self._kinds = {kind_of(request): request for request in self._requests}
+        self._open = set(self._kinds)
 
     def run(self) -> Packing:
         """Return the first packing with a node for each guest, or else that of all nodes."""
-        wanted = set(self._open)
+        candidates = {kind: self._list_nodes(kind) for kind in self._kinds}
+        packing = place_in_turn(self._requests, candidates, self._policy)
+        if not packing.left:
+            return packing
+        for others in candidates.values():  # which may make room elsewhere
+            for _ in islice(others, self._size):
+                pass
+        nodes = list(self._nodes.values())
+        return pack(self._requests, nodes, self._policy, self._assumed, are_all=not self._open)
+
+    def _list_nodes(self, kind: Hashable) -> Iterator[SharedNode]:
+        """Yield the nodes that may take requests of a kind, the best first, read as they are used.
+
+        They are found as for the destination of a move.
+        """
+        request = self._as_move(self._kinds[kind])
+        size, number, after = self._size, _READ_FIRST, None
         while True:
-            self._read_more(wanted)
-            nodes = list(self._nodes.values())
-            packing = pack(self._requests, nodes, self._policy, self._assumed)
-            wanted = {kind_of(request) for request in packing.left} & self._open.keys()
-            if not wanted:
-                return packing
-            self._size *= 2
+            page = self._store.find_candidates(request, self._search, size, after)
+            ids = (node.id for node in page.nodes if node.host not in self._hosts)
+            while part := list(islice(ids, number)):
+                self._load(part)
+                yield from (self._nodes[node_id] for node_id in part if node_id in self._nodes)
+                number *= 2
+            if page.next is None:
+                self._open.remove(kind)
+                return
+            size, after = size * 2, page.next
+
+    def _load(self, node_ids: Iterable[int]) -> None:
+        new = [node_id for node_id in node_ids if node_id not in self._nodes]
+        for node in self._store.load_ledger_nodes(new, self._requests):
+            self._nodes[node.id] = share_node(node)
 
     def _as_move(self, request: ClaimRequest) -> ClaimRequest:
         """Return a request as the search for the move's destination takes it."""
         return replace(request, migration=MoveRequest(request.uuid, self._type, ""))
 
-    def _read_more(self, kinds: Iterable[Hashable]) -> None:
-        """Read further nodes for some kinds of requests, the best first."""
-        found: dict[int, None] = {}
-        for kind in kinds:
-            request, after = self._open[kind]
-            page = self._store.find_candidates(request, self._search, self._size, after)
-            found |= dict.fromkeys(node.id for node in page.nodes if node.host not in self._hosts)
-            if page.next is None:
-                del self._open[kind]
-            else:
-                self._open[kind] = request, page.next
-        new = [node_id for node_id in found if node_id not in self._nodes]
-        loaded = {node.id: share_node(node) for node in self._store.load_ledger_nodes(new)}
-        self._nodes |= {node_id: loaded[node_id] for node_id in new if node_id in loaded}
+    def explain(self, packing: Packing) -> dict[Hashable, tuple[NearMiss, ...]]:
+        """Return for each kind of requests that are left the nearest nodes that refuse one.
 
-    def explain(self, request: ClaimRequest, nodes: Mapping[int, SharedNode]) -> list[NearMiss]:
-        """Return the nearest nodes that refuse a request beside all that are planned.
-
-        Without nodes that the search found, these are the nearest of those that it excludes.
+        They refuse it beside all that are planned. Without nodes that the search found, these
+        are the nearest of those that it excludes.
         """
-        if not nodes:
-            excluded = self._store.count_exclusions(self._as_move(request), self._policy)
-            near = [excluded.nearest, *excluded.further]
-            return [miss for miss in near if miss and miss.host not in self._hosts][:NEAREST]
-        misses = [
-            evaluate_miss(shared.node.host, shared.node.nodename, admission)
-            for shared in nodes.values()
-            for admission in [
-                evaluate_claim(request, shared.see(request.workload.uuid), self._policy)
+        kinds = {kind_of(request): request for request in packing.left}
+        if not packing.nodes:
+            return {kind: self._find_excluded(request) for kind, request in kinds.items()}
+        rooms = [(shared, measure_room(shared).left) for shared in packing.nodes.values()]
+        found: dict[Hashable, tuple[NearMiss, ...]] = {}
+        for kind, request in kinds.items():
+            near = nsmallest(_MISSES, rooms, lambda room: measure_lack(request, room[1]))  # noqa: B023
+            misses = [
+                evaluate_miss(shared.node.host, shared.node.nodename, admission)
+                for shared, _ in near
+                for admission in [
+                    evaluate_claim(request, shared.see(request.workload.uuid), self._policy)
+                ]
             ]
-        ]
-        return sorted(filter(None, misses), key=lambda miss: miss.rank)[:NEAREST]
+            ranked = sorted(filter(None, misses), key=lambda miss: miss.rank)
+            found[kind] = tuple(ranked[:NEAREST])
+        return found
+
+    def _find_excluded(self, request: ClaimRequest) -> tuple[NearMiss, ...]:
+        excluded = self._store.count_exclusions(self._as_move(request), self._policy)
+        near = [excluded.nearest, *excluded.further]
+        return tuple(miss for miss in near if miss and miss.host not in self._hosts)[:NEAREST]

@@ -1,14 +1,14 @@
 """Find out which losses of hosts the fleet survives."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.ledger.departures import Departure, Remaining, list_departures
 from nodetracker.accounting.ledger.exclusions import evaluate_miss
-from nodetracker.accounting.ledger.packing import Packing, kind_of, pack
+from nodetracker.accounting.ledger.packing import Packing, Refusals, kind_of, pack
 from nodetracker.accounting.ledger.tolerance import (
     Review,
     choose_nodes,
@@ -16,7 +16,6 @@ from nodetracker.accounting.ledger.tolerance import (
     find_nearest,
     keep_places,
     list_gained,
-    list_hopeless,
     list_worst_pairs,
     may_take_any,
     review,
@@ -33,12 +32,9 @@ from nodetracker.model.tolerance import (
     Verdict,
 )
 from nodetracker.ports import AdmissionPolicy, ToleranceStore
-from nodetracker.usecases.plans import NEAREST, policy_for
+from nodetracker.usecases.plans import NEAREST, in_parts, policy_for
 from nodetracker.views.claims import explain_reasons
 from nodetracker.views.tolerance import describe_lost
-
-_HOSTS_AT_ONCE = 50
-"""Whose guests are in memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +84,8 @@ class ToleranceCheck:
             if room.is_up:
                 self._own.setdefault(room.host, []).append(room)
         self._nodes: dict[int, SharedNode] = {}
+        self._refusals = Refusals()
+        self._nearest: dict[Hashable, list[NodeRoom]] = {}
 
     @property
     def hosts(self) -> list[str]:
@@ -108,7 +106,7 @@ class ToleranceCheck:
             for host, own in self._own.items()
             if (found := review(stored.get(host), own, self._rooms, gained)) is not Review.KEEP
         }
-        for hosts in _in_parts(todo):
+        for hosts in in_parts(todo):
             leaving = self._load_leaving(hosts)
             kept = [stored[host] for host in hosts if todo[host] is Review.CHECK]
             self._load(place.id for item in kept if item.plan for place in item.plan.places)
@@ -128,7 +126,7 @@ class ToleranceCheck:
 
     def check_trait(self, trait: str) -> Iterator[HostTolerance]:
         """Yield the answers for hosts with a trait and those of their guests that require it."""
-        for hosts in _in_parts(self._own):
+        for hosts in in_parts(self._own):
             for item in self._load_leaving(hosts, trait).values():
                 if item.own:
                     yield self._find(item, self._choose(item))
@@ -136,7 +134,7 @@ class ToleranceCheck:
     def check_pairs(self) -> Iterator[HostTolerance]:
         """Yield the answers for the pairs of hosts that are worst by what their guests ask for."""
         leaving: dict[str, _Leaving] = {}
-        for hosts in _in_parts(self._own):
+        for hosts in in_parts(self._own):
             leaving |= self._load_leaving(hosts)
         needs = {host: sum_amounts(item.requests) for host, item in leaving.items()}
         for first, second in list_worst_pairs(needs, self._rooms.values()):
@@ -205,16 +203,12 @@ class ToleranceCheck:
     def _find(self, leaving: _Leaving, chosen: Sequence[NodeRoom]) -> HostTolerance:
         """Return an answer with a new plan; all nodes are tried if the chosen ones are too few."""
         packing = self._pack(leaving, chosen)
-        hopeless: dict[str, ClaimRequest] = {}
         if packing.left:
-            others = self._list_open(leaving)
-            hopeless = {item.uuid: item for item in list_hopeless(leaving.requests, others)}
-            if not hopeless:
-                able = [room for room in others if may_take_any(room, packing.left)]
-                wider = {room.id: room for room in (*chosen, *able)}
-                if len(wider) > len(chosen):
-                    packing = self._pack(leaving, list(wider.values()))
-        lost = [*self._explain(leaving, packing, hopeless)]
+            able = self._list_able(leaving, packing.left)
+            wider = {room.id: room for room in (*chosen, *able)}
+            if len(wider) > len(chosen):
+                packing = self._pack(leaving, wider.values())
+        lost = [*self._explain(leaving, packing)]
         lost += [_describe_unknown(item) for item in leaving.remaining]
         verdict = Verdict.SURVIVED
         if lost:
@@ -227,20 +221,32 @@ class ToleranceCheck:
         plan = LossPlan(leaving.own, places, tuple(lost))
         return HostTolerance(" and ".join(leaving.hosts), verdict, describe_lost(lost), plan)
 
+    def _list_able(self, leaving: _Leaving, requests: Iterable[ClaimRequest]) -> list[NodeRoom]:
+        """Return the nodes that would grant one of some requests with nothing else placed there."""
+        kinds = list({kind_of(request): request for request in requests}.values())
+        able = [room for room in self._list_open(leaving) if may_take_any(room, kinds)]
+        self._load(room.id for room in able)
+        nodes = [self._nodes[room.id] for room in able if room.id in self._nodes]
+        policy = policy_for(self._policy, leaving.departures)
+        accepting = {
+            shared.node.id
+            for request in kinds
+            for shared in self._refusals.grant_alone(request, nodes, policy)
+        }
+        return [room for room in able if room.id in accepting]
+
     def _pack(self, leaving: _Leaving, rooms: Iterable[NodeRoom]) -> Packing:
         ids = [room.id for room in rooms]
         self._load(ids)
         nodes = [self._nodes[node_id] for node_id in ids if node_id in self._nodes]
         policy = policy_for(self._policy, leaving.departures)
         assumed = {item.request.uuid for item in leaving.departures if item.is_derived}
-        return pack(leaving.requests, nodes, policy, assumed)
+        return pack(leaving.requests, nodes, policy, assumed, refusals=self._refusals)
 
-    def _explain(
-        self, leaving: _Leaving, packing: Packing, hopeless: Mapping[str, ClaimRequest]
-    ) -> Iterator[LostGuest]:
+    def _explain(self, leaving: _Leaving, packing: Packing) -> Iterator[LostGuest]:
         """Yield the guests without a place, with the reason of the nearest node for each kind."""
         reasons: dict[object, str] = {}
-        for request in hopeless.values() or packing.left:
+        for request in packing.left:
             kind = kind_of(request)
             if kind not in reasons:
                 reasons[kind] = self._find_reason(leaving, request, packing)
@@ -253,8 +259,17 @@ class ToleranceCheck:
                 reasons[kind],
             )
 
+    def _list_nearest(self, leaving: _Leaving, request: ClaimRequest) -> list[int]:
+        """Return the nodes that lack the least; all hosts share those of a kind of request."""
+        kind = kind_of(request)
+        if kind not in self._nearest:
+            own = max(map(len, self._own.values())) * len(leaving.hosts)
+            self._nearest[kind] = find_nearest(request, self._open, NEAREST + own)
+        near = (room.id for room in self._nearest[kind] if room.host not in leaving.hosts)
+        return list(islice(near, NEAREST))
+
     def _find_reason(self, leaving: _Leaving, request: ClaimRequest, packing: Packing) -> str:
-        near = [room.id for room in find_nearest(request, self._list_open(leaving), NEAREST)]
+        near = self._list_nearest(leaving, request)
         self._load(near)
         policy = policy_for(self._policy, leaving.departures)
         misses = [
@@ -268,12 +283,6 @@ class ToleranceCheck:
             return "no node was found for it beside the others"
         texts = "; ".join(each["text"] for each in explain_reasons(found))
         return f"no node was found for it; the nearest is {found.nodename} of {found.host}: {texts}"
-
-
-def _in_parts(hosts: Iterable[str]) -> Iterator[list[str]]:
-    left = iter(hosts)
-    while part := list(islice(left, _HOSTS_AT_ONCE)):
-        yield part
 
 
 def _describe_unknown(item: Remaining) -> LostGuest:

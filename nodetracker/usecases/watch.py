@@ -32,6 +32,9 @@ INTERVAL_SECONDS = 3600.0
 
 _LOOK_SECONDS = 60.0
 
+_LOOKS = 10
+"""In each interval, so that an answer that was stored late is not twice as old before the next."""
+
 
 class HostDownWatch:
     """Raises ``host_down`` for hosts that stay down, and resolves it when they are back.
@@ -235,7 +238,7 @@ class ToleranceWatch(PeriodicTasks):
     @property
     def spacing(self) -> float:
         """Seconds between looks whether it is due, by whichever process did it last."""
-        return min(float(self._interval or INTERVAL_SECONDS), _LOOK_SECONDS)
+        return min((self._interval or INTERVAL_SECONDS) / _LOOKS, _LOOK_SECONDS)
 
     @periodic_task.periodic_task(spacing=WHEN_DUE, run_immediately=True)
     def watch_tolerance(self, context: object = None) -> None:

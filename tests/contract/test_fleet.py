@@ -124,6 +124,17 @@ def test_only_the_columns_that_admission_needs_are_loaded(store: Store) -> None:
     assert (record.values.os, found.values.os) == (make_values().os, "")
 
 
+def test_only_what_some_requests_are_evaluated_by_is_loaded(store: Store) -> None:
+    make_node(store)
+    requests = [ask(VCPU=1, MEMORY_MB=64) for _ in range(3)]
+    claims = [store.create_claim(item, "alpha", "node-1", ADMISSION_POLICY) for item in requests]
+    ids = [node(store).id]
+    (found,) = store.load_ledger_nodes(ids, requests[:2])
+    assert {claim.uuid for claim in found.claims} == {claim.uuid for claim in claims[:2]}
+    (found,) = store.load_ledger_nodes(ids, [])
+    assert found.claims == ()
+
+
 def test_only_the_requested_nodes_are_loaded(store: Store) -> None:
     agent = register(store)
     changes = [create(agent, f"n{i}", make_values(), (make_guest(f"g{i}"),)) for i in range(3)]

@@ -1,17 +1,16 @@
 """Decide which stored answers about losses of hosts still hold, and which nodes may take guests.
 
 A plan that was found holds as long as its guests are the same and each destination would grant
-them still; "no" holds until any node has more room. Sums over the rows of all nodes show what
-fits nowhere before anything else of the nodes is read.
+them still; "no" holds until any node has more room.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from heapq import nlargest, nsmallest
 from itertools import combinations
 
-from nodetracker.accounting.ledger.packing import kind_of, try_grant
+from nodetracker.accounting.ledger.packing import kind_of, measure_lack, try_grant
 from nodetracker.accounting.ledger.transaction import SharedNode
 from nodetracker.model.amounts import PARTS, Amounts
 from nodetracker.model.claim import ClaimRequest
@@ -178,43 +177,12 @@ def _count_kinds(requests: Sequence[ClaimRequest]) -> list[ClaimRequest]:
     return list({kind_of(request): request for request in requests}.values())
 
 
-def list_hopeless(
-    requests: Sequence[ClaimRequest], rooms: Sequence[NodeRoom]
-) -> list[ClaimRequest]:
-    """Return requests for which no room is left, as sums over the rows of nodes show.
-
-    Those of limits of their own may use more than the nodes' own limits.
-
-    Args:
-        rooms: that accept claims.
-    """
-    kinds: dict[Hashable, list[ClaimRequest]] = {}
-    for request in requests:
-        if not request.limits:
-            kinds.setdefault(kind_of(request), []).append(request)
-    found: list[ClaimRequest] = []
-    for alike in kinds.values():
-        left = len(alike)
-        for room in rooms:
-            count = room.count(alike[0].amounts)
-            left = 0 if count is None else left - count
-            if left <= 0:
-                break
-        else:
-            found += alike[-left:]
-    return found
-
-
 def find_nearest(request: ClaimRequest, rooms: Iterable[NodeRoom], number: int) -> list[NodeRoom]:
     """Return the nodes that lack the least for a request by their rows."""
 
     def lack(room: NodeRoom) -> tuple[float, str, str]:
-        lacks = (
-            max(0, request.amounts[name] - room.left[name]) / request.amounts[name]
-            for name in PARTS
-            if request.amounts[name] > 0
-        )
-        return sum(lacks) if room.is_bounded else 0.0, room.host, room.nodename
+        lacks = measure_lack(request, room.left) if room.is_bounded else 0.0
+        return lacks, room.host, room.nodename
 
     return nsmallest(number, rooms, key=lack)
 

@@ -67,7 +67,10 @@ class PlanHosts(ListCommand):
 
     def _say(self, plan: HostPlan) -> None:
         guests = len(plan.moves) + len(plan.stranded) + len(plan.remaining)
-        text = f"{len(plan.moves)} of {count_noun(guests, 'guest')} fit elsewhere"
+        verb = "fits" if guests == 1 else "fit"
+        text = f"{len(plan.moves)} of {count_noun(guests, 'guest')} {verb} elsewhere"
+        if not guests:
+            text = "There are no guests"
         self.app.stderr.write(f"{text}\n")
 
     def _write(self, args: argparse.Namespace, plan: HostPlan) -> None:

@@ -43,6 +43,11 @@ def test_a_plan_lists_each_guest_with_its_node(programs):
     assert table.splitlines()[0].split() == ["WORKLOAD", "KIND", "FROM", "NODE", "TO", "NODE"]
 
 
+def test_a_host_without_guests_has_nothing_to_plan(programs):
+    done = programs.manage("host", "plan", "host-2", "-f", "json")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "There are no guests\n")
+
+
 def test_what_does_not_fit_is_an_error_with_its_reason(programs):
     claim(programs, make_guest(3), {"VCPU": 3})
     done = programs.manage("host", "plan", "goes", "host-2", "-f", "json")

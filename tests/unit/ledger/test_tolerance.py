@@ -7,7 +7,6 @@ from nodetracker.accounting.ledger.tolerance import (
     choose_nodes,
     find_nearest,
     list_gained,
-    list_hopeless,
     list_worst_pairs,
     review,
 )
@@ -88,13 +87,6 @@ def test_few_nodes_are_chosen_and_others_for_each_start():
 def test_nodes_that_are_too_small_for_every_guest_are_not_chosen():
     rooms = [room(1, 1), room(2, 8), room(3, 1), room(4, 0, is_bounded=False)]
     assert [item.id for item in choose_nodes([ask(VCPU=2)], rooms, 0)] == [2, 4]
-
-
-def test_what_exceeds_the_sums_of_rows_is_hopeless():
-    requests = [ask(VCPU=3) for _ in range(5)]
-    assert list_hopeless(requests, [room(1, 8), room(2, 7)]) == requests[-1:]
-    assert not list_hopeless(requests, [room(1, 8), room(2, 0, is_bounded=False)])
-    assert not list_hopeless([ask(VCPU=9, limits={"VCPU": 99})], [room(1)])
 
 
 def test_the_nearest_nodes_lack_the_least():

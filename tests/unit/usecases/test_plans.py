@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger.claims import evaluate_claim
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.accounting.usage import charge_of_guest, usage_columns
 from nodetracker.db.schema import tables
@@ -15,12 +16,16 @@ from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.settings import SchedulerSettings
+from nodetracker.usecases import plans
 from nodetracker.usecases.plans import HostPlanner
 from tests.builders import ask, create, make_device, make_empty_values, make_guest, register
 from tests.packing_fleets import POLICY, draw_cell, draw_node, draw_request
+from tests.statements import count_statements
 from tests.stores import SqliteStore
 
 GOES = "goes"
+
+NIC = [{"alias": "nic"}]
 
 
 def add_node(store, host, values, guests=(), devices=()):
@@ -216,3 +221,56 @@ def test_a_plan_of_more_guests_than_allowed_is_refused_with_their_number(store):
     add_host_that_goes(store, [ask(VCPU=1) for _ in range(3)])
     with pytest.raises(RequestError, match="have 3 guests, more than the 2 of one plan"):
         plan(store, max_guests=2)
+
+
+class TestCosts:
+    """What is read and evaluated of a fleet of equal nodes."""
+
+    @pytest.fixture
+    def read(self, store, monkeypatch):
+        """Return the ids of nodes whose states were read."""
+        found, load = [], store.load_ledger_nodes
+        monkeypatch.setattr(
+            store, "load_ledger_nodes", lambda ids, *rest: found.extend(ids) or load(ids, *rest)
+        )
+        return found
+
+    def test_few_nodes_are_read_and_more_as_they_are_needed(self, store, read):
+        for number in range(40):
+            add_node(store, f"h{number}", make_empty_values())
+        for host, cpus, first, expected in (("few", 2, 0, 10), ("many", 5, 100, 10 + 20)):
+            guests = [
+                make_guest(first + n, vcpu_milli=cpus * 1000, memory_mb=256, disk_mb=0)
+                for n in range(20)
+            ]
+            add_node(store, host, make_empty_values(vcpus=100), guests)
+            read.clear()
+            assert plan(store, host).fits
+            assert len(read) == expected
+            store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
+
+    def test_hosts_are_read_together(self, store):
+        add_node(store, "also", make_empty_values(), [make_guest(1, memory_mb=0, disk_mb=0)])
+        add_host_that_goes(store, [ask(VCPU=2)])
+        plan(store)
+        counts = []
+        for hosts in ((GOES,), (GOES, "also")):
+            with count_statements(store) as statements:
+                assert plan(store, *hosts).fits
+            counts.append(len(statements))
+        assert counts[0] == counts[1]
+
+    def test_refusals_are_found_once_for_guests_alike(self, store, monkeypatch):
+        evaluated = []
+        monkeypatch.setattr(
+            plans,
+            "evaluate_claim",
+            lambda *given: evaluated.append(given) or evaluate_claim(*given),
+        )
+        for number in range(60):
+            add_node(store, f"h{number}", make_empty_values(vcpus=2))
+        add_host_that_goes(store, [ask(VCPU=1, pci_requests=NIC) for _ in range(20)])
+        found = plan(store)
+        assert (len(found.stranded), found.is_certain) == (20, True)
+        assert {len(item.nearest) for item in found.stranded} == {3}
+        assert len(evaluated) <= 20

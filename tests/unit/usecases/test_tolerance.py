@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from nodetracker.accounting.ledger import packing
+from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.db.schema import tables
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.tolerance import Verdict
 from nodetracker.usecases.tolerance import ToleranceCheck
-from tests.builders import ask, make_empty_values, make_guest
+from tests.builders import ask, make_device, make_empty_values, make_guest
 from tests.packing_fleets import POLICY
 from tests.statements import count_statements
 from tests.stores import SqliteStore
@@ -198,3 +200,31 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_hosts(store):
     for number in range(20):
         add_host(store, f"h{number}", guests=[make_vm(100 + number)])
     assert count() <= before
+
+
+def test_guests_are_placed_or_lost_where_more_is_promised_than_a_node_has():
+    store = SqliteStore()
+    add_host(store, "goes", vcpus=100, guests=[make_vm(n, 1, 64) for n in range(70)])
+    for host in ("a", "b"):
+        add_host(store, host, vcpus=8, cpu_allocation_ratio=4.0)
+    plan = check(store)["goes"].plan
+    assert [len(place.guests) for place in plan.places] == [32, 32]
+    assert len(plan.lost) == 6
+
+
+def test_all_hosts_share_what_nodes_refuse(monkeypatch):
+    tried, grant = [], packing.try_grant
+    monkeypatch.setattr(
+        packing, "try_grant", lambda request, *rest: tried.append(request) or grant(request, *rest)
+    )
+    store = SqliteStore()
+    for number in range(12):
+        device = make_device("0000:81:00.1", numa_node=0, parent_addr=None)
+        values = make_empty_values(vcpus=8, **pci_columns([device]))
+        guest = make_vm(number, project_id="p1")
+        add_node(store, f"h{number}", values, [guest], [device])
+        request = ask(guest.uuid, VCPU=1, MEMORY_MB=512, pci_requests=[{"alias": "nic"}])
+        store.create_claim(request, f"h{number}", "n", POLICY)
+        tried.clear()
+    assert set(verdicts(check(store)).values()) == {Verdict.NOT_SURVIVED}
+    assert len(tried) <= 12

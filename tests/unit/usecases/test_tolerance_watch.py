@@ -85,6 +85,6 @@ def test_only_the_first_of_the_services_that_are_up_does_it(store):
     assert store.runs == 1
 
 
-@pytest.mark.parametrize(("interval", "seconds"), [(600, 60), (5, 5), (0, 60)])
-def test_it_looks_often_enough_to_take_over(store, interval, seconds):
+@pytest.mark.parametrize(("interval", "seconds"), [(3600, 60), (600, 60), (20, 2), (0, 60)])
+def test_it_looks_often_enough_to_renew_and_to_take_over(store, interval, seconds):
     assert store.watch(interval).spacing == seconds
