@@ -100,6 +100,13 @@ def _narrowed(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> A
     return arguments | {"host": caller.host}
 
 
+def _own_answer(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    """Allow the answer for the host, without its plan, which names other hosts."""
+    if arguments.get("host") is not None:
+        _check_host(caller, arguments["host"])
+    return {"host": caller.host}
+
+
 def _own_query(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     query = arguments["query"]
     if query.host is not None:
@@ -394,6 +401,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "list_warning_page": _own_query,
         "list_service_page": _own_query,
         "sum_hosts": _own_sum,
+        "list_tolerances": _own_answer,
         "sum_usage": _narrowed,
         # With the names of conductors and REST services, by which an outage of these is found.
         "list_outage_services": _narrowed,
@@ -417,7 +425,6 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "read_overview": None,
         "list_gpus": None,
         "list_custom_traits": None,
-        "list_tolerances": None,
         "read_trend": None,
         "read_node_hours": None,
         "sample_trends": None,

@@ -15,6 +15,7 @@ from nodetracker.model.node import NodeRecord
 from nodetracker.model.serializer import encode, pick
 from nodetracker.model.service import ServiceRecord
 from nodetracker.model.text import render_time
+from nodetracker.model.tolerance import HostTolerance
 from nodetracker.model.units import whole_units
 from nodetracker.model.warning import WHOLE_HOST, WarningRecord
 from nodetracker.views.hardware import (
@@ -85,6 +86,7 @@ class NodeDescription:
         workloads: the largest first.
         warnings: unresolved ones about the node or its whole host.
         changes: newest first.
+        loss: whether the fleet survives the loss of its host, None = not found out.
     """
 
     record: NodeRecord
@@ -101,6 +103,7 @@ class NodeDescription:
     host_devices: int
     warnings: tuple[WarningRecord, ...]
     changes: tuple[HistoryEntry, ...]
+    loss: HostTolerance | None
 
 
 def describe_node(
@@ -109,6 +112,7 @@ def describe_node(
     liveness: Liveness,
     warnings: Iterable[WarningRecord] = (),
     changes: Sequence[HistoryEntry] = (),
+    loss: HostTolerance | None = None,
 ) -> NodeDescription:
     """Describe a node.
 
@@ -136,6 +140,7 @@ def describe_node(
             found for found in warnings if found.warning.nodename in (WHOLE_HOST, record.nodename)
         ),
         changes=tuple(changes),
+        loss=loss,
     )
 
 
@@ -223,4 +228,5 @@ def render_description(described: NodeDescription) -> dict[str, Any]:
         "facts": encode(record.values.facts),
         "warnings": [render_warning(found) for found in described.warnings],
         "history": [render_history_entry(entry) for entry in described.changes],
+        "loss": described.loss and pick(described.loss, "verdict", "lost", "checked_at"),
     }

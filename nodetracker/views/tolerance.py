@@ -39,12 +39,14 @@ def summarize_tolerance(hosts: Sequence[HostTolerance], now: datetime) -> FleetT
     """Return the answer for the fleet from those stored of its hosts."""
     if not hosts:
         return FleetTolerance()
-    checked_at = min(item.checked_at or now for item in hosts)
-    is_stale = not all(is_fresh(item, now) for item in hosts)
-    text = describe_tolerance(hosts)
-    if is_stale:
-        text += f", as of {render_age((now - checked_at).total_seconds())} ago"
-    return FleetTolerance(worst_verdict(hosts), text, checked_at, is_stale, len(hosts))
+    since = render_since(hosts, now)
+    return FleetTolerance(
+        worst_verdict(hosts),
+        describe_tolerance(hosts) + since,
+        min(item.checked_at or now for item in hosts),
+        is_stale=bool(since),
+        hosts=len(hosts),
+    )
 
 
 def is_fresh(item: HostTolerance, now: datetime) -> bool:
@@ -79,6 +81,21 @@ def describe_tolerance(answers: Sequence[HostTolerance], any_loss: str = "any on
     return f"Does not survive the loss of {listed}"
 
 
+def describe_loss(item: HostTolerance) -> str:
+    """Return in words what becomes of a host's guests if it fails."""
+    if item.verdict is Verdict.NOT_SURVIVED:
+        return f"there is no place for {item.lost}"
+    if item.verdict is Verdict.UNKNOWN:
+        return f"it is not known whether all its guests fit elsewhere: {item.lost}"
+    return "all its guests fit elsewhere"
+
+
+def render_since(answers: Iterable[HostTolerance], now: datetime) -> str:
+    """Return since when answers are not known to hold, "" if none is too old."""
+    times = [item.checked_at or now for item in answers if not is_fresh(item, now)]
+    return f", as of {render_age((now - min(times)).total_seconds())} ago" if times else ""
+
+
 def describe_lost(lost: Iterable[LostGuest]) -> str:
     """Return in words which guests have no place, the largest first.
 
@@ -105,7 +122,11 @@ def _describe_kind(memory_mb: int, cells: int, count: int) -> str:
 def render_tolerance(item: HostTolerance) -> dict[str, Any]:
     """Return the answer for a host as REST shows it; the plan is null unless it was read."""
     shown = pick(item, "host", "verdict", "lost", "computed_at", "checked_at")
-    return {**shown, "plan": None if item.plan is None else _render_plan(item)}
+    return {
+        **shown,
+        "text": describe_loss(item),
+        "plan": None if item.plan is None else _render_plan(item),
+    }
 
 
 def _render_plan(item: HostTolerance) -> dict[str, Any]:

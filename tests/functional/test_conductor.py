@@ -18,6 +18,7 @@ import pytest
 from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.db.store import SqlStore
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY
+from nodetracker.model.tolerance import HostTolerance, LossPlan, Verdict
 from nodetracker.model.warning import WarningKind
 from tests.functional.conductors import NODE, Conductor, Remote
 from tests.functional.servers.process import find_free_port
@@ -173,13 +174,18 @@ def test_an_agent_without_a_database_imports_no_database_library_and_is_small(
         assert rss_mib <= MAX_RSS_MIB
 
 
-def test_commands_of_a_host_concern_that_host_alone(conductor: Conductor, remote: Remote) -> None:
+def test_commands_of_a_host_concern_that_host_alone(
+    conductor: Conductor, remote: Remote, store: SqlStore
+) -> None:
     with conductor.start_conductor(), remote.start() as agent:
         agent.wait_for("is ready")
         assert claim(remote, 1).returncode == 0
         assert remote.ask("node", "list")[0]["vcpus_used"] == 1
         assert [row["host"] for row in remote.ask("service", "list")] == ["host-1"]
         assert len(remote.ask("claim", "list")) == 1
+        lost = HostTolerance("host-1", Verdict.NOT_SURVIVED, "1 guest of 64 MiB", LossPlan())
+        store.save_tolerances([lost], (), 3600)
+        assert [row["loss"] for row in remote.ask("host", "list")] == ["not_survived"]
         refused = remote.manage("host", "set", "host-1", "--disable")
         assert (refused.returncode, "REST API" in refused.stderr) == (1, True)
         checked = remote.run("nodetracker-status", "upgrade", "check")
@@ -187,6 +193,7 @@ def test_commands_of_a_host_concern_that_host_alone(conductor: Conductor, remote
         assert agent.stop() == 0  # so that only ages change
         through, direct = describe(remote), describe(conductor)
         assert "-000000000001  ◐ held" in through
+        assert "If it fails" in through  # as found before or after the claim
         assert through == direct
 
 

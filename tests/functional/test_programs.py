@@ -299,6 +299,7 @@ class TestManage:
         (host,) = read_only.ask("host", "list")
         assert list(host) == [
             "host_name", "service", "zone", "state", "fullness", "guests", "since", "spare",
+            "loss",
         ]  # fmt: skip
 
     @pytest.mark.parametrize(

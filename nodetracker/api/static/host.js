@@ -75,8 +75,7 @@ function Loss({ host }) {
   const { data } = usePoll(`/v1/tolerance?${new URLSearchParams({ host })}`);
   const [found] = data?.hosts ?? [];
   if (!found) return null;
-  const text = { survived: "If it fails, all its guests fit elsewhere", not_survived: `If it fails, there is no place for ${found.lost}`,
-    unknown: `Whether all its guests fit elsewhere is not known: ${found.lost}` }[found.verdict];
+  const text = `If it fails, ${found.text}`;
   return html`<p>${found.verdict === "survived" ? text : mark(text, "warning")}${data.is_stale && html`, as of ${ago(found.checked_at)}`}</p>`;
 }
 

@@ -80,7 +80,8 @@ def _describe(
     kinds = (EventKind.NODE,)  # claims and warnings have sections of their own
     query = HistoryQuery(host=host, nodename=record.nodename, kinds=kinds, limit=MAX_CHANGES)
     changes = reader.list_history_page(query).items
-    return describe_node(record, find_agent(reader, host), liveness, warnings, changes)
+    loss = next(iter(reader.list_tolerances(host)), None)
+    return describe_node(record, find_agent(reader, host), liveness, warnings, changes, loss)
 
 
 class DiffNode(ListCommand):

@@ -47,6 +47,7 @@ from nodetracker.views.services import (
     state_of,
     status_of,
 )
+from nodetracker.views.tolerance import is_fresh
 
 _MORE = (
     "topic", "version", "maintenance", *MAINTENANCE, "forced_down", *FORCING, "spare",
@@ -203,11 +204,14 @@ class ListHosts(ListCommand):
     details = """
     The fullness is the allocated share of what may be allocated of the fullest resource of a
     host's nodes; above 1, more is allocated. since says since when a host is down, or else forced
-    down, in maintenance or disabled. Claims that name no host leave a spare one out. Services
-    that manage no host have none of these.
+    down, in maintenance or disabled. Claims that name no host leave a spare one out. loss says
+    whether all guests would fit on the other hosts if this one failed, where services have found
+    it out recently. Services that manage no host have none of these.
     """
     example = "host list"
-    columns = ("host_name", "service", "zone", "state", "fullness", "guests", "since", "spare")
+    columns = (
+        "host_name", "service", "zone", "state", "fullness", "guests", "since", "spare", "loss",
+    )  # fmt: skip
     long_columns = ("nodes", *FORCING, *DISABLING, *MAINTENANCE)
     shown_columns = ("status", _MAINTENANCE)
     layout = (
@@ -219,11 +223,17 @@ class ListHosts(ListCommand):
         Column("full", ("fullness",), Kind.FRACTION),
         Column("guests", ("guests",), Kind.NUMBER),
         Column("since", ("since",), Kind.MOMENT, 1),
+        Column("loss is", ("loss",), priority=2),
     )
 
     def list_rows(self, args: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         services = self.reader.list_services()
         liveness = Liveness.of(services, self.reader.now(), self.service_down_time)
+        losses = {
+            item.host: item
+            for item in self.reader.list_tolerances()
+            if is_fresh(item, liveness.now)
+        }
         sums = self.reader.sum_hosts()
         for service in sorted(services, key=lambda service: natural_key(service.host)):
             agent = service if service.binary == COMPUTE_BINARY else None
@@ -236,6 +246,7 @@ class ListHosts(ListCommand):
                 **pick(agent, _MAINTENANCE, *FORCING, *DISABLING, *MAINTENANCE, "spare"),
                 **pick(found, "nodes", "guests", "fullness"),
                 **has_nodes,
+                **pick(losses.get(service.host) if agent else None, "loss=verdict"),
                 "since": render_time(find_since(agent, liveness)),
             }
 

@@ -29,12 +29,14 @@ from nodetracker.model.amount_text import NONE, Role, render_mib, render_parts
 from nodetracker.model.amounts import DISK, MEMORY, PCPU, VCPU
 from nodetracker.model.serializer import encode
 from nodetracker.model.text import count_noun, name_some
+from nodetracker.model.tolerance import Verdict
 from nodetracker.model.units import KIB_PER_MIB
 from nodetracker.views.description import NodeDescription, ResourceLine, WorkloadUse
 from nodetracker.views.hardware import CellLine, CpuUse, DevicePool, list_machine
 from nodetracker.views.history import Names
 from nodetracker.views.overview import ResourceUse, left_on_node
 from nodetracker.views.services import status_of
+from nodetracker.views.tolerance import describe_loss, render_since
 from nodetracker.views.values import render_age
 
 _LABEL = 12
@@ -126,7 +128,17 @@ def _draw_state(described: NodeDescription, terminal: Terminal) -> list[Line]:
         since = _render_since(service.maintenance_at, service.maintenance_by, described.now)
         text = ": ".join(filter(None, (since, service.maintenance_reason)))
         lines += _draw_labeled([("Maintenance", text)], terminal, Style.WARNING)
+    lines += _draw_loss(described, terminal)
     return lines + _draw_labeled([("UUID", record.uuid), *_list_fields(described)], terminal)
+
+
+def _draw_loss(described: NodeDescription, terminal: Terminal) -> list[Line]:
+    loss = described.loss
+    if loss is None:
+        return []
+    style = Style.PLAIN if loss.verdict is Verdict.SURVIVED else Style.WARNING
+    text = describe_loss(loss) + render_since([loss], described.now)
+    return _draw_labeled([("If it fails", text)], terminal, style)
 
 
 def _render_since(at: datetime | None, by: str | None, now: datetime) -> str:

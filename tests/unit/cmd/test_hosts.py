@@ -10,6 +10,7 @@ from nodetracker.model.change import EventKind
 from nodetracker.model.listing import HistoryQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceChange
 from nodetracker.model.text import render_time
+from nodetracker.model.tolerance import HostTolerance, LossPlan, Verdict
 from tests.builders import make_incarnation, register, take_service
 from tests.contract.hosts import add_host
 from tests.statements import count_statements
@@ -160,14 +161,17 @@ class TestList:
         services = {found.host: found for found in store.list_services()}
         fullness = store.sum_hosts()["h2"].fullness
         rows = commands.ask("host", "list")
-        names = ("host_name", "service", "zone", "state", "fullness", "guests", "since", "spare")
+        names = (
+            "host_name", "service", "zone", "state", "fullness", "guests", "since", "spare",
+            "loss",
+        )  # fmt: skip
         disabled, forced = services["h2"].disabled_at, services["h10"].forced_down_at
         assert [tuple(row) for row in rows] == [names] * 4
         assert [tuple(row.values()) for row in rows] == [
-            ("ctl", CONDUCTOR_BINARY, "internal", None, None, None, None, None),
-            ("h2", COMPUTE_BINARY, "nova", "up", fullness, 10, render_time(disabled), False),
-            ("h3", COMPUTE_BINARY, "nova", "up", None, 0, None, False),
-            ("h10", COMPUTE_BINARY, "nova", "down", fullness, 1, render_time(forced), False),
+            ("ctl", CONDUCTOR_BINARY, "internal", None, None, None, None, None, None),
+            ("h2", COMPUTE_BINARY, "nova", "up", fullness, 10, render_time(disabled), False, None),
+            ("h3", COMPUTE_BINARY, "nova", "up", None, 0, None, False, None),
+            ("h10", COMPUTE_BINARY, "nova", "down", fullness, 1, render_time(forced), False, None),
         ]
         long = commands.ask("host", "list", "--long")
         assert (long[1]["status"], long[1]["disabled_reason"], long[1]["nodes"]) == (
@@ -186,6 +190,24 @@ class TestList:
         assert lines[1].split()[3:] == ["-"] * 5
         assert "down" in lines[2]
         assert "200 %" in lines[2]
+
+    def test_a_host_says_whether_its_loss_is_survived_until_that_is_too_old(self, commands, store):
+        lost = HostTolerance("h2", Verdict.NOT_SURVIVED, "1 guest of 2 GiB", LossPlan())
+        store.save_tolerances(
+            [lost, HostTolerance("h10", Verdict.SURVIVED, "", LossPlan())], (), 600
+        )
+        assert [row["loss"] for row in commands.ask("host", "list")] == ["not_survived", "survived"]
+        assert "not_survived" in commands.manage("host", "list").stdout
+        shown = commands.ask("node", "describe", "h2", "n1")["loss"]
+        assert (shown["verdict"], shown["lost"]) == ("not_survived", "1 guest of 2 GiB")
+        said = commands.manage("node", "describe", "h2", "n1").stdout
+        assert "If it fails there is no place for 1 guest of 2 GiB\n" in said
+        said = commands.manage("node", "describe", "h10").stdout
+        assert "If it fails all its guests fit elsewhere\n" in said
+        store.clock[0] += timedelta(minutes=30)
+        assert [row["loss"] for row in commands.ask("host", "list")] == [None, None]
+        said = commands.manage("node", "describe", "h10").stdout
+        assert "If it fails all its guests fit elsewhere, as of 30 min ago\n" in said
 
     def test_it_is_a_fixed_number_of_statements(self, commands, store):
         counted = []

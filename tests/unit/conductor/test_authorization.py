@@ -164,6 +164,11 @@ def authorizer():
     return Authorizer(Rows(), POLICY, 60)
 
 
+def test_an_agent_reads_the_answer_about_its_own_loss_without_the_plan(authorizer):
+    for asked in ({}, {"host": OWN, "with_plans": True}):
+        assert authorizer.authorize(CALLER, "list_tolerances", asked) == {"host": OWN}
+
+
 def test_every_method_of_the_store_has_a_rule():
     assert set(RULES) == set(CONDUCTOR.methods)
 

@@ -35,6 +35,7 @@ TOLERANCE = answer(
                 host=str,
                 verdict=Verdict,
                 lost=(str, "the guests without a place in words, or empty"),
+                text=(str, "what becomes of its guests if it fails, in words"),
                 computed_at=(datetime, "when the plan was made"),
                 checked_at=(datetime, "when it was last known to hold"),
                 plan=nullable(_PLAN, "null unless the query names the host"),
