@@ -1,6 +1,8 @@
 """The overview in a browser: the table of nodes and its columns."""
 
+import json
 import re
+from collections import Counter
 
 import pytest
 from playwright.sync_api import expect
@@ -12,6 +14,8 @@ from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import PageFleet, PageStore, serve_page
 from tests.stores import SqliteStore
 
+SETTLE_MS = 2000
+MOVES = 60  # of the pointer
 TALLEST_LINE = 34
 """Pixels; two lines of text are higher."""
 
@@ -279,3 +283,57 @@ def test_a_heading_is_seen_before_scripts_arrive(browser):
         tab.page.goto(url, wait_until="commit")
         expect(tab.page.get_by_role("heading", name="Overview")).to_be_visible()
         expect(tab.page.get_by_text("Loading…")).to_be_visible()
+
+
+def test_where_the_cells_of_the_map_are_is_found_once_for_the_same_hosts(browser):
+    """What is left of an answer is drawn, which is most of its cost in large fleets."""
+    fleet = PageFleet(40)
+    with serve_page(PageStore(fleet), max_age=0) as url, open_tab(browser, url) as tab:
+        cells = tab.page.locator(".tiles path.fill-3")
+        tab.page.locator("tbody tr").first.wait_for()
+        session = tab.page.context.new_cdp_session(tab.page)
+        session.send("Profiler.enable")
+        session.send("Profiler.startPreciseCoverage", {"callCount": True})
+        found = []
+        for change in (lambda: fleet.change(0.5), lambda: fleet.add_empty_host("host-0000-b")):
+            before = cells.get_attribute("d")
+            change()
+            expect(cells).not_to_have_attribute("d", before)
+            found.append(_count_calls(session))
+        of_usage, of_hosts = found
+        for name in ("layOut", "sortPlaces"):
+            assert not of_usage[name]
+            assert of_hosts[name]
+        assert of_usage["drawPaths"] == of_usage["summarize"]
+        assert tab.problems == []
+
+
+def _count_calls(session):
+    """Return how often each function was called since this was asked last."""
+    scripts = session.send("Profiler.takePreciseCoverage")["result"]
+    calls = Counter()
+    for function in (function for script in scripts for function in script["functions"]):
+        calls[function["functionName"]] += function["ranges"][0]["count"]
+    return calls
+
+
+def test_a_pointer_on_the_map_does_not_paint_the_table_again(browser):
+    """Compared with a page without the rule, by the CPU time of one browser."""
+    with serve_page(PageStore(PageFleet(1000))) as url, open_tab(browser, url) as tab:
+        tab.page.locator("tbody tr").first.wait_for()
+        tab.page.wait_for_timeout(SETTLE_MS)
+        times = []
+        for rule in ("", "auto"):  # that of the style sheet, and none
+            tab.page.evaluate(
+                "rule => { for (const each of document.querySelectorAll('.tiles svg, table'))"
+                " each.style.isolation = rule; }", rule
+            )  # fmt: skip
+            browser.start_tracing(page=tab.page, categories=["devtools.timeline"])
+            box = tab.page.locator(".tiles svg[role]").bounding_box()
+            for step in range(MOVES):
+                tab.page.mouse.move(box["x"] + 5 + 9 * step, box["y"] + 20)
+                tab.page.wait_for_timeout(20)
+            events = json.loads(browser.stop_tracing())["traceEvents"]
+            times.append(sum(each.get("tdur", 0) for each in events if each["name"] == "Paint"))
+        assert 2 * times[0] < times[1]
+        assert tab.problems == []

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
+from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.process.clock import utc_clock
 from tests.builders import create, make_values, register, update
 from tests.functional.browser import THEMES, open_tab
@@ -151,6 +152,32 @@ def test_marks_of_events_lead_to_them_by_keyboard(browser, store, url, view):
         tab.page.keyboard.press("Enter")
         tab.page.wait_for_url("**#/events?host=alpha&since=*")
         expect(tab.page.locator("tbody")).to_contain_text("broken fan")
+        assert tab.problems == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (ServiceChange(maintenance=True, maintenance_reason="fan"), "in maintenance: fan"),
+        (
+            HostWarning(WarningKind.HOST_DOWN, WHOLE_HOST, NO_ITEM, "no heartbeat"),
+            "down: no heartbeat",
+        ),
+    ],
+)
+def test_what_a_host_was_set_to_and_that_it_went_down_has_marks(
+    browser, store, url, view, change, said
+):
+    """That one died without a stop is noticed by the watcher of the fleet."""
+    if isinstance(change, HostWarning):
+        store.raise_warning("alpha", change)
+        store.resolve_warnings(change.kind, ["alpha"])
+    else:
+        store.set_service("alpha", COMPUTE_BINARY, change)
+    with open_tab(browser, url + view) as tab:
+        open_charts(tab)
+        marks = tab.page.get_by_role("group", name="Events").get_by_role("button")
+        expect(marks.last).to_have_accessible_name(re.compile(f"alpha: .*{said}"))
         assert tab.problems == []
 
 

@@ -235,6 +235,23 @@ def test_the_first_nodes_are_one_page_of_those_that_the_address_selects(browser,
         assert tab.problems == []
 
 
+def test_the_first_nodes_that_were_not_read_recently_are_asked_for_as_such(browser):
+    """How recent a reading is follows from the overview, so they come together with it."""
+    store = PageStore(PageFleet(120))
+    store.insert_rows()
+    answers = threading.Event()
+    read = store.read_overview
+    store.read_overview = lambda: answers.wait(WAIT_SECONDS) and read()
+    with serve_page(store) as url, open_tab(browser, "about:blank") as tab:
+        with tab.page.expect_request(lambda sent: "/v1/nodes" in sent.url) as asked:
+            tab.page.goto(f"{url}#/?only=unread")
+        assert "state=up&freshness=late&freshness=stale" in asked.value.url
+        answers.set()
+        tab.page.locator("[aria-label=Totals]").wait_for()
+        expect(tab.page.locator("tbody tr")).to_have_count(6)
+        assert tab.problems == []
+
+
 def test_lines_of_nodes_that_did_not_change_are_not_rendered_again(browser):
     with serve_page(PageStore(make_fleet(1))) as url, open_tab(browser, url) as tab:
         kept = tab.page.evaluate(
@@ -250,8 +267,9 @@ def test_lines_of_nodes_that_did_not_change_are_not_rendered_again(browser):
         assert kept == [[True, True], [True, False]]
 
 
-def test_an_idle_page_transfers_at_most_2_kb_in_half_a_minute(browser):
-    with serve_page(PageStore(PageFleet(40))) as url, open_tab(browser, "about:blank") as tab:
+@pytest.mark.parametrize("size", [40, 1000])
+def test_an_idle_page_transfers_at_most_2_kb_in_half_a_minute(browser, size):
+    with serve_page(PageStore(PageFleet(size))) as url, open_tab(browser, "about:blank") as tab:
         page = tab.page
         page.clock.install()
         page.goto(url)
@@ -458,4 +476,21 @@ def test_no_view_has_the_name_of_what_all_objects_have(browser, name):
         open_tab(browser, f"{url}#{name}") as tab,
     ):
         tab.page.get_by_text("No view has this address.").wait_for()
+        assert tab.problems == []
+
+
+def test_all_workloads_are_sorted_by_the_api_and_not_those_of_a_page(browser):
+    """The largest is on no page before the last by name."""
+    store = SqliteStore()
+    guests = [make_guest(number, memory_mb=number) for number in range(1, 121)]
+    make_node(store, tuple(guests))
+    with serve_page(store) as url, open_tab(browser, f"{url}#/workloads") as tab:
+        page = tab.page
+        names = page.locator("td[data-title=Workload]")
+        expect(names.first).to_have_text("vm-1")
+        page.get_by_role("button", name="Memory", exact=True).click()
+        expect(names.first).to_have_text("vm-120")
+        expect(page.locator("th[aria-sort=descending]")).to_contain_text("Memory")
+        page.get_by_role("button", name="Memory", exact=True).click()
+        expect(names.first).to_have_text("vm-1")
         assert tab.problems == []

@@ -60,11 +60,12 @@ export function List({ noun, filters, next = "Next", order, title = noun[0].toUp
     const { [noun]: rows, count = rows.length } = data;
     const following = markerOf(data);
     const isPart = Boolean(marker || following);
-    if (isCounted && isPart && !marker && count <= WHOLE) setLimit(WHOLE);
+    const isComing = isCounted && isPart && !marker && count <= WHOLE && (limit < WHOLE || found.isOld);
+    if (isComing) setLimit(WHOLE);
     const step = (text, to) => button(text, () => to && navigate(path, { ...query, sort: given, page: "", ...to }), { "aria-disabled": !to });
     const end = Number(from) + rows.length;
-    return html`<${Table} caption=${title} rows=${rows} order=${order ?? (isPart ? "api" : "local")} total=${isCounted ? count : undefined} sort=${sort} isOld=${found.isOld} ...${table} />
-      ${isPart && html`<nav class="pager" aria-label="Pages of the list">${step("First", marker && {})}
+    return html`<${Table} caption=${title} rows=${rows} order=${order ?? (isPart ? "api" : "local")} total=${isCounted ? count : undefined} sort=${sort} isOld=${found.isOld} isComing=${isComing} ...${table} />
+      ${isPart && !isComing && html`<nav class="pager" aria-label="Pages of the list">${step("First", marker && {})}
         ${isCounted && html`<span>${number(Number(from) + 1)}–${number(end)} of ${number(count)}</span>`}
         ${step(next, following && { marker: following, from: isCounted && end })}</nav>`}${below}`;
   });

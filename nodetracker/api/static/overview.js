@@ -1,6 +1,6 @@
 // The overview: health in words, totals, and the table of nodes with its filters.
 import { List } from "./lists.js";
-import { allocatedOf, amountOf, answer, aside, bar, button, column, compare, cpuOf, fillOf, fixed, folded, HOST, hostOf, html, LINES, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, time, useChoice, useEffect, useList, useLocation, useMay, useMemo, usePoll, useState } from "./page.js";
+import { allocatedOf, amountOf, answer, aside, bar, button, column, compare, cpuOf, fillOf, fixed, folded, HOST, hostOf, html, LINES, link, list, mark, nodeLink, number, numeric, plural, quiet, section, select, sentence, setQuery, states, Table, time, useChoice, useEffect, useList, useLocation, useMay, useMemo, usePoll, useSame, useState } from "./page.js";
 import { Tiles } from "./tiles.js";
 import { DayLine, TrendTotals } from "./trends.js";
 
@@ -144,12 +144,19 @@ function lineOf(node, more) {
   return made;
 }
 
-// Return a line for each node and each host without one, in natural order.
-export function linesOf(overview) {
-  const { nodes, empty_hosts: empty, down_since: since, decisions } = overview;
-  return [...empty, ...nodes]
-    .map((node) => (node.host in since || node.host in decisions ? lineOf(node, { down_since: since[node.host], ...decisions[node.host] }) : node))
-    .sort((a, b) => compare(a.host, b.host) || compare(a.nodename, b.nodename));
+// Return a line for each host without nodes and each node.
+export const linesOf = ({ nodes, empty_hosts: empty, down_since: since, decisions }) => [...empty, ...nodes]
+  .map((node) => (node.host in since || node.host in decisions ? lineOf(node, { down_since: since[node.host], ...decisions[node.host] }) : node));
+
+// Return the places of lines in natural order.
+const sortPlaces = (lines) => [...lines.keys()].sort((a, b) => compare(lines[a].host, lines[b].host) || compare(lines[a].nodename, lines[b].nodename));
+
+// Return a line for each node and each host without one, in natural order, which is found once for the same names.
+export function useLines(overview) {
+  const lines = useMemo(() => linesOf(overview), [overview]);
+  const names = useSame(useMemo(() => lines.flatMap(({ host, nodename }) => [host, nodename]), [lines]));
+  const places = useMemo(() => sortPlaces(lines), [names]);
+  return useMemo(() => places.map((place) => lines[place]), [lines, places]);
 }
 
 // The fullest nodes of those that the address selects.
@@ -171,7 +178,7 @@ function FirstNodes() {
 }
 
 function Fleet({ overview }) {
-  const nodes = useMemo(() => linesOf(overview), [overview]);
+  const nodes = useLines(overview);
   return html`${health(overview.health, overview.summary)}<${Attention} causes=${overview.health.causes} />
     <section class="brief" aria-label="Totals"><${TrendTotals} amounts=${overview.totals} left=${overview.left} measured=${overview.measured} path="/v1/trends" /></section>
     ${nodes.length > 1 && html`<section class="brief" aria-label="Map"><${Tiles} nodes=${nodes} /></section>`}

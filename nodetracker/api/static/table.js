@@ -126,8 +126,8 @@ function clickRow({ target }) {
 // Render rows.
 // order: who sorts, "local", "api" by the columns that have a sortKey, or "none"; isShown(row): the filter; keyOf(row): its identity;
 // nameOf(row): by which it is chosen; sort: the order without one in the address; classOf(row): of a line; look: a class;
-// total: of all pages; isOld: other rows are on their way.
-export function Table({ caption, columns, rows, order = "local", isShown, keyOf = ({ id, uuid }) => id ?? uuid, nameOf, classOf, sort = "", empty, look, total, isOld }) {
+// total: of all pages; isOld: other rows are on their way; isComing: so are those of the pages after the first.
+export function Table({ caption, columns, rows, order = "local", isShown, keyOf = ({ id, uuid }) => id ?? uuid, nameOf, classOf, sort = "", empty, look, total, isOld, isComing }) {
   const { query } = useLocation();
   const table = useRef(null);
   const focus = useFocus(table);
@@ -155,5 +155,5 @@ export function Table({ caption, columns, rows, order = "local", isShown, keyOf 
       <tbody>${seen.map((row) => html`<${Row} key=${keyOf(row)} row=${row} nameOf=${nameOf} isChosen=${nameOf && picked.has(nameOf(row))}
         columns=${columns} classOf=${classOf} />`)}</tbody>
     </table></div>
-    ${pager(page, pages, shown.length)}`;
+    ${isComing ? pager(page, Math.ceil(total / LINES), total) : pager(page, pages, shown.length)}`;
 }

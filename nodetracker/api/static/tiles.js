@@ -1,5 +1,5 @@
 // The map: every node a cell, coloured by how full it is, with a sign and an outline where its state is not as usual.
-import { allocatedOf, amountOf, announce, compare, cpuOf, fillOf, help, html, join, legend, navigate, plural, resourceOf, sample, select, step, STEPS, stepOf, useChoice, useEffect, useLayoutEffect, useMemo, usePoll, useRef, useState, wordsOf } from "./page.js";
+import { allocatedOf, amountOf, announce, compare, cpuOf, fillOf, help, html, join, legend, navigate, plural, reasonOf, resourceOf, sample, select, step, STEPS, stepOf, useChoice, useEffect, useLayoutEffect, useMemo, usePoll, useRef, useSame, useState, wordsOf } from "./page.js";
 
 const FORMS = [ // from the largest: the size of a cell, the space between two, and whether it has a number and its host's name
   { width: 34, height: 22, gap: 2, hasNumber: true, hasLabels: true },
@@ -74,7 +74,7 @@ function place(groups, labels, form, width, highest, hasTitles) {
     x += before;
     for (const _ of nodes) {
       if (x > 0 && x + across > width) breakLine();
-      places.push({ x, y });
+      places.push({ x, y, d: `M${x} ${y}h${across}v${down}h${-across}z` });
       x += across + gap;
     }
     x += space;
@@ -94,46 +94,49 @@ function layOut({ groups, titles }, width, highest = titles ? HIGHEST_TITLED : w
   return place(groups, labels, forms.at(-1), width, Infinity, titles);
 }
 
+const stepsOf = (nodes, by) => nodes.map((node) => stepOf(fillOf(useOf(node, by))));
+
 // Return the cells of each colour as one path: [class, d], then outlines and signs.
-function drawPaths(nodes, { places, form: { width, height } }, by) {
+function drawPaths(nodes, steps, { places, form: { width, height } }) {
   const paths = {};
-  const add = (look, d) => {
-    paths[look] = (paths[look] ?? "") + d;
-  };
+  const add = (look, d) => (paths[look] ??= []).push(d);
   const [inset, radius] = height > 6 ? [1, Math.min(4, height / 4)] : [0.5, height / 6];
   nodes.forEach((node, index) => {
-    const { x, y } = places[index];
-    add(`fill-${stepOf(fillOf(useOf(node, by)))}`, `M${x} ${y}h${width}v${height}h${-width}z`);
+    const { x, y, d } = places[index];
+    add(`fill-${steps[index]}`, d);
     const sign = signOf(node);
     if (!sign) return;
     const [w, h] = [width - 2 * inset, height - 2 * inset];
     add(height > 6 ? "tile-outline" : "tile-outline thin", `M${x + inset} ${y + inset}h${w}v${h}h${-w}z`);
     add("tile-sign", SHAPES[sign](width > height ? x + radius + 3 : x + width / 2, y + height / 2, radius));
   });
-  return Object.entries(paths).sort(([a], [b]) => a.localeCompare(b)); // "fill" before "tile"
+  const sorted = Object.entries(paths).sort(([a], [b]) => a.localeCompare(b)); // "fill" before "tile"
+  return sorted.map(([look, each]) => [look, each.join("")]);
 }
 
 const percentOf = (use) => Math.floor(100 * fillOf(use));
 
-const drawNumbers = (nodes, { places, form: { width, height } }, by) => nodes.map((node, index) => {
+const drawNumbers = (nodes, steps, { places, form: { width, height } }, by) => nodes.map((node, index) => {
   const { x, y } = places[index];
-  const use = useOf(node, by);
-  return node.uuid && html`<text class=${`tile-number on-${stepOf(fillOf(use))}`} x=${x + width - 3} y=${y + height / 2}>${percentOf(use)}</text>`;
+  return node.uuid && html`<text class=${`tile-number on-${steps[index]}`} x=${x + width - 3} y=${y + height / 2}>${percentOf(useOf(node, by))}</text>`;
 });
 
 function describe(node, by) {
   const { name } = resourceOf(RESOURCES[by](node));
   const use = useOf(node, by);
-  const reason = node.forced_down_reason || node.disabled_reason;
+  const reason = reasonOf(node);
   const words = join([...wordsOf(node), reason && `“${reason}”`]);
   const amounts = node.uuid && [`${name} ${amountOf(RESOURCES[by](node), allocatedOf(use), use.limit)}`, `${percentOf(use)} % full`];
   return `${node.nodename || node.host}: ${join([words, ...(amounts || [])])}`;
 }
 
-function summarize(nodes, by) {
-  const counts = Object.groupBy(nodes, (node) => stepOf(fillOf(useOf(node, by))));
-  const words = STEPS.map(([, title], index) => counts[index] && `${counts[index].length} ${title}`);
-  return `${plural(nodes.length, "node")} by their ${by}: ${join(words)}. Arrow keys name each, Enter opens it.`;
+function summarize(nodes, steps, by) {
+  const counts = STEPS.map(() => 0);
+  nodes.forEach(({ uuid }, index) => {
+    if (uuid) counts[steps[index]] += 1;
+  });
+  const words = STEPS.map(([, title], step) => counts[step] > 0 && `${counts[step]} ${title}`);
+  return `${plural(counts.reduce((sum, count) => sum + count), "node")} by their ${by}: ${join(words)}. Arrow keys name each, Enter opens it.`;
 }
 
 // Return the nearest place in the row above or below; the same one if there is none.
@@ -175,7 +178,7 @@ function traitsOf(nodes, traits) {
   return { groups: groups.map(([, each]) => each), titles: groups.map(([title]) => title || "no trait") };
 }
 
-// Return the map without its controls: paths, numbers and labels, which change only with the fleet.
+// Return the map without its controls: paths, numbers and labels, which change only with the fleet; where they are changes only with its hosts.
 // across: the width in px for which it is drawn, and then enlarged.
 function useMap(nodes, by, { traits, across, highest } = {}) {
   const box = useRef(null);
@@ -183,12 +186,14 @@ function useMap(nodes, by, { traits, across, highest } = {}) {
   const scale = across ? Math.max(1, width / across) : 1;
   const grouped = useMemo(() => (traits ? traitsOf(nodes, traits) : hostsOf(nodes)), [nodes, traits]);
   const cells = useMemo(() => grouped.groups.flat(), [grouped]);
-  const layout = useMemo(() => layOut(grouped, width / scale, highest), [grouped, width, scale, highest]);
+  const places = useSame(useMemo(() => grouped.groups.flatMap((group, index) => group.map(({ host }) => grouped.titles?.[index] ?? host)), [grouped]));
+  const layout = useMemo(() => layOut(grouped, width / scale, highest), [places, !traits, width, scale, highest]);
+  const steps = useMemo(() => stepsOf(cells, by), [cells, by]);
   const drawing = useMemo(() => html`<g>
-    ${drawPaths(cells, layout, by).map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
-    ${layout.form.hasNumber && drawNumbers(cells, layout, by)}
-    ${layout.names.map(({ x, y, text }) => html`<text class="tile-label" x=${x} y=${y}>${text}</text>`)}</g>`, [cells, layout, by]);
-  return { box, width, scale, cells, layout, drawing };
+    ${drawPaths(cells, steps, layout).map(([name, d]) => html`<path key=${name} class=${name} d=${d} />`)}
+    ${layout.form.hasNumber && drawNumbers(cells, steps, layout, by)}
+    ${layout.names.map(({ x, y, text }) => html`<text class="tile-label" x=${x} y=${y}>${text}</text>`)}</g>`, [cells, steps, layout, by]);
+  return { box, width, scale, cells, steps, layout, drawing };
 }
 
 // Reads which node has which custom traits, and renders nothing.
@@ -204,9 +209,9 @@ export function Tiles({ nodes }) {
   const by = chosen in RESOURCES ? chosen : "fullest resource";
   const [group, setGroup] = useChoice("groups", GROUPS[0]);
   const [traits, setTraits] = useState(null);
-  const { box, width, cells, layout, drawing } = useMap(nodes, by, { traits: group === "traits" && traits });
+  const { box, width, cells, steps, layout, drawing } = useMap(nodes, by, { traits: group === "traits" && traits });
   const { places, names, height, form } = layout;
-  const summary = useMemo(() => summarize(nodes.filter(({ uuid }) => uuid), by), [nodes, by]);
+  const summary = useMemo(() => summarize(cells, steps, by), [cells, steps, by]);
   const isIn = ({ offsetX, offsetY }, x, y, across) => offsetX >= x && offsetX < x + across && offsetY >= y && offsetY < y + form.height;
   const find = (event) => places.findIndex(({ x, y }) => isIn(event, x, y, form.width));
   const openHost = (host) => navigate("/host", { host });

@@ -1,6 +1,6 @@
 // The wall: the fleet on a monitor that nobody touches, readable from afar.
-import { allocatedOf, bar, clocks, fillOf, html, join, list, mark, quiet, resourceOf, sentence, serverNow, time, useList, useMemo, usePoll, useUpdates } from "./page.js";
-import { linesOf } from "./overview.js";
+import { allocatedOf, bar, clocks, fillOf, html, join, list, mark, quiet, resourceOf, sentence, serverNow, time, useList, usePoll, useUpdates } from "./page.js";
+import { useLines } from "./overview.js";
 import { Picture } from "./tiles.js";
 
 const CAUSES = 4;
@@ -17,7 +17,7 @@ function event({ at, kind, host, nodename, changes }) {
 
 function Fleet({ overview }) {
   const { health: { level, text, causes }, totals } = overview;
-  const nodes = useMemo(() => linesOf(overview), [overview]);
+  const nodes = useLines(overview);
   const { data: trends } = usePoll("/v1/trends?step=hour", Math.floor(serverNow() / HOUR_MS));
   const { data: happened } = useList("history", { limit: EVENTS });
   const forecasts = Object.values(trends?.forecast ?? {}).filter(Boolean);
