@@ -8,17 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-from nodetracker.model.errors import HostDataError
-from nodetracker.model.fact import failed, fresh
 from nodetracker.model.node import HostSnapshot
 from nodetracker.virt.host.roots import MAX_TEXT_BYTES, Roots, observe_reads
 from nodetracker.virt.local.plugin import LocalDriver
 from nodetracker.virt.plugin import DriverEnvironment
-from nodetracker.virt.probes import ProbeKey
 from tests.hosts.captures import unpack
+from tests.probes import InlineProbeRunner
 
 _BUS = re.compile(r"\bpci[0-9a-f]{4,8}:[0-9a-f]{2}\b")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]")
@@ -58,17 +54,6 @@ class Target:
         return re.sub("[0-9]+", "N", name)
 
 
-class _InlineProbes:
-    """Runs each probe when it is started, in the thread that starts it."""
-
-    def start(self, key: ProbeKey, read: Callable[[], Any]) -> Any:
-        try:
-            fact = fresh(key.source, read())
-        except HostDataError as error:
-            fact = failed(key.source, str(error))
-        return SimpleNamespace(fact=lambda: fact)
-
-
 class Machine:
     """A captured machine, unpacked.
 
@@ -86,7 +71,7 @@ class Machine:
             "host-1",
             str(folder),
             self.roots,
-            _InlineProbes(),  # type: ignore[arg-type]
+            InlineProbeRunner(5),
         )
         self._driver = LocalDriver(environment)
 
@@ -102,13 +87,15 @@ class Machine:
         return [Target(name, ways) for name, ways in sorted(requests.ways.items())]
 
     @contextmanager
-    def rewritten(self, name: str, text: str) -> Iterator[None]:
+    def rewritten(self, name: str, content: str | bytes) -> Iterator[None]:
         """Give one file other content while the context is open."""
         path = self.root / name
         kept = path.read_bytes()
-        path.write_text(text)
-        yield
-        path.write_bytes(kept)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        try:
+            yield
+        finally:
+            path.write_bytes(kept)
 
     @contextmanager
     def spoiled(self, name: str, way: Way) -> Iterator[None]:

@@ -1,11 +1,17 @@
 """Parse and render sets of CPU ids, as the kernel and operators write them."""
 
+import re
 from collections.abc import Iterable
+
+from nodetracker.model.text import render_value
 
 CpuSet = frozenset[int]
 
 MAX_CPU_ID = 65535
 """No kernel supports more; a larger id in a text is a typing error."""
+
+_MAX_LENGTH = 8 * (MAX_CPU_ID + 1)
+_ID = re.compile("[0-9]{1,18}")
 
 
 def parse_cpu_set(text: str) -> CpuSet:
@@ -23,23 +29,30 @@ def parse_cpu_set(text: str) -> CpuSet:
     >>> sorted(parse_cpu_set("0-3,^2,8"))
     [0, 1, 3, 8]
     """
-    included: set[int] = set()
-    excluded: set[int] = set()
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"a set of more than {_MAX_LENGTH} characters")
+    included = excluded = 0  # bits, as ranges may overlap any number of times
     for part in text.replace("\n", " ").split(","):
         item = part.strip()
         if not item:
             continue
-        target = included
-        if item.startswith("^"):
-            target = excluded
+        is_excluded = item.startswith("^")
+        if is_excluded:
             item = item[1:].strip()
         first, dash, last = item.partition("-")
         low = _parse_id(first, part)
         high = _parse_id(last, part) if dash else low
         if high < low:
-            raise ValueError(f"{part.strip()!r} is a range whose end is less than its start")
-        target.update(range(low, high + 1))
-    return frozenset(included - excluded)
+            raise ValueError(
+                f"{render_value(part.strip())} is a range whose end is less than its start"
+            )
+        bits = ((1 << (high - low + 1)) - 1) << low
+        if is_excluded:
+            excluded |= bits
+        else:
+            included |= bits
+    digits = f"{included & ~excluded:b}"
+    return frozenset(cpu for cpu, digit in enumerate(reversed(digits)) if digit == "1")
 
 
 def render_cpu_set(cpus: Iterable[int]) -> str:
@@ -59,6 +72,7 @@ def render_cpu_set(cpus: Iterable[int]) -> str:
 
 def _parse_id(text: str, part: str) -> int:
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_CPU_ID:
-        raise ValueError(f"{part.strip()!r} is not a CPU id or a range of CPU ids")
-    return int(digits)
+    number = int(digits) if _ID.fullmatch(digits) else MAX_CPU_ID + 1
+    if number > MAX_CPU_ID:
+        raise ValueError(f"{render_value(part.strip())} is not a CPU id or a range of CPU ids")
+    return number

@@ -5,7 +5,6 @@ no PCI function) or an `UnresolvedUse`, never an empty set for a name that it
 does not know; `bind` makes pins of such answers.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +13,8 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from nodetracker.model.errors import HostDataError
+from nodetracker.accounting.validator import parse_json
+from nodetracker.model.errors import HostDataError, RequestError
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import (
@@ -32,10 +32,12 @@ from nodetracker.virt.host.roots import (
     read_link_parent,
     read_optional_text,
 )
+from nodetracker.virt.yaml_document import parse_yaml
 
 ALL = "all"
 """Name of all GPUs of a vendor."""
 
+_INDEX = re.compile("[0-9]{1,9}")
 _NVIDIA_NODE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _DRI = "/dev/dri"
 _DRI_NODE = re.compile(r"/dev/dri/((?:card|controlD|render[A-Z])[0-9]{1,7})")
@@ -218,7 +220,7 @@ def _read_nvidia(roots: Roots) -> dict[int, tuple[str, str]]:
     for name in list_directory(base) or ():
         values = parse_nvidia_information(read_optional_text(base / name / "information") or "")
         minor = values.get("Device Minor", "")
-        if minor.isdigit():
+        if _INDEX.fullmatch(minor):
             found[int(minor)] = (parse_nvml_address(name), values.get("GPU UUID", ""))
     return found
 
@@ -277,34 +279,42 @@ def parse_cdi(text: str, source: str) -> dict[str, tuple[str, ...]]:
         HostDataError: it is not a specification.
     """
     try:
-        if source.endswith(".json"):
-            plain = json.loads(text)
-        else:
-            import yaml  # few hosts have specifications
-
-            plain = yaml.safe_load(text)
-    except Exception as error:  # yaml raises errors of several families
-        raise HostDataError(source, f"is no CDI specification: {type(error).__name__}") from error
+        parse = parse_json if source.endswith(".json") else parse_yaml
+        plain: Any = parse(text, source)
+    except (RequestError, HostDataError) as error:
+        raise HostDataError(source, f"is no CDI specification: {error.reason}") from error
     if not isinstance(plain, Mapping) or not isinstance(plain.get("kind"), str):
         raise HostDataError(source, "is no CDI specification: it has no kind")
-    common = _list_nodes(plain)
-    devices = plain.get("devices")
+    common = _list_nodes(plain, source)
+    devices = _require_list(plain, "devices", source)
     return {
-        f"{plain['kind']}={device.get('name')}": (*common, *_list_nodes(device))
-        for device in (devices if isinstance(devices, list) else ())
-        if isinstance(device, Mapping)
+        f"{plain['kind']}={device.get('name')}": (*common, *_list_nodes(device, source))
+        for device in devices
     }
 
 
-def _list_nodes(item: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_nodes(item: Mapping[str, Any], source: str) -> tuple[str, ...]:
     edits = item.get("containerEdits")
-    nodes = edits.get("deviceNodes") if isinstance(edits, Mapping) else None
-    found = (
-        node.get("hostPath") or node.get("path")
-        for node in (nodes if isinstance(nodes, list) else ())
-        if isinstance(node, Mapping)
-    )
-    return tuple(path for path in found if isinstance(path, str))
+    if edits is None:
+        return ()
+    if not isinstance(edits, Mapping):
+        raise HostDataError(source, "is no CDI specification: containerEdits is not an object")
+    nodes = _require_list(edits, "deviceNodes", source)
+    paths = [node.get("hostPath") or node.get("path") for node in nodes]
+    absolute = tuple(path for path in paths if isinstance(path, str) and path.startswith("/"))
+    if len(absolute) < len(paths):
+        raise HostDataError(source, "is no CDI specification: a device node has no absolute path")
+    return absolute
+
+
+def _require_list(item: Mapping[str, Any], key: str, source: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects, an empty one if it is absent."""
+    found = item.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+        raise HostDataError(source, f"is no CDI specification: {key} is not a list of objects")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +486,7 @@ class UseResolver:
         number = name.partition(":")[0]
         if ADDRESS_PATTERN.fullmatch(name.lower()):
             return Resolved(frozenset({name.lower()}))
-        if number.isdigit():
+        if _INDEX.fullmatch(number):
             if int(number) < len(bound):
                 return Resolved(frozenset({bound[int(number)]}))
             reason = f"NVIDIA's driver has {len(bound)} GPUs"

@@ -9,14 +9,12 @@ A server checks more of what it stores, so by default fewer columns are damaged 
 import itertools
 import os
 import re
-import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from math import inf
 from typing import Any
 
 import pytest
@@ -73,11 +71,9 @@ from tests.builders import make_incarnation, make_snapshot, take_service
 from tests.contract.dumps import Rows
 from tests.contract.scene import POLICY, Scene, ask, build, list_guests, node_uuid, uuid_of
 from tests.contract.stores import SQL_BACKENDS, open_sharing
+from tests.hostile.limits import limited
 from tests.stores import SqliteStore
 from tests.unit.api.conftest import Api, make_backend
-
-MEMORY = 600 * 2**20
-"""Bytes that readers may take beside what the test has."""
 
 SECRET = hash_secret("of alpha")
 OF_NODE = "compute_node_id IN (SELECT id FROM compute_nodes WHERE host = 'alpha')"
@@ -374,18 +370,6 @@ def check_get(api: Api, path: str) -> None:
     assert status in (200, 300, 400, 404, 501), (path, status)
 
 
-@contextmanager
-def limited_memory() -> Iterator[None]:
-    """Limit the memory that the process may take beside what it has."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
 _numbers = itertools.count()
 
 
@@ -424,7 +408,7 @@ def read_everything(fleet: Fleet, counted: Counter[str]) -> list[str]:
 def test_no_stored_value_fails_a_reader(fleet: Fleet, table: sa.Table) -> None:
     counted: Counter[str] = Counter()
     failed: list[str] = []
-    with limited_memory():
+    with limited(seconds=inf):
         for place, column in enumerate(table.c):
             for garbage in fleet.choose_garbage(place, column):
                 fleet.restore()

@@ -1,17 +1,19 @@
 """Parse Nova's provider.yaml files, of which ``provider_config_location`` is the directory."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from nodetracker.accounting import schemas
 from nodetracker.accounting.schemas import Schema
 from nodetracker.accounting.validator import check
-from nodetracker.model.errors import ConfigError, RequestError
+from nodetracker.model.errors import ConfigError, HostDataError, RequestError
 from nodetracker.model.provider import EVERY_NODE, ClassInventory, ProviderConfig
 from nodetracker.model.text import parse_uuid, render_file_error
+from nodetracker.virt.yaml_document import MAX_LENGTH, parse_yaml
 
+_MAX_BYTES = 4 * MAX_LENGTH  # of the longest characters
 _NAME = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 """A custom resource class or trait as placement names them."""
 
@@ -46,6 +48,10 @@ def read_provider_files(directory: Path) -> tuple[ProviderConfig, ...]:
 
 def _read_file(path: Path) -> tuple[ProviderConfig, ...]:
     try:
+        if path.is_fifo() or path.is_char_device():  # reading them may never end
+            raise ConfigError(f"{path}: cannot be read: not a file")
+        if path.stat().st_size > _MAX_BYTES:
+            raise ConfigError(f"{path}: cannot be read: larger than {_MAX_BYTES} bytes")
         text = path.read_text("utf-8")
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {render_file_error(error)}") from error
@@ -62,9 +68,9 @@ def parse_provider_file(text: str, source: str) -> tuple[ProviderConfig, ...]:
         ConfigError: it is malformed; the message names file, provider and key.
     """
     try:
-        document = _load(text)
-    except Exception as error:  # PyYAML 6.0 raises many types for scalars, as of "2026-99-99"
-        raise ConfigError(f"{source}: not valid YAML: {_describe(error)}") from error
+        document = parse_yaml(text, source)
+    except HostDataError as error:
+        raise ConfigError(str(error)) from error
     _check(document, schemas.PROVIDER_FILE, source)
     return tuple(
         _parse_entry(entry, source, f"providers[{number}]")
@@ -146,33 +152,3 @@ def _check(document: object, schema: Schema, where: str) -> None:
         check(document, schema)
     except RequestError as error:
         raise ConfigError(f"{where}: {error}") from None
-
-
-def _describe(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or " ".join(str(error).split())
-    return f"{problem} in line {mark.line + 1}" if mark is not None else problem
-
-
-def _load(text: str) -> Any:
-    """Load a document; reject duplicate keys, of which PyYAML keeps the last."""
-    import yaml  # few hosts have such files
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    def construct_mapping(loader: Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
-        mapping: dict[Any, Any] = {}
-        yield mapping
-        seen = []
-        for key_node, _ in node.value:
-            key = loader.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
-                )
-            seen.append(key)
-        mapping.update(loader.construct_mapping(node, deep=True))
-
-    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, construct_mapping)
-    return yaml.load(text, Loader=Loader)  # noqa: S506 - a SafeLoader

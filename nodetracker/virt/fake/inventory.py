@@ -126,7 +126,7 @@ def _load_yaml(text: str, source: str) -> Any:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return yaml.load(text, Loader=loader)  # noqa: S506  a SafeLoader either way
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or type(error).__name__
         place = "" if mark is None else f" in line {mark.line + 1}"

@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import PciDevice, PciDeviceType, address_key
+from nodetracker.model.text import render_value
 from nodetracker.model.units import capacity_mib_from_bytes
 from nodetracker.virt.host.pci import parse_pci_address
 from nodetracker.virt.host.roots import Roots, is_this_machine, path_exists
@@ -40,6 +41,8 @@ _VGA = "0300"
 _COMPUTE_CLASSES = frozenset({"0302", "0380"})  # 3D and other display controllers
 _ACCELERATORS = frozenset({("1002", "1200")})  # AMD Instinct since MI300
 _DOMAIN_DIGITS = 4
+_MAX_GPUS = 4096
+_MAX_BYTES = 2**63 - 1
 
 
 def parse_nvml_address(text: str) -> str:
@@ -138,13 +141,16 @@ def _read_nvml(nvml: Any, numa_node_of: dict[str, int | None]) -> tuple[list[Gpu
     errors: dict[str, None] = {}
     try:
         driver_version = _as_text(nvml.nvmlSystemGetDriverVersion())
-        for index in range(nvml.nvmlDeviceGetCount()):
+        for index in range(_parse_count(nvml.nvmlDeviceGetCount(), _MAX_GPUS, "number of GPUs")):
             try:
-                found.append(_read_nvml_device(nvml, index, driver_version, numa_node_of))
+                gpu = _read_nvml_device(nvml, index, driver_version, numa_node_of)
+                if any(other.address == gpu.address for other in found):
+                    raise HostDataError("NVML", f"lists {gpu.address} more than once")
+                found.append(gpu)
             except (nvml.NVMLError, HostDataError) as error:
                 errors[str(error)] = None
         return found, list(errors)
-    except nvml.NVMLError as error:
+    except (nvml.NVMLError, HostDataError) as error:
         return [], [str(error)]
     finally:
         try:
@@ -162,7 +168,8 @@ def _read_nvml_device(
     name = _as_text(nvml.nvmlDeviceGetName(handle))
     uuid = _as_text(nvml.nvmlDeviceGetUUID(handle))
     try:
-        memory_mb = capacity_mib_from_bytes(int(nvml.nvmlDeviceGetMemoryInfo(handle).total))
+        total = nvml.nvmlDeviceGetMemoryInfo(handle).total
+        memory_mb = capacity_mib_from_bytes(_parse_count(total, _MAX_BYTES, "memory"))
     except nvml.NVMLError:  # not supported where GPU and CPU share their memory
         memory_mb = 0
     return Gpu(
@@ -181,6 +188,7 @@ def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
     """Return the uuids of a GPU's MIG devices; none if the driver does not know them."""
     try:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+        count = _parse_count(count, _MAX_GPUS, "number of MIG devices")
     except (AttributeError, nvml.NVMLError):
         return ()
     found = []
@@ -193,6 +201,15 @@ def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _as_text(value: str | bytes) -> str:
+def _as_text(value: object) -> str:
     """Return a string of the library, which older releases return as bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if not isinstance(text, str):
+        raise HostDataError("NVML", f"{render_value(value)} is not a text")
+    return text
+
+
+def _parse_count(value: object, most: int, what: str) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise HostDataError("NVML", f"{what} {render_value(value)} is not a valid number")
+    return value

@@ -24,6 +24,9 @@ MAX_TEXT_BYTES = 16 * 1024 * 1024
 
 _CHUNK_BYTES = 64 * 1024
 _LABEL_BYTES = 4096
+_NO_PATH = "is not a valid path"
+"""Of a path with a NUL byte, or a character that no encoding has."""
+
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
@@ -168,6 +171,8 @@ def list_directory(path: Path) -> tuple[str, ...] | None:
         if error.errno in _ABSENT and not is_file:
             return None
         raise HostDataError(str(path), describe_os_error(error)) from error
+    except ValueError as error:
+        raise HostDataError(str(path), _NO_PATH) from error
     if observer is not None:
         observer.on_list(path, names)
     return names
@@ -243,6 +248,8 @@ def _read_bytes(path: Path) -> bytes:
     observer = _OBSERVER.get()
     try:
         data = _read_file(path)
+    except ValueError as error:
+        raise HostDataError(str(path), _NO_PATH) from error
     except (OSError, HostDataError) as error:
         _notify_failure(observer, path, error)
         raise

@@ -15,34 +15,12 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore, open_store
 from tests.builders import create, make_guest, register
+from tests.hostile.values import BODIES, TEXTS, VALUES
 from tests.unit.api.conftest import Api, make_backend, microversion
 
-TEXTS = (
-    "", "%", "a%_\\", "' OR '1'='1'; DROP TABLE services; --", "<script>{0} %s :name</script>",
-    "../etc\n\x7f", "ä😀" * 2000, "0", "-1", str(2**63), "9" * 400, "VCPU:9" + "9" * 30,
-    "00000000-0000-4000-8000-000000000000", "9999-12-31T23:59:59-23:59",
-)  # fmt: skip
 NOT_TEXT = ("a%00", "%ED%A0%80")
 """Percent-encoded bytes that are never text to a database."""
 
-VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    1.5,
-    2**63,
-    10**400,
-    "",
-    [{}],
-    {"a": {"b": []}},
-    *TEXTS[1:5],
-)
-BODIES = (
-    b"", b"{", b"null", b"[]", b"1", b'"text"', b"\xff\xfe", b'{"a": 1, "a": 2}', b'{"a": NaN}',
-    b'{"a": 1e999}', b'{"a": "\\u0000"}', b'{"a": "\\ud800"}', b'{"\\u0000": 1}', b"[" * 50_000,
-    b'{"a":' * 50_000, b"<html></html>", b"a=1&b=2", b'{"nothing": {"of": "ours"}}',
-    b"9" * 5000,
-)  # fmt: skip
 HEADERS = (
     "OpenStack-API-Version", "X-OpenStack-Nova-API-Version", "Accept", "Accept-Encoding",
     "If-None-Match", "Content-Type", "X-Openstack-Request-Id", "Origin", "Sec-Fetch-Site", "Range",

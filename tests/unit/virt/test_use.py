@@ -19,6 +19,8 @@ from nodetracker.virt.use import (
     read_device_nodes,
     read_guest_devices,
 )
+from tests.hostile.limits import limited
+from tests.hostile.values import YAML_TEXTS
 
 PASSED, FIRST, SECOND = (
     PciDevice(f"0000:{bus}:00.0", "10de", "20b2", "030200", driver=driver, iommu_group=group)
@@ -192,11 +194,33 @@ def test_nodes_are_read_from_the_kernel_and_the_specifications(tmp_path):
     assert "broken.yaml" in nodes.problems["cdi"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"devices": []}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{", '{"devices": []}', '{"kind": "a/b", "devices": {}}',
+        '{"kind": "a/b", "devices": [1]}', '{"kind": "a/b", "containerEdits": 5}',
+        '{"kind": "a/b", "containerEdits": {"deviceNodes": "/dev/a"}}',
+        '{"kind": "a/b", "containerEdits": {"deviceNodes": [{"path": 5}]}}',
+        '{"kind": "a/b", "containerEdits": {"deviceNodes": [{"path": "a/b=c"}]}}',
+        '{"kind": "a/b", "kind": "c/d"}', "[" * 100_000,
+    ],
+)  # fmt: skip
 def test_what_is_no_specification_is_an_error(text):
     for name in ("a.json", "a.yaml"):
         with pytest.raises(HostDataError, match="no CDI specification"):
             parse_cdi(text, name)
+
+
+@pytest.mark.parametrize("text", YAML_TEXTS.values(), ids=YAML_TEXTS)
+def test_a_hostile_specification_is_named_within_a_second(text):
+    with limited(seconds=1), pytest.raises(HostDataError, match="no CDI specification"):
+        parse_cdi(text, "a.yaml")
+
+
+@pytest.mark.parametrize("name", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "-1", "", "\ud800", "a\0b"])
+def test_a_gpu_of_any_name_is_unresolved(name):
+    gpus = [Gpu("0000:5e:00.0", "NVIDIA", "H100", uuid="GPU-1")]
+    assert isinstance(UseResolver((), gpus).resolve_gpu(name), UnresolvedUse)
 
 
 def test_a_mediated_device_is_its_parent_or_may_be_of_any_that_has_some(tmp_path):

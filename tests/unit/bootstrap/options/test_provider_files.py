@@ -1,10 +1,14 @@
 """Nova's provider.yaml files: every malformed kind is rejected, and the error names its place."""
 
+import os
+
 import pytest
 
 from nodetracker.bootstrap.options.provider_files import parse_provider_file, read_provider_files
 from nodetracker.model.errors import ConfigError
 from nodetracker.model.provider import ClassInventory, ProviderConfig
+from tests.hostile.limits import limited
+from tests.hostile.values import YAML_TEXTS
 
 UUID = "5213b75d-9260-42a6-b236-f39b0fd10561"
 # As in Nova's documentation.
@@ -81,7 +85,7 @@ def inventory(entries):
         ("meta: 2026-99-99", "p.yaml: not valid YAML: month must be in 1..12"),
         ("meta: !!int ''", "p.yaml: not valid YAML: "),
         ("meta: !!timestamp x", "p.yaml: not valid YAML: "),
-        ("[" * 3000, "p.yaml: not valid YAML: maximum recursion depth exceeded"),
+        ("[" * 3000, "p.yaml: not valid YAML: .* depth"),
         ("", "p.yaml: expected a mapping with the keys meta and providers, got null"),
         ("- a", "p.yaml: expected a mapping with the keys meta and providers, got"),
         ("providers: []", "p.yaml: meta: is missing"),
@@ -173,6 +177,24 @@ def test_an_entry_that_adds_nothing_does_not_count_as_the_node_s_other(tmp_path,
     write(tmp_path, **dict(zip(names, [entry(rest), entry(TRAIT)], strict=True)))
     found = read_provider_files(tmp_path)
     assert sorted(config.is_empty for config in found) == [False, True]
+
+
+@pytest.mark.parametrize("text", YAML_TEXTS.values(), ids=YAML_TEXTS)
+def test_a_hostile_file_is_named_within_a_second(text):
+    with limited(seconds=1), pytest.raises(ConfigError, match=r"p\.yaml: "):
+        parse_provider_file(text, "p.yaml")
+
+
+def test_a_file_that_is_too_large_or_never_ends_is_named(tmp_path):
+    with (tmp_path / "a.yaml").open("wb") as file:
+        file.truncate(2**40)
+    os.mkfifo(tmp_path / "b.yaml")
+    with pytest.raises(ConfigError) as raised:
+        read_provider_files(tmp_path)
+    assert [problem.rpartition(": ")[2] for problem in raised.value.problems] == [
+        "larger than 4194304 bytes",
+        "not a file",
+    ]
 
 
 def test_what_cannot_be_read_is_named(tmp_path):

@@ -1,5 +1,6 @@
 """Test reading GPUs from PCI and NVML."""
 
+import time
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -236,3 +237,36 @@ def test_any_bus_id_is_read_or_refused(text: str) -> None:
     except HostDataError:
         return
     assert parse_nvml_address(address) == address
+
+
+WRONG = {
+    "nvmlSystemGetDriverVersion": (None, 5),
+    "nvmlDeviceGetCount": (None, -1, 2**32 - 1, "2"),
+    "nvmlDeviceGetPciInfo": tuple(SimpleNamespace(busId=bus) for bus in ("", None, "9" * 5000)),
+    "nvmlDeviceGetName": (None, 5),
+    "nvmlDeviceGetUUID": (None, 5),
+    "nvmlDeviceGetMemoryInfo": tuple(SimpleNamespace(total=n) for n in (-1, 2**64, None, "1")),
+    "nvmlDeviceGetMaxMigDeviceCount": (None, -1, 2**32 - 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"), [(call, answer) for call, answers in WRONG.items() for answer in answers]
+)
+def test_a_wrong_answer_of_nvml_is_the_problem_of_its_gpu(
+    call: str, answer: Any, make_roots: MakeRoots
+) -> None:
+    nvml = FakeNvml()
+    setattr(nvml, call, lambda *_: answer)
+    started_at = time.process_time()
+    (gpu,) = read_gpus(make_roots(), (H200,), nvml)
+    assert gpu.address == "0000:5e:00.0"
+    assert gpu.problem.startswith("NVML: ")
+    assert time.process_time() - started_at < 1
+
+
+def test_two_gpus_of_nvml_with_one_address_are_named(make_roots: MakeRoots) -> None:
+    other = replace(H200, address="0000:9e:00.0")
+    nvml = FakeNvml(bus_ids=("00000000:5E:00.0",) * 2)
+    problems = {gpu.address: gpu.problem for gpu in read_gpus(make_roots(), (H200, other), nvml)}
+    assert problems["0000:9e:00.0"] == "NVML: lists 0000:5e:00.0 more than once"
