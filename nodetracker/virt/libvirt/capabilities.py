@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from nodetracker.accounting.numa.cells import merge_overlapping_cells
-from nodetracker.model.cpuset import CpuSet, parse_cpu_set
+from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import MAX_BASE_PAGE_KB, NumaCell, NumaTopology, PagePool
@@ -13,6 +13,7 @@ from nodetracker.model.units import capacity_mib_from_bytes
 from nodetracker.virt.libvirt.xml import parse_bytes, parse_document, parse_int, parse_page_bytes
 
 SOURCE = "capabilities"
+_MAX_SIBLINGS = 256  # no processor has more threads a core than 8
 
 FreePages = Mapping[int, Mapping[int, int]]
 """Cell id -> page size in KiB -> number of free pages, as far as it is known."""
@@ -70,7 +71,7 @@ def _find_online(rows: "Sequence[_CpuRow]", cpu_map: Sequence[bool], cpu_count: 
     if sum(cpu_map) == cpu_count and cpu_count > 0:
         online = frozenset(cpu for cpu, is_online in enumerate(cpu_map) if is_online)
     else:
-        online = described or frozenset(range(cpu_count))
+        online = described or frozenset(range(min(cpu_count, MAX_CPU_ID + 1)))
     if not online:
         raise HostDataError(SOURCE, "the host has no online CPU")
     return online
@@ -105,7 +106,7 @@ def parse_numa_topology(
 def list_huge_pages(capabilities: Element) -> dict[int, tuple[int, ...]]:
     """Return cell id -> sizes in KiB of the huge pages that it has, of cells that have some."""
     found = {
-        parse_int(cell.get("id"), "cell id", SOURCE): tuple(
+        parse_int(cell.get("id"), "cell id", SOURCE, MAX_CPU_ID): tuple(
             size for size, total in _parse_pages(cell) if total and size > MAX_BASE_PAGE_KB
         )
         for cell in capabilities.iterfind("host/topology/cells/cell")
@@ -137,7 +138,7 @@ class _CpuRow:
     """One ``<cpu>`` of the topology; an offline CPU has only an id."""
 
     def __init__(self, element: Element) -> None:
-        self.id = parse_int(element.get("id"), "cpu id", SOURCE)
+        self.id = parse_int(element.get("id"), "cpu id", SOURCE, MAX_CPU_ID)
         self.is_described = element.get("core_id") is not None
         socket = element.get("socket_id")
         self.socket = None if socket is None else parse_int(socket, "socket_id", SOURCE)
@@ -145,6 +146,8 @@ class _CpuRow:
             self.siblings = parse_cpu_set(element.get("siblings", str(self.id)))
         except ValueError as error:
             raise HostDataError(SOURCE, f"siblings of cpu {self.id}: {error}") from error
+        if len(self.siblings) > _MAX_SIBLINGS:
+            raise HostDataError(SOURCE, f"cpu {self.id} has more than {_MAX_SIBLINGS} siblings")
 
 
 def _cpu_elements(parent: Element) -> list[Element]:
@@ -160,7 +163,7 @@ def _group_siblings(rows: Sequence[_CpuRow], online: CpuSet) -> tuple[CpuSet, ..
 
 
 def _parse_cell(element: Element, online: CpuSet, free_pages: FreePages) -> NumaCell:
-    number = parse_int(element.get("id"), "cell id", SOURCE)
+    number = parse_int(element.get("id"), "cell id", SOURCE, MAX_CPU_ID)
     rows = [_CpuRow(item) for item in element.iterfind("cpus/cpu")]
     cpus = frozenset(row.id for row in rows) & online
     sockets = {row.socket for row in rows if row.id in cpus}

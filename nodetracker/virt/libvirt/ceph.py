@@ -9,6 +9,7 @@ from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import HostProblem, StorageInfo
 from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
 from nodetracker.virt.host.command import run_command
+from nodetracker.virt.libvirt.xml import MAX_NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,9 @@ def parse_ceph_df(text: str, pool: str) -> tuple[int, int]:
         if stats is None:
             raise HostDataError(source, f"has no pool {pool}")
         used, available = stats.get("stored", stats.get("bytes_used")), stats["max_avail"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HostDataError(source, "is not an answer with pools and their stats") from error
     amounts = [used, available]
-    if not all(isinstance(value, int | float) and value >= 0 for value in amounts):
+    if not all(type(value) in (int, float) and 0 <= value <= MAX_NUMBER for value in amounts):
         raise HostDataError(source, f"has no amounts of pool {pool}")
     return int(used), int(available)

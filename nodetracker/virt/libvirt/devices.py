@@ -1,5 +1,6 @@
 """Read the node's PCI functions; documents are cached until an event or their maximum age."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ from nodetracker.virt.libvirt.xml import (
 )
 
 REREAD_SECONDS = 600.0
+_NAME = re.compile("pci_([0-9a-f]{4,8})_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")
+"""What libvirt calls the node devices of PCI functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,11 @@ class DeviceReader:
         text, source = self._read_xml(name), f"node device {name}"
         if text is None:
             return None
-        return _Function(parse_pci_device(text, source), parse_mdev_types(text, source))
+        device = parse_pci_device(text, source)
+        named = _NAME.fullmatch(name)
+        if named and device.address != format_address(*(int(part, 16) for part in named.groups())):
+            raise HostDataError(source, f"has the document of {device.address}")
+        return _Function(device, parse_mdev_types(text, source))
 
 
 def _mark_unknown(devices: Sequence[PciDevice]) -> list[PciDevice]:
@@ -140,8 +147,8 @@ def parse_pci_device(text: str, source: str = "node device") -> PciDevice:
     return PciDevice(
         address=format_address(
             *(
-                parse_int(parse_text(pci, part, source).strip(), f"<{part}>", source)
-                for part in ADDRESS_PARTS
+                parse_int(parse_text(pci, part, source), f"<{part}>", source, most)
+                for part, most in ADDRESS_PARTS.items()
             )
         ),
         vendor_id=_parse_id(pci, "vendor", source),

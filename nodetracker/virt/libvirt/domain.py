@@ -11,9 +11,10 @@ from nodetracker.model.errors import HostDataError
 from nodetracker.model.pci import ADDRESS_PATTERN
 from nodetracker.model.text import parse_uuid
 from nodetracker.virt.libvirt.xml import (
+    CpuSets,
+    find_only,
     parse_address,
     parse_bytes,
-    parse_cpus,
     parse_document,
     parse_int,
     parse_page_bytes,
@@ -25,7 +26,8 @@ DEFAULT_PAGE_KB = -1
 
 _PASSING_DRIVERS = frozenset({"vfio-pci", "vfio-pci-nohotplug"})
 _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
-_RAM_MODULE_MODELS = frozenset({"dimm", "virtio-mem"})
+_MODELS_ELSEWHERE = frozenset({"nvdimm", "virtio-pmem", "sgx-epc"})
+"""Models of memory modules that are not ordinary memory of the host; any other may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,22 +150,25 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         uuid = parse_uuid(parse_text(root, "uuid", source).strip())
     except ValueError as error:
         raise HostDataError(source, f"<uuid> {error}") from error
-    vcpu = root.find("vcpu")
+    sets = CpuSets(source)
+    vcpu = find_only(root, "vcpu", source)
     number = "1" if vcpu is None else (vcpu.text or "").strip()
-    vcpus_max = parse_int(number, "<vcpu>", source, MAX_CPU_ID)
+    vcpus_max = parse_int(number, "<vcpu>", source, MAX_CPU_ID, 1)
     current = None if vcpu is None else vcpu.get("current")
     vcpus = (
-        vcpus_max if current is None else parse_int(current, "<vcpu current>", source, vcpus_max)
+        vcpus_max if current is None else parse_int(current, "<vcpu current>", source, vcpus_max, 1)
     )
-    memory = root.find("memory")
+    memory = find_only(root, "memory", source)
     if memory is None:
         raise HostDataError(source, "has no <memory>")
     persistent_bytes = sum(
         _module_bytes(module, source)
         for module in root.iterfind("devices/memory")
-        if module.get("model") not in _RAM_MODULE_MODELS
+        if module.get("model") in _MODELS_ELSEWHERE
     )
-    memory_bytes = max(0, parse_bytes(memory, source) - persistent_bytes)
+    memory_bytes = parse_bytes(memory, source) - persistent_bytes
+    if memory_bytes < 0:
+        raise HostDataError(source, "has memory modules that are larger than <memory>")
     arguments = _list_arguments(root)
     passed = {name for name in arguments if ADDRESS_PATTERN.fullmatch(name)}
     return Domain(
@@ -174,18 +179,15 @@ def parse_domain(text: str, source: str = "domain") -> Domain:
         memory_bytes=memory_bytes,
         disks=tuple(_parse_disk(disk, source) for disk in root.iterfind("devices/disk")),
         unplugged=_parse_unplugged(root, vcpus, vcpus_max, source),
-        affinity=_parse_affinity(root, vcpu, vcpus_max, source),
-        helper_sets=_parse_helper_sets(root, vcpu, source),
-        memory=parse_memory(root, memory_bytes, source),
+        affinity=_parse_affinity(root, vcpu, vcpus_max, sets, source),
+        helper_sets=_parse_helper_sets(root, vcpu, sets),
+        memory=parse_memory(root, memory_bytes, source, sets),
         persistent_bytes=persistent_bytes,
         modules=tuple(_parse_modules(root, source)),
         devices=tuple(sorted(_parse_devices(root, source) | passed)),
         other_devices=tuple(sorted(_list_other_devices(root))),
         mdevs=(
-            *(
-                address.get("uuid", "").lower()
-                for address in root.iterfind("devices/hostdev[@type='mdev']/source/address")
-            ),
+            *_parse_mdevs(root, source),
             *(name for name in arguments if name not in passed),
         ),
         interfaces=_list_sources(root, "interface[@type='direct']"),
@@ -264,14 +266,14 @@ def _parse_disk(disk: Element, source: str) -> DomainDisk:
 
 
 def _parse_affinity(
-    root: Element, vcpu: Element | None, vcpus_max: int, source: str
+    root: Element, vcpu: Element | None, vcpus_max: int, sets: CpuSets, source: str
 ) -> dict[int, CpuSet]:
     found: dict[int, CpuSet] = {}
     if vcpu is not None and vcpu.get("cpuset"):
-        found = dict.fromkeys(range(vcpus_max), parse_cpus(vcpu.get("cpuset"), "cpuset", source))
+        found = dict.fromkeys(range(vcpus_max), sets.parse(vcpu.get("cpuset"), "cpuset"))
     for pin in root.iterfind("cputune/vcpupin"):
         number = parse_int(pin.get("vcpu"), "<vcpupin vcpu>", source)
-        found[number] = parse_cpus(pin.get("cpuset"), "<vcpupin>", source)
+        found[number] = sets.parse(pin.get("cpuset"), "<vcpupin>")
     return found
 
 
@@ -287,22 +289,36 @@ def _parse_unplugged(root: Element, vcpus: int, vcpus_max: int, source: str) -> 
     )
 
 
-def _parse_helper_sets(root: Element, vcpu: Element | None, source: str) -> frozenset[CpuSet]:
+def _parse_helper_sets(root: Element, vcpu: Element | None, sets: CpuSets) -> frozenset[CpuSet]:
     """Return the sets of the emulator, by default that of the vCPUs, and of the I/O threads."""
     pins = [*root.iterfind("cputune/emulatorpin"), *root.iterfind("cputune/iothreadpin")]
     if vcpu is not None and vcpu.get("cpuset") and root.find("cputune/emulatorpin") is None:
         pins.append(vcpu)
-    return frozenset(parse_cpus(pin.get("cpuset"), f"<{pin.tag}>", source) for pin in pins)
+    return frozenset(sets.parse(pin.get("cpuset"), f"<{pin.tag}>") for pin in pins)
 
 
 def _parse_devices(root: Element, source: str) -> set[str]:
     """Return the host PCI devices that are passed through as a device, an interface or a disk."""
-    addresses = [
-        *root.iterfind("devices/hostdev[@type='pci']/source/address"),
-        *root.iterfind("devices/interface[@type='hostdev']/source/address"),
-        *root.iterfind("devices/disk[@type='nvme']/source/address"),
-    ]
-    return {parse_address(address, source) for address in addresses}
+    kinds = ("hostdev[@type='pci']", "interface[@type='hostdev']", "disk[@type='nvme']")
+    devices = [device for kind in kinds for device in root.iterfind(f"devices/{kind}")]
+    return {parse_address(_find_address(device, source), source) for device in devices}
+
+
+def _parse_mdevs(root: Element, source: str) -> list[str]:
+    """Return the uuids of the mediated devices that are passed through."""
+    devices = root.iterfind("devices/hostdev[@type='mdev']")
+    uuids = [_find_address(device, source).get("uuid", "").lower() for device in devices]
+    if not all(uuids):
+        raise HostDataError(source, "has an <address> of a mediated device without uuid")
+    return uuids
+
+
+def _find_address(device: Element, source: str) -> Element:
+    """Return the address on the host of what is passed through."""
+    address = find_only(device, "source/address", source)
+    if address is None:
+        raise HostDataError(source, f"has a <{device.tag}> of the host without <source/address>")
+    return address
 
 
 def _list_other_devices(root: Element) -> set[str]:
@@ -333,7 +349,9 @@ def _find_project(root: Element) -> str:
     return ""
 
 
-def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPart, ...]:
+def parse_memory(
+    root: Element, total_bytes: int, source: str, sets: CpuSets | None = None
+) -> tuple[MemoryPart, ...]:
     """Return the memory of each guest cell and of each plugged module.
 
     Modules that are backed by a file do not use memory of the host's cells.
@@ -343,17 +361,20 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
 
     Source: libvirt's formatdomain, NUMA tuning, memory backing and memory devices.
     """
-    cells = _parse_host_cells(root, source)
-    pages = _parse_pages(root, source)
+    sets = sets or CpuSets(source)
+    cells = _parse_host_cells(root, sets, source)
+    pages = _parse_pages(root, sets, source)
     sizes = _parse_sizes(root, source)
     modules = [
         module
         for module in root.iterfind("devices/memory")
-        if module.get("model") in _RAM_MODULE_MODELS
+        if module.get("model") not in _MODELS_ELSEWHERE
     ]
     if not sizes:
         in_modules = sum(_module_bytes(module, source) for module in modules)
-        sizes = {0: max(0, total_bytes - in_modules)}
+        if in_modules > total_bytes:
+            raise HostDataError(source, "has memory modules that are larger than <memory>")
+        sizes = {0: total_bytes - in_modules}
     parts = [
         MemoryPart(size, cells.get(number, cells.get(None)), pages.get(number, pages.get(None)))
         for number, size in sizes.items()
@@ -365,7 +386,7 @@ def parse_memory(root: Element, total_bytes: int, source: str) -> tuple[MemoryPa
             MemoryPart(
                 _module_bytes(module, source),
                 cells.get(number, cells.get(None)) if mask is None
-                else parse_cpus(mask, "<nodemask>", source),
+                else sets.parse(mask, "<nodemask>"),
                 pages.get(number, pages.get(None)) if page is None
                 else parse_bytes(page, source) // 1024,
             )
@@ -392,29 +413,31 @@ def _module_bytes(module: Element, source: str) -> int:
 
 def _parse_sizes(root: Element, source: str) -> dict[int, int]:
     """Return guest cell id -> bytes."""
-    nodes = {}
+    nodes: dict[int, int] = {}
     for index, cell in enumerate(root.iterfind("cpu/numa/cell")):
         # The size is in attributes here; build the element that `parse_bytes` expects.
         size = Element("memory", {"unit": cell.get("unit", "KiB")})
         size.text = cell.get("memory")
         number = parse_int(cell.get("id", str(index)), "<cell id>", source)
+        if number in nodes:
+            raise HostDataError(source, f"has two <cell> with id {number}")
         nodes[number] = parse_bytes(size, source)
     return nodes
 
 
-def _parse_host_cells(root: Element, source: str) -> dict[int | None, CpuSet]:
+def _parse_host_cells(root: Element, sets: CpuSets, source: str) -> dict[int | None, CpuSet]:
     """Return guest cell id -> host cells of its memory; key None applies to all other cells."""
     found: dict[int | None, CpuSet] = {}
     memory = root.find("numatune/memory")
     if memory is not None and memory.get("nodeset"):
-        found[None] = parse_cpus(memory.get("nodeset"), "<numatune>", source)
+        found[None] = sets.parse(memory.get("nodeset"), "<numatune>")
     for node in root.iterfind("numatune/memnode"):
         number = parse_int(node.get("cellid"), "<memnode cellid>", source)
-        found[number] = parse_cpus(node.get("nodeset"), "<memnode>", source)
+        found[number] = sets.parse(node.get("nodeset"), "<memnode>")
     return found
 
 
-def _parse_pages(root: Element, source: str) -> dict[int | None, int]:
+def _parse_pages(root: Element, sets: CpuSets, source: str) -> dict[int | None, int]:
     """Return guest cell id -> huge page size in KiB; key None applies to all other cells."""
     huge = root.find("memoryBacking/hugepages")
     if huge is None:
@@ -426,6 +449,6 @@ def _parse_pages(root: Element, source: str) -> dict[int | None, int]:
     for page in pages:
         size_kb = parse_page_bytes(page, source) // 1024
         nodes = page.get("nodeset")
-        numbers = [None] if nodes is None else parse_cpus(nodes, "<page nodeset>", source)
+        numbers = [None] if nodes is None else sets.parse(nodes, "<page nodeset>")
         found |= dict.fromkeys(numbers, size_kb)
     return found

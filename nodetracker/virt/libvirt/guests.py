@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodetracker.model.cpuset import CpuSet
+from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import (
     CpuAffinity,
@@ -172,7 +172,10 @@ class DomainReader:
             return None
         domain, error = None, ""
         try:
-            domain = parse_domain(text, source)
+            found = parse_domain(text, source)
+            if found.uuid != state.uuid:
+                raise HostDataError(source, f"has the document of domain {found.uuid}")
+            domain = found
             if _is_off(state):
                 domain = replace(domain, is_saved=self._has_saved_state(state.uuid))
         except HostDataError as failure:
@@ -189,7 +192,8 @@ def _fingerprint(values: Mapping[str, object]) -> tuple[object, ...]:
     keys = ["vcpu.current", "vcpu.maximum", "balloon.maximum", "block.count"]
     count = values.get("block.count", 0)
     if isinstance(count, int):
-        keys += [f"block.{number}.{part}" for number in range(count) for part in ("name", "path")]
+        numbers = range(min(count, len(values)))  # each has a name
+        keys += [f"block.{number}.{part}" for number in numbers for part in ("name", "path")]
     return (*(values.get(key) for key in keys), *_list_plugged_vcpus(values))
 
 
@@ -198,7 +202,8 @@ def _list_plugged_vcpus(values: Mapping[str, object]) -> tuple[int, ...]:
     current, maximum = values.get("vcpu.current"), values.get("vcpu.maximum")
     if not isinstance(maximum, int) or current == maximum:
         return ()
-    return tuple(number for number in range(maximum) if f"vcpu.{number}.state" in values)
+    numbers = range(min(maximum, MAX_CPU_ID + 1))
+    return tuple(number for number in numbers if f"vcpu.{number}.state" in values)
 
 
 def build_guest(
@@ -314,16 +319,19 @@ def derive_pins(domain: Domain, topology: NumaTopology) -> GuestPins:
     pins: dict[int, dict[int, int]] = defaultdict(dict)
     named = dict.fromkeys(sorted(domain.helper_sets, key=sorted), 0)
     home, placed = set[int](), 0
+    cells_of: dict[CpuSet, set[int]] = {}  # many vCPUs may have one large set
     for vcpu in sorted(set(range(domain.vcpus_max)) - domain.unplugged):
         cpus = domain.affinity.get(vcpu, frozenset())
-        cells = {cell_of[cpu] for cpu in cpus if cpu in cell_of}
+        if cpus not in cells_of:
+            cells_of[cpus] = {cell_of[cpu] for cpu in cpus if cpu in cell_of}
+        cells = cells_of[cpus]
         if len(cells) == 1:
             home |= cells
             placed += 1
         if len(cpus) > 1:
             named[cpus] = named.get(cpus, 0) + MILLI
         elif cells:
-            pins[cells.pop()][vcpu] = min(cpus)
+            pins[min(cells)][vcpu] = min(cpus)
     affinities = tuple(CpuAffinity(cpus, milli) for cpus, milli in named.items() if topology.cells)
     parts = domain.memory or (MemoryPart(domain.memory_bytes),)
     is_memory_bound = any(part.host_cells is not None or part.page_kb for part in parts)

@@ -279,7 +279,8 @@ def _has_to_be_queried(values: Mapping[str, object] | None, has_unknown: bool) -
     count, state = values.get("block.count"), values.get("state.state")
     if not isinstance(count, int) or state not in ACTIVE_STATES:
         return False
-    answered = {f"block.{n}.{part}" for n in range(count) for part in ("capacity", "rd.reqs")}
+    numbers = range(min(count, len(values)))
+    answered = {f"block.{n}.{part}" for n in numbers for part in ("capacity", "rd.reqs")}
     if not count or answered & values.keys():
         return False
     return has_unknown or state != _PAUSED

@@ -256,10 +256,10 @@ def parse_disk_sizes(values: Mapping[str, object]) -> dict[str, DiskSizes]:
     """Return target -> sizes of the disks whose capacity is reported."""
     found = {}
     count = values.get("block.count", 0)
-    for number in range(count if isinstance(count, int) else 0):
+    for number in range(min(count, len(values)) if isinstance(count, int) else 0):
         prefix = f"block.{number}."
         name, capacity = values.get(prefix + "name"), values.get(prefix + "capacity")
-        if not isinstance(name, str) or not isinstance(capacity, int):
+        if not isinstance(name, str) or not isinstance(capacity, int) or capacity < 0:
             continue
         # A running guest's allocation counts only its own writes; the file itself is more exact.
         parts = [values.get(prefix + part) for part in ("allocation", "physical")]

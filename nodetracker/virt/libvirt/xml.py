@@ -4,6 +4,7 @@ What is missing or invalid raises HostDataError, which names the element; so it
 does in all parsers of this package.
 """
 
+import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -15,7 +16,10 @@ from nodetracker.model.text import render_value
 MAX_NUMBER = 2**63 - 1
 """The largest number that databases store."""
 
-ADDRESS_PARTS = ("domain", "bus", "slot", "function")
+ADDRESS_PARTS = {"domain": 2**32 - 1, "bus": 0xFF, "slot": 0x1F, "function": 7}
+"""Parts of a PCI address, and the largest number of each."""
+
+_NUMBER = re.compile("[0-9]{1,19}|0x[0-9a-fA-F]{1,16}")
 _MIN_PAGE_BYTES = 1024
 
 _UNITS = {
@@ -27,33 +31,51 @@ _UNITS = {
 }  # fmt: skip
 
 
+MAX_DOCUMENT_LENGTH = 4 * 1024 * 1024
+"""Characters of a document; libvirt sends no longer text."""
+
+_DOCTYPE = re.compile(r"\ufeff?(?:\s++|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
+
+
 def parse_document(text: str, root: str, source: str) -> Element:
-    """Return the root element of a document."""
+    """Return the root element of a document, which declares no entities."""
+    if len(text) > MAX_DOCUMENT_LENGTH:
+        raise HostDataError(source, f"is longer than {MAX_DOCUMENT_LENGTH} characters")
+    if _DOCTYPE.match(text):  # a short one could be expanded to gigabytes
+        raise HostDataError(source, "has a document type declaration")
     try:
-        # libvirtd is as trusted as the hypervisor; expat does not load external entities.
         element = ElementTree.fromstring(text)  # noqa: S314
-    except (ElementTree.ParseError, UnicodeEncodeError) as error:
+    except (ElementTree.ParseError, ValueError) as error:  # of surrogates, or an unknown encoding
         raise HostDataError(source, f"not valid XML: {error}") from error
     if element.tag != root:
         raise HostDataError(source, f"root element is <{element.tag}>, expected <{root}>")
     return element
 
 
+def find_only(element: Element, path: str, source: str) -> Element | None:
+    """Return an element that a document has once at most, None without it."""
+    found = element.findall(path)
+    if len(found) > 1:
+        raise HostDataError(source, f"has <{path}> more than once")
+    return found[0] if found else None
+
+
 def parse_text(element: Element, path: str, source: str) -> str:
     """Return the text of a required element, as it is."""
-    text = element.findtext(path) or ""
+    found = find_only(element, path, source)
+    text = "" if found is None else found.text or ""
     if not text.strip():
         raise HostDataError(source, f"has no <{path}>")
     return text
 
 
-def parse_int(text: str | None, what: str, source: str, maximum: int = MAX_NUMBER) -> int:
-    """Return a number from 0 to `maximum`, in decimal or with the prefix 0x."""
-    try:
-        number = int(text or "", 0) if (text or "").startswith("0x") else int(text or "")
-    except ValueError:
-        number = -1
-    if not 0 <= number <= maximum:
+def parse_int(
+    text: str | None, what: str, source: str, maximum: int = MAX_NUMBER, minimum: int = 0
+) -> int:
+    """Return a number of a range, in decimal or with the prefix 0x."""
+    digits = (text or "").strip()
+    number = int(digits, 16 if digits.startswith("0x") else 10) if _NUMBER.fullmatch(digits) else -1
+    if not minimum <= number <= maximum:
         raise HostDataError(source, f"{what} {render_value(text)} is not a valid number")
     return number
 
@@ -89,12 +111,31 @@ def iter_enum(element: Element | None, name: str) -> Iterator[str]:
                 yield (value.text or "").strip()
 
 
-def parse_cpus(text: str | None, what: str, source: str) -> CpuSet:
-    """Return a set of CPUs or cells from libvirt's notation, e.g. ``0-3,^2``."""
-    try:
-        return parse_cpu_set(text or "")
-    except ValueError as error:
-        raise HostDataError(source, f"{what}: {error}") from error
+MAX_SET_CPUS = 2**20
+"""CPUs in all different sets of a document; a guest of 1024 pinned vCPUs has as many."""
+
+
+class CpuSets:
+    """Sets of CPUs or cells of one document; those with the same text are one object."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._known: dict[str, CpuSet] = {}
+        self._count = 0
+
+    def parse(self, text: str | None, what: str) -> CpuSet:
+        """Return a set from libvirt's notation, e.g. ``0-3,^2``."""
+        text = text or ""
+        found = self._known.get(text)
+        if found is None:
+            try:
+                found = self._known[text] = parse_cpu_set(text)
+            except ValueError as error:
+                raise HostDataError(self._source, f"{what}: {error}") from error
+            self._count += len(found)
+            if self._count > MAX_SET_CPUS:
+                raise HostDataError(self._source, f"names more than {MAX_SET_CPUS} CPUs")
+        return found
 
 
 def parse_address(element: Element, source: str) -> str:
@@ -102,9 +143,12 @@ def parse_address(element: Element, source: str) -> str:
     return format_address(
         *(
             parse_int(
-                element.get(part, "0" if part == "domain" else None), f"<address {part}>", source
+                element.get(part, "0" if part == "domain" else None),
+                f"<address {part}>",
+                source,
+                most,
             )
-            for part in ADDRESS_PARTS
+            for part, most in ADDRESS_PARTS.items()
         )
     )
 

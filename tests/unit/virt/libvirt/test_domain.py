@@ -131,8 +131,9 @@ def test_modules_are_memory_of_their_cell():
         <requested unit='MiB'>16</requested></target></memory>
     """
     more = f"{CELLS}<numatune><memnode cellid='1' mode='strict' nodeset='3'/></numatune>"
+    memory = f"<memory unit='MiB'>{1088 + 128 + 256 + 512 + 32}</memory>"
     mib = 2**20
-    assert parse_domain(document(devices, more)).memory == (
+    assert parse_domain(document(devices, more, memory)).memory == (
         MemoryPart(64 * mib),
         MemoryPart(1024 * mib, frozenset({3})),
         MemoryPart(128 * mib, frozenset({3})),
