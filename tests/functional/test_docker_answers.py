@@ -627,6 +627,20 @@ class TestEvents:
         stub.send_event(event)
         assert events.get(timeout=10).workload_uuid == own != UUID
 
+    def test_an_event_with_a_time_to_come_hides_no_later_one(self, stub):
+        events, sources = queue.Queue(), queue.Queue()
+        watch = EventListener(EngineClient(stub.url, 5), events.put, lambda: sources.put(1))
+        watch.start()
+        try:
+            sources.get(timeout=10)
+            for number, nano in enumerate((2**63 - 1, 10**400, -1, "x", [], True), 1):
+                stub.send_event(event_of(number) | {"timeNano": nano})
+            stub.send_event(event_of(9))
+            found = [events.get(timeout=10).container_id for _ in range(7)]
+            assert found == [f"{number:064x}" for number in (1, 2, 3, 4, 5, 6, 9)]
+        finally:
+            watch.stop()
+
     def test_an_idle_stream_is_reopened_without_an_event(self, stub):
         events, sources = queue.Queue(), queue.Queue()
         client = EngineClient(stub.url, 5)

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set
 from nodetracker.model.guest import PowerState
@@ -39,6 +39,10 @@ _SHARES_PER_CPU = 1024
 _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
 _MAX_NUMBER = 2**63 - 1
+_ID = re.compile("[0-9A-Za-z]{1,128}")
+_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
+
+T = TypeVar("T")
 
 _STATES = {
     PowerState.RUNNING: ("running", "stopping"),
@@ -156,11 +160,12 @@ class Container:
 
         The engine restarts an ended container only under ``always``: under the
         other policies the container was stopped by a user, or has used up its
-        retries.
+        retries. In a state that is not known it may run.
         """
         return (
             self.is_alive
             or self.state == "restarting"
+            or self.power_state is PowerState.NOSTATE
             or (self.state in _ENDED and self.restart_policy == "always")
         )
 
@@ -170,46 +175,46 @@ def parse_container(raw: Any) -> Container:
     description = _mapping(raw, "the description")
     host_config = _mapping(description.get("HostConfig"), "HostConfig")
     state = _mapping(description.get("State"), "State")
-    config = description.get("Config")
-    config = config if isinstance(config, Mapping) else {}
-    labels = config.get("Labels")
+    config = _get(description, "Config", dict) or {}
     container_id = description.get("Id")
-    if not isinstance(container_id, str) or not container_id:
-        raise ContainerError("Id is not a string")
-    policy = host_config.get("RestartPolicy")
+    if not is_container_id(container_id):
+        raise ContainerError("Id is not a container id")
     memory = _number(host_config, "Memory")
-    status, health = str(state.get("Status") or ""), state.get("Health")
+    status, health = _get(state, "Status", str) or "", state.get("Health")
     exit_code = state.get("ExitCode")
     vcpu_milli, cpu_rule = parse_cpu_charge(host_config)
     return Container(
         id=container_id,
-        name=str(description.get("Name") or container_id[:12]).removeprefix("/"),
-        created=str(description.get("Created") or ""),
+        name=(_get(description, "Name", str) or container_id[:12]).removeprefix("/"),
+        created=_text(description.get("Created")),
         state=status,
         pid=_number(state, "Pid"),
         vcpu_milli=vcpu_milli,
         cpu_rule=cpu_rule,
         has_cpu_limit=any(_number(host_config, key) > 0 for key in ("NanoCpus", "CpuQuota"))
         or bool(_parse_set(host_config, "CpusetCpus")),
-        group=parse_group(host_config.get("CgroupParent")),
+        group=parse_group(_get(host_config, "CgroupParent", str)),
         memory_mb=usage_mib_from_bytes(memory) if 0 < memory < NO_LIMIT_BYTES else None,
         disk_mb=parse_disk_mb(host_config.get("StorageOpt")),
-        restart_policy=str(policy.get("Name") or "") if isinstance(policy, Mapping) else "",
-        labels={str(key): str(value) for key, value in labels.items()}
-        if isinstance(labels, Mapping)
-        else {},
-        image=str(config.get("Image") or ""),
+        restart_policy=_get(_get(host_config, "RestartPolicy", dict) or {}, "Name", str) or "",
+        labels=_texts(config, "Labels"),
+        image=_text(config.get("Image")),
         gpu_names=parse_gpu_names(host_config.get("DeviceRequests")),
         visible_gpus=parse_visible_gpus(config.get("Env"), description.get("Mounts")),
         runtime=_parse_runtime(description, host_config),
-        annotations=_parse_annotations(config, host_config),
+        annotations=_texts(config, "Annotations") | _texts(host_config, "Annotations"),
         devices=parse_devices(host_config.get("Devices"), host_config.get("DeviceRequests")),
         cpus=_parse_set(host_config, "CpusetCpus"),
         cells=_parse_set(host_config, "CpusetMems"),
-        health=parse_health(str(health.get("Status") or "") if isinstance(health, Mapping) else ""),
+        health=parse_health(_text(health.get("Status")) if isinstance(health, Mapping) else ""),
         exit_code=exit_code if status in _OVER and isinstance(exit_code, int) else None,
         is_oom_killed=state.get("OOMKilled") is True,
     )
+
+
+def is_container_id(value: Any) -> TypeGuard[str]:
+    """Return whether a value may be the id of a container."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 def parse_health(text: str) -> str:
@@ -247,7 +252,7 @@ def parse_cpu_charge(host_config: Mapping[str, Any]) -> tuple[int, str]:
     return (width, "CPU set") if 0 < width < milli else (milli, rule)
 
 
-def parse_group(parent: Any) -> str:
+def parse_group(parent: str | None) -> str:
     """Return a container's parent group, "" for one that all containers of the host are in.
 
     Those have the host's own limits.
@@ -255,7 +260,7 @@ def parse_group(parent: Any) -> str:
     >>> parse_group("machine.slice/machine-libpod_pod_9.slice"), parse_group("machine.slice")
     ('machine.slice/machine-libpod_pod_9.slice', '')
     """
-    text = parent.rstrip("/") if isinstance(parent, str) else ""
+    text = (parent or "").rstrip("/")
     return "" if text.rpartition("/")[2] in _HOST_GROUPS else text
 
 
@@ -265,8 +270,9 @@ def parse_disk_mb(storage_options: Any) -> int:
     >>> parse_disk_mb({"size": "10G"}), parse_disk_mb(None)
     (10240, 0)
     """
-    size = storage_options.get("size") if isinstance(storage_options, Mapping) else None
-    return 0 if size is None else usage_mib_from_bytes(parse_size(str(size)))
+    options = _texts({"StorageOpt": storage_options}, "StorageOpt")
+    sizes = [text for name, text in options.items() if name.lower() == "size"]
+    return max((usage_mib_from_bytes(parse_size(text)) for text in sizes), default=0)
 
 
 def parse_size(text: str) -> int:
@@ -291,30 +297,32 @@ def parse_gpu_names(requests: Any) -> tuple[str, ...]:
     ('0', '1')
     """
     found: list[str] = []
-    for request in requests if isinstance(requests, list) else []:
-        if not isinstance(request, Mapping):
-            continue
-        ids, count = request.get("DeviceIDs"), request.get("Count")
-        names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
-        if request.get("Driver") == "cdi":
+    for request in _requests({"DeviceRequests": requests}):
+        names, count, driver = _names(request), _number(request, "Count"), _driver(request)
+        if driver == "cdi":
             found += filter(_CDI_GPU.fullmatch, names)
-        elif not _requests_gpus(request):
-            continue
-        else:
-            if not names and isinstance(count, int):
+        elif driver in ("nvidia", "amd") or _has_capability(request, "gpu"):
+            if not names:
                 names = [ALL] if count < 0 else [*map(str, range(min(count, _MAX_GPUS)))]
-            is_amd = request.get("Driver") == "amd"
+            is_amd = driver == "amd"
             found += [f"amd.com/gpu={name}" for name in names] if is_amd else names
     return tuple(found)
 
 
-def _requests_gpus(request: Mapping[str, Any]) -> bool:
-    if request.get("Driver") in ("nvidia", "amd"):
-        return True
-    alternatives = request.get("Capabilities")
-    if not isinstance(alternatives, list):
-        return False
-    return any("gpu" in names for names in alternatives if isinstance(names, list))
+def _requests(host_config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return _items(host_config, "DeviceRequests", dict)
+
+
+def _driver(request: Mapping[str, Any]) -> str:
+    return _get(request, "Driver", str) or ""
+
+
+def _names(request: Mapping[str, Any]) -> list[str]:
+    return _items(request, "DeviceIDs", str)
+
+
+def _has_capability(request: Mapping[str, Any], name: str) -> bool:
+    return any(name in alternative for alternative in _items(request, "Capabilities", list))
 
 
 def parse_visible_gpus(environment: Any, mounts: Any = None) -> tuple[str, ...]:
@@ -328,41 +336,26 @@ def parse_visible_gpus(environment: Any, mounts: Any = None) -> tuple[str, ...]:
     >>> parse_visible_gpus(["A=b", "NVIDIA_VISIBLE_DEVICES=0,GPU-1", "AMD_VISIBLE_DEVICES=1"])
     ('0', 'GPU-1', 'amd.com/gpu=1')
     """
-    items = environment if isinstance(environment, list) else []
-    pairs = dict(item.split("=", 1) for item in items if isinstance(item, str) and "=" in item)
+    items = _items({"Env": environment}, "Env", str)
+    pairs = dict(item.split("=", 1) for item in items if "=" in item)
     is_legacy = "CUDA_VERSION" in pairs and "NVIDIA_REQUIRE_CUDA" not in pairs
     text = pairs.get("NVIDIA_VISIBLE_DEVICES", ALL if is_legacy else "")
     found = [name for name in map(str.strip, text.split(",")) if name not in _NO_GPU]
-    mounted = [mount.get("Destination") for mount in mounts] if _are_mappings(mounts) else []
-    found += [
-        path.removeprefix(_MOUNTED)
-        for path in mounted
-        if isinstance(path, str) and path.startswith(_MOUNTED)
+    mounted = [
+        _get(mount, "Destination", str) or ""
+        for mount in _items({"Mounts": mounts}, "Mounts", dict)
     ]
+    found += [path.removeprefix(_MOUNTED) for path in mounted if path.startswith(_MOUNTED)]
     of_amd = map(str.strip, pairs.get("AMD_VISIBLE_DEVICES", "").split(","))
     return (*found, *(f"amd.com/gpu={name}" for name in of_amd if name not in _NO_GPU))
 
 
-def _are_mappings(items: Any) -> bool:
-    return isinstance(items, list) and all(isinstance(item, Mapping) for item in items)
-
-
 def _parse_runtime(description: Mapping[str, Any], host_config: Mapping[str, Any]) -> str:
     """Return the runtime; Podman has it beside HostConfig, where it always says ``oci``."""
-    for value in (description.get("OCIRuntime"), host_config.get("Runtime")):
-        if isinstance(value, str) and value and value != "oci":
+    for value in (_get(description, "OCIRuntime", str), _get(host_config, "Runtime", str)):
+        if value and value != "oci":
             return value
     return ""
-
-
-def _parse_annotations(*holders: Mapping[str, Any]) -> dict[str, str]:
-    found = (holder.get("Annotations") for holder in holders)
-    return {
-        str(key): str(value)
-        for items in found
-        if isinstance(items, Mapping)
-        for key, value in items.items()
-    }
 
 
 def parse_devices(devices: Any, requests: Any = None) -> tuple[str, ...]:
@@ -371,16 +364,16 @@ def parse_devices(devices: Any, requests: Any = None) -> tuple[str, ...]:
     Args:
         requests: those by CDI name that are not GPUs are added.
     """
-    found = devices if isinstance(devices, list) else []
-    paths = [device.get("PathOnHost") for device in found if isinstance(device, Mapping)]
-    for request in requests if isinstance(requests, list) else []:
-        if isinstance(request, Mapping) and request.get("Driver") == "cdi":
-            ids = request.get("DeviceIDs")
-            names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
+    found = _items({"Devices": devices}, "Devices", dict)
+    paths = [_get(device, "PathOnHost", str) or "" for device in found]
+    for request in _requests({"DeviceRequests": requests}):
+        if _driver(request) == "cdi":
             paths += [
-                name for name in names if _CDI_NAME.fullmatch(name) and not _CDI_GPU.fullmatch(name)
+                name
+                for name in _names(request)
+                if _CDI_NAME.fullmatch(name) and not _CDI_GPU.fullmatch(name)
             ]
-    return tuple(sorted({path for path in paths if isinstance(path, str) and path}))
+    return tuple(sorted({*paths} - {""}))
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
@@ -389,18 +382,47 @@ def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
+def _get(mapping: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
+    """Return the value of a key, None if it is absent or null."""
+    value = mapping.get(key)
+    return None if value is None else _check(value, key, kind)
+
+
+def _items(mapping: Mapping[str, Any], key: str, kind: type[T]) -> list[T]:
+    """Return the items of a list that are not null, none if it is absent or null."""
+    found = _get(mapping, key, list) or ()
+    return [_check(item, key, kind) for item in found if item is not None]
+
+
+def _texts(mapping: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Return an object of texts, an empty one if it is absent or null."""
+    found = _get(mapping, key, dict) or {}
+    return {str(name): _check(text, key, str) for name, text in found.items()}
+
+
+def _check(value: Any, key: str, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        expected = _KINDS[kind]
+        raise ContainerError(f"{key}: invalid value {render_value(value)}, expected {expected}")
+    return value
+
+
+def _text(value: Any) -> str:
+    """Return a text that is only displayed, "" for a value of another type."""
+    return value if isinstance(value, str) else ""
+
+
 def _parse_set(host_config: Mapping[str, Any], key: str) -> CpuSet:
-    text = host_config.get(key)
-    if not isinstance(text, str) or not text.strip():
-        return frozenset()
     try:
-        return parse_cpu_set(text)
+        return parse_cpu_set(_get(host_config, key, str) or "")
     except ValueError as error:
         raise ContainerError(f"{key}: {error}") from error
 
 
 def _number(mapping: Mapping[str, Any], key: str) -> int:
-    value = mapping.get(key) or 0
+    value = mapping.get(key)
+    if value is None or value == "":
+        return 0
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_NUMBER:
         raise ContainerError(f"{key}: invalid value {render_value(value)}, expected an integer")
     return value

@@ -119,7 +119,8 @@ class DockerDriver(MachineDriver):
             built = self._guest_builder.build(listing.value.containers)
         machine = machine_probes.snapshot()
         if report.value is not None:
-            self._default_runtime = report.value.engine.default_runtime
+            if report.value.default_runtime is not None:
+                self._default_runtime = report.value.default_runtime
             self._has_hooks = report.value.engine.name == "podman"
         nodes = self._host_topology.nodes
         if any(
@@ -148,6 +149,7 @@ class DockerDriver(MachineDriver):
                 *self._evaluate_report(nodename, report.value),
                 *self._evaluate_labels(nodename, built),
                 *self._evaluate_memory(nodename, built),
+                *self._evaluate_groups(nodename, built),
                 *self._evaluate_storage(nodename, storage.value),
             ),
         )
@@ -288,6 +290,18 @@ class DockerDriver(MachineDriver):
             f"{render_mib(self._unlimited_mb)} ([docker] unlimited_memory_mb)"
         )
         return [HostWarning(WarningKind.ENGINE_DATA, nodename, "memory controller", text)]
+
+    def _evaluate_groups(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
+        return [
+            HostWarning(
+                WarningKind.ENGINE_DATA,
+                nodename,
+                group,
+                f"{self._source}: the limits of control group {group} cannot be read: {reason}; "
+                "its containers are charged as if it had none",
+            )
+            for group, reason in sorted(built.unread_groups.items())
+        ]
 
     def _evaluate_storage(self, nodename: str, storage: StorageInfo | None) -> list[HostWarning]:
         if storage is None or storage.further is None:

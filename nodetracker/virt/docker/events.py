@@ -28,6 +28,7 @@ FILTERS = {"event": [*_KINDS, _RELOAD]}
 """Filters of the stream; they exclude the frequent events of health checks."""
 
 _NS_PER_SECOND = 1_000_000_000
+_MAX_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def parse_event(raw: Any) -> EngineEvent | None:
     """Parse one event, None if it is irrelevant."""
     if not isinstance(raw, Mapping):
         return None
-    action, subject = str(raw.get("Action") or ""), raw.get("Type")
+    action, subject = _text(raw.get("Action")), raw.get("Type")
     actor = raw.get("Actor")
     actor = actor if isinstance(actor, Mapping) else {}
     if subject == "container":
@@ -138,11 +139,15 @@ def parse_event(raw: Any) -> EngineEvent | None:
     at_ns = raw.get("timeNano")
     return EngineEvent(
         kind=kind,
-        at_ns=at_ns if isinstance(at_ns, int) else 0,
-        container_id=str(actor.get("ID") or "") if subject == "container" else "",
-        name=str(attributes.get("name") or ""),
-        labels={str(key): str(value) for key, value in attributes.items()},
+        at_ns=at_ns if isinstance(at_ns, int) and 0 <= at_ns <= _MAX_NS else 0,
+        container_id=_text(actor.get("ID")) if subject == "container" else "",
+        name=_text(attributes.get("name")),
+        labels={key: value for key, value in attributes.items() if isinstance(value, str)},
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 LOG = logging.getLogger(__name__)
@@ -178,7 +183,7 @@ class EventListener:
         self._lock = threading.Lock()
         self._stream: EventStream | None = None
         self._since: str | None = None
-        self._notified_until_ns = 0
+        self._notified_until_ns = self._notified_before_ns = 0
         self._is_live = False
 
     def start(self) -> None:
@@ -230,6 +235,8 @@ class EventListener:
         if not self._is_live:
             self._is_live = True
             self._on_source()
+        # Within a stream only the last one comes twice, whatever the engine's clock does.
+        self._notified_before_ns = self._notified_until_ns
         decoder = EventDecoder(self._client.source)
         for piece in stream:
             for event in decoder.feed(piece):
@@ -238,7 +245,8 @@ class EventListener:
 
     def _notify(self, event: EngineEvent) -> None:
         """Report an event, unless it was reported before the stream was reopened."""
-        if event.at_ns and event.at_ns <= self._notified_until_ns:
+        last_ns = self._notified_until_ns
+        if event.at_ns and (event.at_ns <= self._notified_before_ns or event.at_ns == last_ns):
             return
         if event.at_ns:
             self._notified_until_ns, self._since = event.at_ns, event.since

@@ -251,7 +251,7 @@ def _read_hook(roots: Roots, path: str) -> Mapping[str, Any] | None:
     try:
         plain = json.loads(read_optional_text(roots.rootfs / path) or "{}")
         program = plain["hook"]["path"]
-    except (HostDataError, ValueError, KeyError, TypeError):
+    except (HostDataError, ValueError, KeyError, TypeError, RecursionError):
         return {"always": True} if "nvidia" in path else None
     condition = plain.get("when")
     is_ours = isinstance(program, str) and _PROGRAM.fullmatch(program)
@@ -264,8 +264,11 @@ def _is_met(condition: Mapping[str, Any], container: Container) -> bool:
     wanted = condition.get("annotations")
     if not isinstance(wanted, Mapping):
         return False
-    return any(
-        re.search(key, name) and re.search(str(value), text)
-        for key, value in wanted.items()
-        for name, text in container.annotations.items()
-    )
+    try:
+        return any(
+            re.search(key, name) and re.search(str(value), text)
+            for key, value in wanted.items()
+            for name, text in container.annotations.items()
+        )
+    except (re.error, RecursionError, OverflowError):  # OverflowError: of a huge repetition
+        return True

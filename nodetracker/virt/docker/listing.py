@@ -10,6 +10,7 @@ from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import (
     Container,
     ContainerError,
+    is_container_id,
     parse_container,
     parse_health,
 )
@@ -109,7 +110,7 @@ class ContainerReader:
         self._end_longest_silence({item["Id"] for item in listed if _has_id(item)})
         for item in listed:
             if not _has_id(item):
-                unreadable.append("a container in the list has no id")
+                unreadable.append("a container in the list has no valid id")
                 continue
             container_id = item["Id"]
             try:
@@ -139,10 +140,12 @@ class ContainerReader:
             and known.event_count >= changed_at
             and known.container.state == item.get("State")
             # No event that is listened to reports it, and not every engine lists it.
-            and parse_health(str(item.get("Status") or "")) in ("", known.container.health)
+            and _list_health(item) in ("", known.container.health)
         ):
             return known.container
         container = parse_container(self._inspect(container_id))
+        if container.id != container_id:
+            raise ContainerError("the description is that of another container")
         with self._lock:
             self._known[container_id] = _CachedContainer(container, count)
         return container
@@ -180,8 +183,12 @@ class ContainerReader:
 
 
 def _has_id(item: Any) -> bool:
-    container_id = item.get("Id") if isinstance(item, Mapping) else None
-    return isinstance(container_id, str) and bool(container_id)
+    return isinstance(item, Mapping) and is_container_id(item.get("Id"))
+
+
+def _list_health(item: Mapping[str, Any]) -> str:
+    status = item.get("Status")
+    return parse_health(status) if isinstance(status, str) else ""
 
 
 def _parse_item(item: Mapping[str, Any]) -> Container:
@@ -191,10 +198,12 @@ def _parse_item(item: Mapping[str, Any]) -> Container:
         id=item["Id"],
         name=_get_name(item, item["Id"]),
         created="",
-        state=str(item.get("State") or ""),
-        labels={str(key): str(value) for key, value in labels.items()}
-        if isinstance(labels, Mapping)
-        else {},
+        state=state if isinstance(state := item.get("State"), str) else "",
+        labels={
+            key: value
+            for key, value in (labels.items() if isinstance(labels, Mapping) else ())
+            if isinstance(value, str)
+        },
     )
 
 

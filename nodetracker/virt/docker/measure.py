@@ -30,6 +30,8 @@ STEP_MB = 64
 LOWER_SECONDS = 600.0
 """A charge is lowered only after the working set was smaller for this long."""
 
+_MAX_COUNT = 2**64 - 1
+
 IMAGES_SECONDS = 600.0
 """Interval between measurements of the images' disk usage, which is expensive for the engine."""
 
@@ -45,6 +47,8 @@ class BuiltGuests:
         unmeasured: ids of containers without a memory limit that were never measured.
         uncounted: ids of running containers whose memory is counted neither by the
             kernel nor by the engine.
+        unread_groups: control group -> why its limits were never read, of those with containers
+            that have no limits of their own.
     """
 
     guests: tuple[Guest, ...] = ()
@@ -52,6 +56,7 @@ class BuiltGuests:
     invalid_labels: dict[str, str] = field(default_factory=dict)
     unmeasured: frozenset[str] = frozenset()
     uncounted: frozenset[str] = frozenset()
+    unread_groups: Mapping[str, str] = field(default_factory=dict)
 
 
 class GuestBuilder:
@@ -83,6 +88,7 @@ class GuestBuilder:
         self._charges = WorkingSetCharges()
         self._usage: dict[str, _Measurement] = {}
         self._groups: dict[str, GroupLimits] = {}
+        self._unread_groups: dict[str, str] = {}
         self._meter = UsageMeter("containers")
         self._images: Pending[int] | None = None
         self._images_at: float | None = None
@@ -133,7 +139,8 @@ class GuestBuilder:
             and container.holds_resources
             and charges[container.id] is None
         )
-        return BuiltGuests(guests, measured, invalid, unmeasured, uncounted)
+        unread = self._unread_groups
+        return BuiltGuests(guests, measured, invalid, unmeasured, uncounted, unread)
 
     def _share_limits(self, containers: Sequence[Container]) -> Sequence[Container]:
         """Return the containers with the limits of their groups divided among them."""
@@ -141,11 +148,18 @@ class GuestBuilder:
         for container in containers:
             if container.group and container.holds_resources:
                 members[container.group].append(container)
+        self._unread_groups = {}
         if not members:
             return containers
         fact = self._probes.run(self._key("groups"), lambda: self._read_groups(members))
-        known = self._groups if fact.value is None else fact.value
+        found, errors = fact.value or ({}, {})
+        known = self._groups | found
         self._groups = {group: known[group] for group in members if group in known}
+        self._unread_groups = {
+            group: errors.get(group) or fact.error or ""
+            for group, containers in members.items()
+            if group not in known and not all(map(_has_limits, containers))
+        }
         shared = {
             container.id: container
             for group, limits in self._groups.items()
@@ -153,17 +167,18 @@ class GuestBuilder:
         }
         return [shared.get(container.id, container) for container in containers]
 
-    def _read_groups(self, members: Mapping[str, Sequence[Container]]) -> dict[str, GroupLimits]:
-        """Read the limits of groups; one that cannot be read has its last ones."""
-        found = {}
+    def _read_groups(
+        self, members: Mapping[str, Sequence[Container]]
+    ) -> tuple[dict[str, GroupLimits], dict[str, str]]:
+        """Read the limits of groups; return them, and why others cannot be read."""
+        found, errors = {}, {}
         for group, containers in members.items():
             pids = [container.pid for container in containers if container.pid]
             try:
                 found[group] = read_group_limits(pids, group, self._roots)
-            except HostDataError:
-                if group in self._groups:
-                    found[group] = self._groups[group]
-        return found
+            except HostDataError as error:
+                errors[group] = str(error)
+        return found, errors
 
     def _read_usage(self, containers: Sequence[Container]) -> dict[str, CgroupUsage]:
         """Measure containers: from cgroup files, else from the engine for half the timeout.
@@ -227,6 +242,10 @@ class GuestBuilder:
 
     def _key(self, name: str) -> ProbeKey:
         return ProbeKey(self._client.source, self._nodename, name)
+
+
+def _has_limits(container: Container) -> bool:
+    return container.has_cpu_limit and container.memory_mb is not None
 
 
 def share_limits(members: Sequence[Container], limits: GroupLimits) -> list[Container]:
@@ -321,11 +340,17 @@ def parse_statistics(raw: object, source: str) -> CgroupUsage:
     Without the kernel's memory controller it has no memory, or 0 (Podman 4.3).
     """
     try:
-        cpu_ns = raw["cpu_stats"]["cpu_usage"]["total_usage"]  # type: ignore[index]
+        cpu_ns = _count(raw["cpu_stats"]["cpu_usage"]["total_usage"])  # type: ignore[index]
         memory = raw["memory_stats"]  # type: ignore[index]
-        usage = int(memory.get("usage") or 0)
+        usage = _count(memory.get("usage") or 0)
         detail = memory.get("stats") or {}
-        inactive = int(detail.get("total_inactive_file", detail.get("inactive_file", 0)))
-        return CgroupUsage(int(cpu_ns), max(0, usage - inactive) if usage > 0 else None)
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        inactive = _count(detail.get("total_inactive_file", detail.get("inactive_file", 0)))
+        return CgroupUsage(cpu_ns, max(0, usage - inactive) if usage > 0 else None)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise HostDataError(source, "container statistics have no counters") from error
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_COUNT:
+        raise ValueError(value)
+    return value

