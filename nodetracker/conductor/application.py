@@ -63,6 +63,7 @@ _LOGGED = (
     RequestError,
     RpcUnavailableError,
 )
+_VERSION = re.compile("[0-9]{1,6}[.][0-9]{1,6}")
 _CHANGES = frozenset(
     {
         "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
@@ -366,7 +367,7 @@ class ConductorApplication:
         version = _read_text(body, "version")
         served = CONDUCTOR.version
         major, _, minor = version.partition(".")
-        if not (major.isdecimal() and minor.isdecimal()):
+        if not _VERSION.fullmatch(version):
             raise RequestError("version", f"invalid value {render_value(version)}")
         own_major, _, own_minor = served.partition(".")
         if major != own_major or int(minor) > int(own_minor):

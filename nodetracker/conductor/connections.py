@@ -252,7 +252,7 @@ def _read_answer(
         if response.getheader("Content-Encoding") == "gzip":
             data = gzip.decompress(data)
         answer = json.loads(data)
-    except (OSError, EOFError, zlib.error, ValueError):
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or not answer.keys() & {"value", "error"}:
         raise RpcUnavailableError(

@@ -89,8 +89,9 @@ class BodyReader:
             if error is None:
                 await self._answer(scope, receive, send, bytes(body))
             else:
-                # Who waits for a decision sends nothing.
-                discarded = 0 if b"expect" in dict(scope["headers"]) else _MAX_DISCARDED
+                # Who waits for a decision sends nothing, and who is slow has had its time.
+                is_last = b"expect" in dict(scope["headers"]) or isinstance(error, BodyTimeoutError)
+                discarded = 0 if is_last else _MAX_DISCARDED
                 answer = self.render_refusal(scope["path"], error)
                 await refuse(receive, send, *answer, discarded, self.body_seconds)
         except ConnectionError:

@@ -94,9 +94,12 @@ class WsgiThreads:
     ) -> list[Message]:
         """Return the messages that are left to be sent."""
         if gone.is_set():
-            LOG.info(
+            method = environ["REQUEST_METHOD"]
+            LOG.log(
+                # Who stops reading, a thousand at once perhaps, misses nothing.
+                logging.DEBUG if method in ("GET", "HEAD") else logging.INFO,
                 "%s %s was not carried out: its client has gone",
-                environ["REQUEST_METHOD"],
+                method,
                 quote(environ["PATH_INFO"], encoding="latin-1"),  # as WSGI has it
             )
             return []
