@@ -12,7 +12,8 @@ from typing import Any
 from nodetracker.model.amounts import Amounts, reserved_amounts
 from nodetracker.model.claim import Claim
 from nodetracker.model.fleet import AmountColumns
-from nodetracker.model.guest import Guest, PowerState, WorkloadKind
+from nodetracker.model.guest import Guest, GuestPins, PowerState, WorkloadKind
+from nodetracker.model.serializer import encode
 from nodetracker.model.units import (
     MIB_PER_GIB,
     MILLI,
@@ -21,16 +22,50 @@ from nodetracker.model.units import (
     usage_units_from_milli,
 )
 
+INACTIVE = "inactive"
+"""In `Guest.details`: what a guest that is off would take if it ran, where that is left out."""
+
 _STOPPED = {PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NOSTATE}
+
+
+def leave_out(guest: Guest) -> Guest:
+    """Return an instance that is off as one that takes only its disk; others as they are.
+
+    What it would take when it runs is kept in its details.
+    """
+    if guest.kind is not WorkloadKind.INSTANCE or guest.power_state is not PowerState.SHUTDOWN:
+        return guest
+    if is_left_out(guest):
+        return guest
+    defined = {
+        "vcpu_milli": guest.vcpu_milli,
+        "memory_mb": guest.memory_mb,
+        "pins": encode(guest.pins),
+    }
+    return replace(
+        guest,
+        vcpu_milli=0,
+        memory_mb=0,
+        pins=GuestPins(),
+        details={**(guest.details or {}), INACTIVE: defined},
+    )
+
+
+def is_left_out(guest: Guest) -> bool:
+    """Return whether a guest takes only its disk, as it is off; a row may have no details."""
+    return INACTIVE in (guest.details or {})
 
 
 def charge_of_guest(guest: Guest, overhead_mb: int) -> Amounts:
     """Return the charge of a guest by its own size, equal to that of a claim with its amounts.
 
     A powered-off guest is charged like a running one, as it may be started at
-    any time without a claim. Pinned CPUs are charged as dedicated CPUs. Those that move
-    among dedicated CPUs are charged by the node, see `numa.cells.count_named`.
+    any time without a claim, unless its host leaves out what it would take. Pinned CPUs are
+    charged as dedicated CPUs. Those that move among dedicated CPUs are charged by the node,
+    see `numa.cells.count_named`.
     """
+    if is_left_out(guest):
+        return Amounts(disk_mb=guest.disk_mb)
     pcpus = guest.pins.pcpus
     shared = max(0, guest.vcpu_milli - pcpus * MILLI - guest.pins.dedicated_milli)
     amounts = Amounts(shared, pcpus, guest.memory_mb, guest.disk_mb)
@@ -195,9 +230,8 @@ def count_columns(guests: Iterable[Guest]) -> dict[str, Any]:
     """
     by_kind_state: Counter[tuple[WorkloadKind, PowerState]] = Counter()
     by_project: Counter[str] = Counter()
-    for guest in guests:
-        if guest.missing_since is not None:
-            continue
+    listed = [guest for guest in guests if guest.missing_since is None]
+    for guest in listed:
         by_kind_state[guest.kind, guest.power_state] += 1
         if guest.kind is WorkloadKind.INSTANCE and guest.project_id:
             by_project[guest.project_id] += 1
@@ -215,6 +249,8 @@ def count_columns(guests: Iterable[Guest]) -> dict[str, Any]:
     stopped = sum(count for state, count in containers.items() if state in _STOPPED)
     running = containers.get(PowerState.RUNNING, 0)
     stats: dict[str, Any] = {"num_instances": sum(instances.values()), "io_workload": 0}
+    left_out = sum(map(is_left_out, listed))
+    stats |= {"num_vm_left_out": left_out} if left_out else {}
     stats |= {f"num_vm_{state}": count for state, count in sorted(instances.items())}
     stats |= {f"num_proj_{project}": count for project, count in sorted(by_project.items())}
     return {

@@ -172,6 +172,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         pci=pci,
         providers=providers,
         withholds_unresolved=group.unresolved == "withhold",
+        ignores_inactive=group.inactive_guests == "ignored",
         numa_networks=dict(networks),
         limits_numa_cells=group.limit_numa_cells,
         withholds_huge_pages=conf.placement.withhold_huge_pages,

@@ -81,6 +81,7 @@ class Policy:
         providers: what provider.yaml files add to nodes; no two identify one node alike.
         withholds_unresolved: withhold what guests may use by names that nothing explains;
             else only warn of it.
+        ignores_inactive: instances that are off take only their disk.
     """
 
     reserved_cpus: int = 0
@@ -100,6 +101,7 @@ class Policy:
     withholds_huge_pages: bool = False
     providers: tuple[ProviderConfig, ...] = ()
     withholds_unresolved: bool = True
+    ignores_inactive: bool = False
 
     def without_held_facts(self) -> "Policy":
         """Return this policy for a node that exists no longer: failed facts are not held."""

@@ -50,7 +50,21 @@ def list_machine(values: NodeValues) -> list[tuple[str, str]]:
         ("Memory", f"{render_mib(values.memory_mb)}{f'; disks {disks}' if disks else ''}"),
         ("Network", "; ".join(filter(None, (values.host_ip, nics)))),
         ("System", "; ".join(filter(None, (software, hypervisors)))),
+        ("Guests off", _explain_left_out(values.stats.get("num_vm_left_out", 0))),
     ]
+
+
+def _explain_left_out(count: int) -> str:
+    """Return that instances that are off take only their disk, "" if none is left out.
+
+    >>> _explain_left_out(2)
+    '2 instances are off and take only their disk until they start'
+    """
+    if not count:
+        return ""
+    verbs = "is off and takes" if count == 1 else "are off and take"
+    their = "its disk until it starts" if count == 1 else "their disk until they start"
+    return f"{count_noun(count, 'instance')} {verbs} only {their}"
 
 
 def _render_model(values: NodeValues) -> str:

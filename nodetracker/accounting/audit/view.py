@@ -8,6 +8,7 @@ from typing import Any
 from nodetracker.accounting import usage
 from nodetracker.accounting.audit import inventory
 from nodetracker.accounting.audit.inventory import list_cell_cpus, system_columns
+from nodetracker.accounting.audit.listings import complete_listing, leave_out_inactive, restore
 from nodetracker.accounting.audit.provider_config import (
     find_config,
     inventory_column,
@@ -52,8 +53,6 @@ from nodetracker.model.guest import (
     GPU_NAMES,
     Guest,
     GuestListing,
-    GuestPins,
-    PartialGuest,
     ResourceKind,
     WorkloadKind,
 )
@@ -91,7 +90,10 @@ def account(
     """
     cpu_set_warnings = list_cpu_set_warnings(snapshot, policy)
     before = stored.values if stored else NodeValues()
-    snapshot = _with_usable_facts(snapshot, policy, before, stored.guests if stored else {})
+    known_guests = {uuid: restore(guest) for uuid, guest in stored.guests.items()} if stored else {}
+    snapshot = _with_usable_facts(snapshot, policy, before, known_guests)
+    if policy.ignores_inactive:
+        snapshot = replace(snapshot, guests=leave_out_inactive(snapshot.guests))
     snapshot = replace(snapshot, guests=_without_damaged(snapshot.guests, stored))
     evidence = evidence or ListingEvidence(now)
     reconciliation = _reconcile(snapshot, stored, evidence)
@@ -237,75 +239,6 @@ def _evaluate_fact(
     if (now - held_since).total_seconds() > held_fact_expiry:
         return FactEntry(FactState.UNKNOWN, fact.source, now, fact.error)
     return FactEntry(FactState.HELD, fact.source, held_since, fact.error)
-
-
-_NAMED_PROBLEMS = 3
-"""How many guests the fact's error names; the warnings name all."""
-
-
-def complete_listing(fact: Fact[GuestListing], stored: Mapping[str, Guest]) -> Fact[GuestListing]:
-    """Return the listing with its partial guests among the others, completed from the row.
-
-    So what was known of a guest is kept over restarts of the agent and of the
-    source. A guest without a row is not charged before all of it was read, unless its
-    source has no more of it: then an unknown disk counts as nothing.
-
-    Args:
-        stored: uuid -> guest as stored in the row.
-
-    Returns:
-        A fact read in part, which names them, if the source does not answer for some guests.
-    """
-    listing = fact.value
-    if listing is None or not (listing.partial or listing.unreadable):
-        return fact
-    found = [_complete_guest(guest, stored.get(guest.uuid)) for guest in listing.partial]
-    completed = tuple(guest for guest in found if guest is not None)
-    # Items without a uuid may be the guests of the row that are not listed.
-    unlisted = stored.keys() - listing.uuids
-    has_unread = None in found or len(listing.unreadable) > len(unlisted)
-    return Fact(
-        fact.source,
-        replace(listing, guests=(*listing.guests, *completed), has_unread=has_unread),
-        "; ".join(filter(None, (fact.error, _describe_problems(listing)))) or None,
-    )
-
-
-def _describe_problems(listing: GuestListing) -> str:
-    held = [g.problem for g in listing.partial if g.problem and not g.holds_nothing]
-    problems = sorted((*listing.unreadable, *held))
-    more = len(problems) - _NAMED_PROBLEMS
-    return "; ".join(problems[:_NAMED_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _complete_guest(guest: PartialGuest, stored: Guest | None) -> Guest | None:
-    vcpu_milli, memory_mb, disk_mb = guest.vcpu_milli, guest.memory_mb, guest.disk_mb
-    project_id, pins, details = guest.project_id, guest.pins, guest.details
-    if stored is not None:
-        vcpu_milli = stored.vcpu_milli if vcpu_milli is None else vcpu_milli
-        memory_mb = stored.memory_mb if memory_mb is None else memory_mb
-        disk_mb = stored.disk_mb if disk_mb is None else disk_mb
-        project_id = stored.project_id if project_id is None else project_id
-        pins = stored.pins if pins is None else pins
-        details = stored.details if details is None else details
-    if guest.memory_mb is None and guest.assumed_memory_mb is not None:
-        memory_mb = max(memory_mb or 0, guest.assumed_memory_mb)
-    if guest.holds_nothing:
-        vcpu_milli, memory_mb, disk_mb = vcpu_milli or 0, memory_mb or 0, disk_mb or 0
-    if vcpu_milli is None or memory_mb is None or (disk_mb is None and guest.problem):
-        return None
-    return Guest(
-        uuid=guest.uuid,
-        name=guest.name,
-        kind=guest.kind,
-        vcpu_milli=vcpu_milli,
-        memory_mb=memory_mb,
-        disk_mb=disk_mb or 0,
-        power_state=guest.power_state,
-        project_id=project_id or "",
-        pins=pins or GuestPins(),
-        details=details or {},
-    )
 
 
 def _without_unresolved(guest: Guest) -> Guest:

@@ -65,6 +65,17 @@ COMPUTE = option_group(
         help="What happens where a guest uses a resource of the host by a name that nothing "
         "explains, e.g. a GPU by a uuid that no library knows.",
     ),
+    cfg.StrOpt(
+        "inactive_guests",
+        mutable=True,
+        default="counted",
+        choices=[
+            ("counted", "they take as much as when they run, so each can be started at any time"),
+            ("ignored", "they take only their disk until they are started"),
+        ],
+        help="What instances take that are switched off or saved to a file and have no claim. "
+        "Hosts whose instances are defined and started by hand often define more than fit.",
+    ),
     cfg.IntOpt(
         "claim_timeout",
         default=600,
