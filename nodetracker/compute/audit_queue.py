@@ -118,6 +118,9 @@ class DeletedGuests:
             self._nodes[nodename] = left
 
 
+ENDED_SECONDS = 600.0
+"""How long the end of a guest is known: longer than the reading of a node takes."""
+
 LINGER_SECONDS = 1.0
 """How long a batch waits for the next reading, so that many quick nodes are one batch."""
 
@@ -134,12 +137,14 @@ class NodeReading:
         deleted_before: guests that events reported as gone before the reading
             started, with the moment; its listing decides on no others.
         is_urgent: whether an event requested it.
+        started_at: moment of the timer.
     """
 
     snapshot: HostSnapshot
     number: int = 0
     deleted_before: Mapping[str, float] = field(default_factory=dict)
     is_urgent: bool = False
+    started_at: float = float("inf")
 
     @property
     def nodename(self) -> str:
@@ -214,6 +219,7 @@ class AuditQueue:
         self._readings: list[NodeReading] = []
         self._events = PendingEvents()
         self._deleted = DeletedGuests()
+        self._ended: dict[tuple[str, str], float] = {}  # node and guest -> moment of the timer
         self._is_closed = False
 
     def put_reading(self, reading: NodeReading) -> None:
@@ -263,6 +269,24 @@ class AuditQueue:
         """Remove guests that may be gone, unless a later event reports them."""
         with self._changed:
             self._deleted.forget(nodename, moments)
+
+    def note_end(self, nodename: str, workload_uuid: str) -> None:
+        """Note that a guest ends now: a reading of its node that has started may list it still."""
+        with self._changed:
+            now = self.timer.now()
+            self._ended = {k: at for k, at in self._ended.items() if at > now - ENDED_SECONDS}
+            self._ended[nodename, workload_uuid] = now
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether any guest has ended recently."""
+        return bool(self._ended)
+
+    def list_ended(self, nodename: str, since: float) -> frozenset[str]:
+        """Return the guests of a node that have ended since a moment."""
+        with self._changed:
+            ended = self._ended.items()
+            return frozenset(uuid for (node, uuid), at in ended if node == nodename and at >= since)
 
     def wait_for_event(self) -> bool:
         """Wait until an event is due; return False without any, or once `close` was called."""

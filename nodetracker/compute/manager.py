@@ -340,6 +340,10 @@ class ComputeManager(PeriodicTasks):
         """Audit a node soon, in the thread of events; None = all nodes."""
         self._queue.put_event(NodeEvent(nodename or ALL_NODES, EventKind.LEDGER))
 
+    def note_end(self, nodename: str, workload_uuid: str) -> None:
+        """Note that a guest has ended, for audits that run; see `AuditQueue.note_end`."""
+        self._queue.note_end(nodename, workload_uuid)
+
     def report_state(self) -> None:
         """Write one heartbeat; the first one after an outage or a restore requests an audit.
 

@@ -26,9 +26,12 @@ class _Request:
     number: int
     deleted_before: Mapping[str, float]
     is_urgent: bool
+    started_at: float
 
     def end(self, snapshot: HostSnapshot) -> NodeReading:
-        return NodeReading(snapshot, self.number, self.deleted_before, self.is_urgent)
+        return NodeReading(
+            snapshot, self.number, self.deleted_before, self.is_urgent, self.started_at
+        )
 
 
 @dataclass(slots=True)
@@ -94,7 +97,8 @@ class NodeReader:
         The queue gets one reading of it: a failed one immediately if the last still hangs.
         One that hangs now is returned by `accept` instead.
         """
-        request = _Request(nodename, next(self._numbers), deleted_before, is_urgent)
+        now = self._queue.timer.now()
+        request = _Request(nodename, next(self._numbers), deleted_before, is_urgent, now)
         group = self._groups[is_urgent]
         call = group.executor.start(nodename, partial(self._read, request), self._budget)
         group.requests[request.number] = request, call

@@ -5,6 +5,7 @@ import uuid as uuid_module
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from nodetracker.accounting.audit.planner import is_settled, plan, plan_delete
 from nodetracker.accounting.audit.view import account
@@ -15,6 +16,7 @@ from nodetracker.compute.host_rows import HostRows
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.errors import ConflictError, SchemaError, StoreError, StoreUnavailableError
 from nodetracker.model.fact import FactState
+from nodetracker.model.guest import Guest, PartialGuest, PowerState
 from nodetracker.model.node import (
     FACT_NAMES,
     HostSnapshot,
@@ -28,6 +30,8 @@ from nodetracker.ports import AgentKey, AgentStore
 from nodetracker.process.loops import Progress
 
 LOG = logging.getLogger(__name__)
+
+_AnyGuest = TypeVar("_AnyGuest", Guest, PartialGuest)
 
 
 class AuditRun:
@@ -119,6 +123,30 @@ class MissingGuestTracker:
         now = self._queue.list_deleted(reading.nodename)
         unchanged = reading.deleted_before.items() & now.items()
         return ListingEvidence(started_at, counts, {uuid: time_at(at) for uuid, at in unchanged})
+
+    def switch_off_ended(self, readings: Mapping[str, NodeReading]) -> Mapping[str, NodeReading]:
+        """Return readings in which the guests that have ended since they started are off."""
+        if not self._queue.has_ends:
+            return readings
+        return {name: self._switch_off(reading) for name, reading in readings.items()}
+
+    def _switch_off(self, reading: NodeReading) -> NodeReading:
+        ended = self._queue.list_ended(reading.nodename, reading.started_at)
+        guests = reading.snapshot.guests
+        if not ended or guests.value is None:
+            return reading
+        off = PowerState.SHUTDOWN
+
+        def switch_off(guest: _AnyGuest) -> _AnyGuest:
+            return replace(guest, power_state=off) if guest.uuid in ended else guest
+
+        listing = replace(
+            guests.value,
+            guests=tuple(map(switch_off, guests.value.guests)),
+            partial=tuple(map(switch_off, guests.value.partial)),
+        )
+        snapshot = replace(reading.snapshot, guests=replace(guests, value=listing))
+        return replace(reading, snapshot=snapshot)
 
     def update(self, reading: NodeReading, record: NodeRecord | None) -> None:
         """Forget the deletions that an accounted reading has decided on.
@@ -257,6 +285,8 @@ class RowWriter:
         """Load, account, plan, apply; return the views, and the nodes with a conflict."""
         self._progress.note()
         now = self._rows.load(run.agent)
+        # After the load: an end that is known only later changes a row that is loaded again.
+        readings = self._missing_guests.switch_off_ended(readings)
         views = {name: self._find_settled(reading, policy) for name, reading in readings.items()}
         changed = {name: reading for name, reading in readings.items() if views[name] is None}
         self._rows.load_expired_claims(

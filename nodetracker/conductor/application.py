@@ -67,7 +67,8 @@ _VERSION = re.compile("[0-9]{1,6}[.][0-9]{1,6}")
 _CHANGES = frozenset(
     {
         "register_agent", "create_claim", "confirm_claim", "renew_claim", "abort_claim",
-        "create_call", "answer_call", "fail_provider_removal", "finish_provider_removal",
+        "admit_start", "create_call", "answer_call", "fail_provider_removal",
+        "finish_provider_removal",
     }
 )  # fmt: skip
 """Calls that are logged. Heartbeats and audits are not: their rows say what they wrote."""

@@ -277,6 +277,12 @@ def _own_claim_request(authorizer: Authorizer, caller: Caller, arguments: Argume
     return arguments | {"policy": authorizer.policy}
 
 
+def _own_start(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
+    _check_host(caller, arguments["host"])
+    _check_uuids(arguments["guest"].uuid, arguments["claim_uuid"])
+    return arguments | {"policy": authorizer.policy}
+
+
 def _own_claim(authorizer: Authorizer, caller: Caller, arguments: Arguments) -> Arguments:
     """Allow a claim on the host; the store reports one that does not exist."""
     for claim in authorizer.store.list_claims(uuid=arguments["uuid"]):
@@ -383,6 +389,8 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         # Claims on its host.
         "create_claim": _own_claim_request,
         "try_claim": _own_claim_request,
+        "admit_start": _own_start,
+        "end_start": _own_host,
         "confirm_claim": _own_claim,
         "renew_claim": _own_renewal,
         "abort_claim": _own_claim,

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from nodetracker.db import codec
 from nodetracker.db.columns import is_damaged
+from nodetracker.db.connection.dialect import utc_ago
 from nodetracker.db.schema import tables
 from nodetracker.db.statements import Listing, by_name, equals_id, matches, select_page, use_index
 from nodetracker.model.claim import ACTIVE_STATES, Claim, ClaimState, Requirement, SplitBrain
@@ -21,6 +22,8 @@ _migrations = tables.migrations.c
 
 _other = tables.claims.alias("other_claims")
 _place = tables.compute_nodes.alias("other_nodes")
+
+_ARRIVAL_SECONDS = 60
 
 _INDEX = "ix_claims_compute_node_id_state_reason_updated_at"
 
@@ -163,9 +166,22 @@ def _select_claimed(host: str, state: ClaimState) -> "sa.Select[Any]":
         _migrations.source_claim.in_(both),
         _migrations.dest_claim.in_(both),
     )
-    here = sa.and_(_claims.compute_node_id == _nodes.id, _claims.state == state.value)
+    here = sa.and_(
+        _claims.compute_node_id == _nodes.id, _claims.state == state.value, ~_is_arriving(_claims)
+    )
     query = _select(host, tables.claims, here, _claims.workload_uuid, is_claimed=True)
     return use_index(query, tables.claims, _INDEX, "FORCE").where(~is_tied)
+
+
+def _is_arriving(claims: Any) -> "sa.ColumnElement[bool]":
+    """Select claims of guests that are about to start or have just done so.
+
+    One that was migrated may still be listed where it came from.
+    """
+    is_new = sa.or_(
+        claims.state == ClaimState.HELD.value, claims.updated_at > utc_ago(_ARRIVAL_SECONDS)
+    )
+    return sa.and_(claims.by_door, is_new)
 
 
 def _select_running(host: str) -> "sa.Select[Any]":
@@ -203,6 +219,7 @@ def _select(
                 _other.c.workload_uuid == workload_uuid,
                 _other.c.compute_node_id != _nodes.id,
                 _other.c.state.in_(tables.ACTIVE),
+                ~_is_arriving(_other.c),
             ),
         )
         .join(_place, _place.c.id == _other.c.compute_node_id)

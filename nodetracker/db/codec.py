@@ -69,7 +69,7 @@ DEVICE_COLUMNS = _names_of(TrackedDevice)
 MIGRATION_COLUMNS = _names_of(Migration)
 CLAIM_STATE_COLUMNS = ("state", "reason", "expires_at", "updated_at")
 """Those of ``claims`` that can change."""
-_CLAIM_COLUMNS = ("uuid", "kind", "migration_uuid", "request_hash", "created_at")
+_CLAIM_COLUMNS = ("uuid", "kind", "migration_uuid", "request_hash", "created_at", "by_door")
 _WORKLOAD = {
     "uuid": "workload_uuid",
     "kind": "workload_kind",

@@ -39,7 +39,7 @@ from nodetracker.db.connection.engine import (
     reading,
     writing,
 )
-from nodetracker.db.ledger import claims, migrations
+from nodetracker.db.ledger import claims, migrations, starts
 from nodetracker.db.quotas import QUOTAS
 from nodetracker.db.reader import SqlReader
 from nodetracker.model.change import ClaimRefusal, StoreEvent
@@ -205,6 +205,8 @@ class SqlStore(SqlReader):
     create_claim = granted(claims.create_claim, claims.find_existing_grant)
     create_claims = observed(claims.create_claims, retry_on_duplicate=True)
     try_claim = writing(claims.try_claim)
+    admit_start = observed(starts.admit_start)
+    end_start = observed(starts.end_start)
     confirm_claim = observed(claims.confirm_claim)
     renew_claim = observed(claims.renew_claim)
     abort_claim = observed(claims.abort_claim)

@@ -181,6 +181,7 @@ class ReleaseReason(enum.StrEnum):
     REVERTED = "reverted"
     MOVED = "moved"
     DELETED = "deleted"
+    STOPPED = "stopped"  # of a claim that the agent made when its guest was started
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +290,8 @@ class Claim:
         numa: host cells of its cells, None when it requested none.
         devices: addresses of its PCI devices.
         expires_at: when it expires unless its guest appears, None once confirmed.
+        by_door: whether the agent made it because its engine was about to start the guest;
+            it ends with the guest's run.
         is_repeated: whether the ledger returns it for a request that it had
             granted before; not stored.
         damaged: columns of its row whose values cannot be used; others are in their place.
@@ -310,6 +313,7 @@ class Claim:
     migration_uuid: str | None = None
     numa: NumaAssignment | None = None
     devices: tuple[str, ...] = ()
+    by_door: bool = field(default=False, metadata={"is_brief": True})
     is_repeated: bool = field(default=False, compare=False)
     damaged: tuple[str, ...] = field(default=(), metadata=DAMAGE)
 

@@ -151,6 +151,9 @@ class GuestPins:
         return sum(affinity.vcpu_milli for affinity in self.affinities)
 
 
+ARRIVING = "arriving"
+"""In `Guest.details`: true while a guest is being migrated to the node and runs elsewhere."""
+
 GPU_NAMES = "gpu_names"
 """In `Guest.details`: the GPUs that a guest uses, as it requests them."""
 

@@ -16,6 +16,7 @@ from nodetracker.model.claim import (
     Requirement,
 )
 from nodetracker.model.fleet import LedgerNode
+from nodetracker.model.guest import Guest
 from nodetracker.model.node import NodeRecord
 from nodetracker.model.settings import AdmissionPolicy, CandidatePolicy
 from nodetracker.ports.fleet import FleetStore
@@ -60,6 +61,45 @@ class LedgerStore(Protocol):
         self, request: ClaimRequest, host: str, nodename: str, policy: AdmissionPolicy
     ) -> Admission:
         """Decide about a claim as `create_claim` does, and write nothing.
+
+        Raises:
+            NotFoundError: the node does not exist.
+        """
+
+    @repeatable
+    def admit_start(
+        self,
+        guest: Guest,
+        host: str,
+        nodename: str,
+        claim_uuid: str,
+        policy: AdmissionPolicy,
+        is_trial: bool = False,
+    ) -> Claim | None:
+        """Charge a guest that its engine is about to start, and that is not on the node yet.
+
+        The claim is one for what the guest takes beyond the claims of its workload, and
+        replaces that of an earlier start. Whether the service is up, enabled or in maintenance
+        is not looked at: schedulers obey that, a machine starts its own guests all the same.
+
+        Args:
+            guest: with all that it takes when it runs.
+            claim_uuid: a new one for each start.
+            is_trial: only decide, and write nothing.
+
+        Returns:
+            The claim, None if its workload's claims cover all of it or it is a trial.
+
+        Raises:
+            ClaimRefusedError: it does not fit; every reason is named.
+            NotFoundError: the node does not exist.
+        """
+
+    @repeatable
+    def end_start(self, workload_uuid: str, host: str, nodename: str) -> None:
+        """Release the claims of `admit_start` of a guest that its engine has stopped.
+
+        The guest, if it is stored, is off from the same commit on, and takes only its disk.
 
         Raises:
             NotFoundError: the node does not exist.

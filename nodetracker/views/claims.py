@@ -56,7 +56,7 @@ CLAIM_DETAILS = (
     "uuid", "workload_uuid=workload.uuid", "workload_name=workload.name", "kind", "state", "host",
     "nodename", *_AMOUNTS, "expires_at", "reason", "workload_kind=workload.kind",
     "project_id=workload.project_id", "pcpus=amounts.pcpus", "resources=amounts.resources", "numa",
-    "devices", "migration_uuid", "created_at", "updated_at",
+    "devices", "migration_uuid", "created_at", "updated_at", "by_door",
 )  # fmt: skip
 """The attributes of a claim that REST shows, as `pick` has them."""
 

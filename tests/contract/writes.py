@@ -8,6 +8,7 @@ from typing import Any
 
 from nodetracker.model.change import ItemDiff
 from nodetracker.model.claim import MigrationStatus, PlacedRequest
+from nodetracker.model.guest import Guest, WorkloadKind
 from nodetracker.model.provider import RemovalQuery
 from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import WarningKind
@@ -121,6 +122,14 @@ def rename(scene: Scene) -> None:
 
 def claim(name: str, label: str) -> Callable[[Scene], None]:
     return lambda scene: scene.claim(ask(name), label)
+
+
+STARTED = Guest(uuid_of("started"), "started", WorkloadKind.INSTANCE, 1000, 256, 0)
+
+
+def admit(scene: Scene) -> Any:
+    """Admit a guest that is about to start on b2."""
+    return scene.store.admit_start(STARTED, "beta", "n2", uuid_of("started b2"), POLICY)
 
 
 def of_claim(method: str, name: str) -> Callable[[Scene], Any]:
@@ -365,6 +374,18 @@ WRITES = [
         "of a guest",
         lambda scene: scene.store.try_claim(ask("queue a2"), "alpha", "n2", POLICY),
         {},
+    ),
+    Write(
+        "admit_start",
+        "of a guest",
+        lambda scene: admit(scene),
+        rows("claim started b2", "node b2") | rows("history beta n2 claim created *"),
+    ),
+    Write(
+        "end_start",
+        "of a guest",
+        lambda scene: (admit(scene), scene.store.end_start(STARTED.uuid, "beta", "n2")),
+        rows("claim started b2", "node b2") | rows("history beta n2 claim *"),
     ),
     Write(
         "confirm_claim",

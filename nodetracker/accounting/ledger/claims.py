@@ -161,7 +161,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
         return Admission((), tuple(refusals))
     unknown = sorted({r.alias for r in request.pci_requests} - policy.aliases.keys())
     if unknown:
-        admission = _evaluate_amounts(request, node, None)
+        admission = evaluate_sized(request, node, None)
         texts = (f"unknown PCI alias: {alias}" for alias in unknown)
         refusals += [*admission.refusals, *(Refusal(AdmissionCheck.PCI, text) for text in texts)]
         return replace(admission, refusals=tuple(refusals))
@@ -174,7 +174,7 @@ def evaluate_claim(request: ClaimRequest, node: LockedNode, policy: AdmissionPol
         request.workload.kind is WorkloadKind.CONTAINER,
     )
     fit = _fit_numa(request, node, pci, policy.is_packing)
-    admission = _evaluate_amounts(request, node, fit)
+    admission = evaluate_sized(request, node, fit)
     refusals += admission.refusals
     if isinstance(fit, NumaRefusal):
         reason = f"{fit.summary}: {'; '.join(fit.reasons)}"
@@ -298,9 +298,14 @@ def _evaluate_service(node: LockedNode, service_down_time: int) -> list[Refusal]
     return refusals
 
 
-def _evaluate_amounts(
+def evaluate_sized(
     request: ClaimRequest, node: LockedNode, fit: NumaAssignment | NumaRefusal | None
 ) -> Admission:
+    """Return whether the amounts of a request fit a node, and what it knows suffices.
+
+    Args:
+        fit: of the request on the node's cells.
+    """
     charge = charge_of_claim(request.amounts, request.workload.kind, node.overhead_mb)
     used = dict(node.used_resources)
     if node.unclaimed_guest is not None:  # its claim may use the GPUs that it is bound to

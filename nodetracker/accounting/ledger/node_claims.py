@@ -143,7 +143,7 @@ def add_claim(node: LockedNode, claim: Claim) -> LockedNode:
     if claim.devices:
         after = _replace_devices(after, _assign_devices(node, claim))
     after = _replace_usage(after, node)
-    return _replace_topology(node, after, claim)
+    return after if claim.numa is None and not node.has_cells else _replace_topology(node, after)
 
 
 def confirm_devices(node: LockedNode, claim: Claim) -> LockedNode:
@@ -192,7 +192,18 @@ def remove_claim(node: LockedNode, claim: Claim, others: Sequence[Claim]) -> Loc
     if claim.devices:
         after = _replace_devices(after, _return_devices(node, claim))
     after = _replace_usage(after, node)
-    return _replace_topology(node, after, claim)
+    return after if claim.numa is None and not node.has_cells else _replace_topology(node, after)
+
+
+def stop_guest(node: LockedNode, guest: Guest) -> LockedNode:
+    """Return a node whose workload's guest has stopped.
+
+    Args:
+        guest: as it is from now on.
+    """
+    after = replace(node, guest=guest, guest_assignments=_replace_guest(node, guest))
+    after = _replace_usage(after, node)
+    return _replace_topology(node, after) if node.has_cells else after
 
 
 def diff_node(before: LockedNode, after: LockedNode) -> NodeWrite:
@@ -297,10 +308,8 @@ def _replace_inventory(
     return values if inventory is None else replace(values, inventory=inventory)
 
 
-def _replace_topology(before: LockedNode, after: LockedNode, claim: Claim) -> LockedNode:
+def _replace_topology(before: LockedNode, after: LockedNode) -> LockedNode:
     """Return a node whose cells are used as after a claim was added or removed."""
-    if claim.numa is None and not before.has_cells:
-        return after
     column = after.values.numa_topology
     cells = decode_host_cells(column)
     loose_mb = column.get(LOOSE_MB, 0) + _loose_mb_of(cells, after) - _loose_mb_of(cells, before)

@@ -7,6 +7,9 @@ claim whose guest vanished is flagged and remains charged, unless the driver
 reported since the claim's creation that the guest may be gone (libvirt does so at
 every stop but a save or migration): then it is released.
 
+A claim that the agent made when a guest was started ends with the guest's run: a complete
+listing that began after the claim and has the guest switched off, or not at all, releases it.
+
 A guest of another kind or project than a claim, such as a container with
 somebody else's uuid in its label, is not the claim's guest.
 
@@ -20,7 +23,14 @@ from datetime import datetime
 from nodetracker.accounting.numa.cells import find_conflicts, list_guest_assignments
 from nodetracker.model.claim import Claim, ClaimState, MigrationStatus, Move, ReleaseReason
 from nodetracker.model.fact import Fact
-from nodetracker.model.guest import Guest, GuestListing, PartialGuest, WorkloadKind
+from nodetracker.model.guest import (
+    ARRIVING,
+    Guest,
+    GuestListing,
+    PartialGuest,
+    PowerState,
+    WorkloadKind,
+)
 from nodetracker.model.numa import HostCell
 from nodetracker.model.pci import TrackedDevice
 from nodetracker.model.warning import HostWarning, WarningKind
@@ -87,7 +97,7 @@ def reconcile_claims(
     reconciled = {
         uuid: claim
         if claim.damaged
-        else _reconcile_claim(claim, present, stored, listing, evidence)
+        else _reconcile_claim(claim, present, stored, listing, evidence, departing)
         for uuid, claim in claims.items()
     }
     active = _group_claims(claim for claim in reconciled.values() if claim.is_active)
@@ -218,8 +228,11 @@ def _reconcile_claim(
     stored: Mapping[str, Guest],
     listing: GuestListing,
     evidence: ListingEvidence,
+    departing: Collection[str],
 ) -> Claim:
     workload = claim.workload
+    if claim.is_active and claim.by_door and claim.uuid not in departing:
+        return _reconcile_start(claim, present.get(workload.uuid), listing, evidence)
     if not (claim.is_active and listing.shows_absence(workload.uuid, workload.kind)):
         return claim
     is_listed = _is_present(claim, present)
@@ -234,6 +247,28 @@ def _reconcile_claim(
         return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
     if claim.expires_at is not None and claim.expires_at < evidence.started_at:
         return _released(claim, ReleaseReason.EXPIRED)
+    return claim
+
+
+def _reconcile_start(
+    claim: Claim,
+    guest: Guest | PartialGuest | None,
+    listing: GuestListing,
+    evidence: ListingEvidence,
+) -> Claim:
+    if guest is not None and not claim.workload.may_be(guest):
+        guest = None
+    if guest is not None and guest.power_state is not PowerState.SHUTDOWN:
+        if claim.state is ClaimState.CONFIRMED or (guest.details or {}).get(ARRIVING):
+            return claim
+        return replace(claim, state=ClaimState.CONFIRMED, expires_at=None)
+    if guest is None and not listing.shows_absence(claim.workload.uuid, claim.workload.kind):
+        return claim
+    if claim.state is ClaimState.CONFIRMED:
+        has_stopped = claim.updated_at < evidence.started_at
+        return _released(claim, ReleaseReason.STOPPED) if has_stopped else claim
+    if claim.expires_at is not None and claim.expires_at < evidence.started_at:
+        return _released(claim, ReleaseReason.STOPPED)
     return claim
 
 

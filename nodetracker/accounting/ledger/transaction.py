@@ -53,6 +53,7 @@ class NodeWrite:
         guests: those whose claim changes, and those that are deleted.
         devices: those whose status or assignee changes, and those that are deleted.
         huge_mb_unused: see `NodeLimits`, None = unchanged. No other limit follows from claims.
+        stopped: guests that are off from now on.
     """
 
     node_id: int
@@ -60,6 +61,7 @@ class NodeWrite:
     guests: ItemDiff[Guest] = field(default_factory=ItemDiff)
     devices: ItemDiff[TrackedDevice] = field(default_factory=ItemDiff)
     huge_mb_unused: int | None = None
+    stopped: tuple[Guest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

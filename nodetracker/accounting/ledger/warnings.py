@@ -290,7 +290,7 @@ def _find_claimed_twice(
     tied = {(move.migration.source_claim, move.migration.dest_claim) for move in moves}
     confirmed: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims:
-        if claim.state is ClaimState.CONFIRMED:
+        if claim.state is ClaimState.CONFIRMED and not claim.by_door:
             confirmed[claim.workload.uuid].append(claim)
     for workload_uuid, held in confirmed.items():
         uuids = [claim.uuid for claim in held]

@@ -74,6 +74,9 @@ _guests = tables.guests.c
 _migrations = tables.migrations.c
 _devices = tables.pci_devices.c
 
+_STOPPED = ("power_state", "vcpu_milli", "memory_mb", "pins", "details")
+"""Columns of a guest that change when it stops."""
+
 # Built once: SQLAlchemy takes longer to build a statement with its values than to run it.
 _INSERT_CLAIM = sa.insert(tables.claims)
 _UPDATE_NODE = (
@@ -459,6 +462,13 @@ def _write_guests(connection: sa.Connection, node: NodeWrite) -> None:
             sa.update(tables.guests)
             .where(_guests.compute_node_id == node.node_id, _guests.uuid == guest.uuid)
             .values(claim_uuid=guest.claim_uuid)
+        )
+    for guest in node.stopped:
+        columns = codec.encode_guest(guest)
+        connection.execute(
+            sa.update(tables.guests)
+            .where(_guests.compute_node_id == node.node_id, _guests.uuid == guest.uuid)
+            .values({name: columns[name] for name in _STOPPED})
         )
     for guest in node.guests.removed:
         connection.execute(

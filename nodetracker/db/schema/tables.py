@@ -276,6 +276,7 @@ claims = sa.Table(
     json_text("devices", columns.ADDRESSES, is_list=True, nullable=True),
     text("request_hash", 64),
     json_text("request", columns.REQUIREMENT, nullable=True),
+    sa.Column("by_door", sa.Boolean, nullable=False, server_default=sa.false()),
     time("expires_at", nullable=True),
     time("created_at"),
     time("updated_at"),

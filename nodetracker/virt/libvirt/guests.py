@@ -16,6 +16,7 @@ from typing import Any
 from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import (
+    ARRIVING,
     CpuAffinity,
     Guest,
     GuestPins,
@@ -48,6 +49,7 @@ DOM0_UUID = "00000000-0000-0000-0000-000000000000"
 
 _OFF = 5
 _STARTING_UP = (3, 11)
+_MIGRATING = (3, 2)  # paused, as the destination of a migration is until it takes over
 """State and reason of a guest whose emulator waits for libvirt to start it: it is not paused."""
 
 
@@ -238,7 +240,7 @@ def build_guest(
         "disk_mb": None if disk_bytes is None else usage_mib_from_bytes(disk_bytes),
         "project_id": domain.project_id,
         "pins": derive_pins(domain, topology),
-        "details": _details(domain, disks_elsewhere, disks_shared),
+        "details": {**_details(domain, disks_elsewhere, disks_shared), **_describe_state(listed)},
     }
     problem = listed.error or problem
     is_partial = disk_bytes is None or bool(problem)
@@ -273,6 +275,12 @@ def _power_state(values: Mapping[str, object]) -> PowerState:
     if (number, reason) == _STARTING_UP:
         return PowerState.RUNNING
     return _POWER_STATES.get(number if isinstance(number, int) else 0, PowerState.NOSTATE)
+
+
+def _describe_state(listed: ListedDomain) -> Mapping[str, Any]:
+    values = listed.state.values
+    is_arriving = (values.get("state.state"), values.get("state.reason")) == _MIGRATING
+    return {ARRIVING: True} if is_arriving else {}
 
 
 def _details(

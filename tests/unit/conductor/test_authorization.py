@@ -59,6 +59,7 @@ UUIDS = {
 UUID, UUID_OF_OTHER = UUIDS
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CALLER = Caller(OWN, "agent-1")
+NEW = "6a0e1f6c-5a34-4a64-9d3a-0f4f5c9a7b77"
 POLICY = AdmissionPolicy(60, 600)
 
 
@@ -149,6 +150,7 @@ def arguments(method, host):
         "apply_changes": {"agent": key(host), "changes": (), "service_down_time": -100000},
         "create_claim": {"host": host, "request": ask(VCPU=1)},
         "try_claim": {"host": host, "request": ask(VCPU=1)},
+        "admit_start": {"host": host, "guest": make_guest(), "claim_uuid": NEW},
         "confirm_claim": {"uuid": host},
         "renew_claim": {"uuid": host, "policy": None},
         "abort_claim": {"uuid": host},
@@ -309,7 +311,7 @@ def test_a_copied_disk_cannot_register_another_agent(authorizer):
         authorizer.authorize(CALLER, "register_agent", asked)
 
 
-@pytest.mark.parametrize("method", ["create_claim", "try_claim", "renew_claim"])
+@pytest.mark.parametrize("method", ["create_claim", "try_claim", "admit_start", "renew_claim"])
 def test_the_policy_is_the_conductors(authorizer, method):
     asked = arguments(method, OWN) | {"policy": AdmissionPolicy(10**9, 10**9)}
     assert authorizer.authorize(CALLER, method, asked)["policy"] is POLICY
