@@ -1,7 +1,7 @@
 """Build an agent and its drivers from the configuration."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from nodetracker.bootstrap.options.plugins import DRIVERS, MONITORS
 from nodetracker.bootstrap.settings import build_roots, build_settings
 from nodetracker.bootstrap.stores import build_store, check_store
 from nodetracker.bootstrap.values import Problems, is_set
+from nodetracker.compute.door import Door, Engine
 from nodetracker.compute.identity import ensure_compute_id, read_incarnation
 from nodetracker.compute.manager import ComputeManager, HostOperations
 from nodetracker.compute.service import ComputeService
@@ -23,6 +24,7 @@ from nodetracker.model.errors import ConfigError
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import Incarnation
 from nodetracker.model.settings import AgentSettings, Policy
+from nodetracker.model.start import AdmissionMode
 from nodetracker.ports import (
     AuditObserver,
     CallServer,
@@ -32,6 +34,8 @@ from nodetracker.ports import (
     StoreObserver,
 )
 from nodetracker.process.outage import OutageLog
+from nodetracker.rpc.door_socket import SOCKET_FILE as DOOR_SOCKET_FILE
+from nodetracker.rpc.door_socket import DoorSocket
 from nodetracker.rpc.host_calls import HostCalls
 from nodetracker.rpc.wake_socket import SOCKET_FILE, WakeSocket
 from nodetracker.views.health import evaluate_health
@@ -40,7 +44,7 @@ from nodetracker.virt.host.power import PowerSwitch
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.host.system import read_load_average
 from nodetracker.virt.monitored import MonitoredDriver, MonitorSource
-from nodetracker.virt.plugin import DriverEnvironment, Values
+from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin, Values
 from nodetracker.virt.probes import ProbeRunner
 
 if TYPE_CHECKING:  # imported late: not every program needs them
@@ -94,17 +98,22 @@ class Agent:
     def reconfigure(self, settings: AgentSettings) -> None:
         """Use other settings, as far as they may change in a running agent."""
         self.probes.change_timeout(settings.probe_timeout)
-        self.service.reconfigure(settings)
+        self.service.reconfigure(_with_admission(settings, self.settings.policy.engine_modes))
 
 
 @dataclass(frozen=True, slots=True)
 class AgentParts:
-    """The parts of an agent that are made of its configuration alone."""
+    """The parts of an agent that are made of its configuration alone.
+
+    Attributes:
+        engines: see `BuiltDriver`.
+    """
 
     settings: AgentSettings
     broker: Broker
     probes: ProbeRunner
     driver: Driver
+    engines: Mapping[str, Engine | None]
 
 
 def prepare_agent(conf: cfg.ConfigOpts) -> AgentParts:
@@ -139,7 +148,14 @@ def prepare_agent(conf: cfg.ConfigOpts) -> AgentParts:
 
         if missing := find_missing_token(conf):
             LOG.warning("%s", missing)
-    return AgentParts(settings, broker, probes, driver)
+    modes = {name: engine.mode for name, engine in driver.engines.items() if engine is not None}
+    known = _with_admission(settings, modes)
+    return AgentParts(known, broker, probes, driver.driver, driver.engines)
+
+
+def _with_admission(settings: AgentSettings, modes: Mapping[str, AdmissionMode]) -> AgentSettings:
+    """Return settings with the modes of the engines, which do not change in a running agent."""
+    return replace(settings, policy=replace(settings.policy, engine_modes=modes))
 
 
 def _check_state_path(conf: cfg.ConfigOpts) -> None:
@@ -190,10 +206,20 @@ def build_agent(
     audits = _build_audit_counter() if is_served and conf.metrics.enabled else None
     if audits is not None:
         observers.append(audits)
+    engines = {name: engine for name, engine in parts.engines.items() if engine is not None}
+    door = Door(
+        engines,
+        store,
+        lambda: (manager.settings, manager.policy),
+        lambda nodename, uuid: manager.note_end(nodename, uuid),
+    )
+    if engines:
+        observers.append(door)
+    sources = [door.list_warnings, *([] if reporter is None else [reporter.list_warnings])]
     manager = ComputeManager(
         settings, incarnation, version("nodetracker"), driver, store, observers,
         read_load_average=partial(read_load_average, build_roots(conf)),
-        list_warnings=tuple if reporter is None else reporter.list_warnings,
+        list_warnings=lambda: [warning for source in sources for warning in source()],
         database=database,
     )  # fmt: skip
     calls, server = None, None  # unless it is served
@@ -208,8 +234,13 @@ def build_agent(
     read_status = partial(_read_status, manager, broker, server, notifier, reporter)
     metrics_server = None
     if audits is not None:
-        metrics_server = _build_metrics_server(conf, audits, read_status, probes, notifier)
-    service = ComputeService(settings, manager, servers)
+        metrics_server = _build_metrics_server(
+            conf, audits, read_status, probes, notifier, door if engines else None
+        )
+    asked = None
+    if is_served and parts.engines:
+        asked = DoorSocket(Path(settings.state_path) / DOOR_SOCKET_FILE, door.answer)
+    service = ComputeService(settings, manager, servers, asked)
     if reporter is not None and reporter.removals is not None:
         removals = reporter.removals
         service.add_tasks(
@@ -244,7 +275,20 @@ def build_probes(settings: AgentSettings) -> ProbeRunner:
     return ProbeRunner(settings.probe_timeout, settings.max_concurrent_audits * PROBES_PER_NODE)
 
 
-def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> Driver:
+@dataclass(frozen=True, slots=True)
+class BuiltDriver:
+    """The driver of an agent.
+
+    Attributes:
+        engines: that may ask before they start guests, by the name of their driver; None = it
+            learns that admission is off.
+    """
+
+    driver: Driver
+    engines: Mapping[str, Engine | None]
+
+
+def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRunner) -> BuiltDriver:
     """Build the driver that ``[compute] compute_driver`` names; several drivers become one.
 
     It also runs the monitors of ``[compute] compute_monitors``.
@@ -270,27 +314,63 @@ def build_driver(conf: cfg.ConfigOpts, settings: AgentSettings, probes: ProbeRun
         probes=probes,
         power=PowerSwitch(conf.compute.allow_power_actions),
     )
-    drivers = [
-        part
-        for name in dict.fromkeys(names)
-        for part in problems.collect(_build_drivers, conf, name, environment) or ()
-    ]
+    drivers: list[tuple[str, Driver]] = []
+    engines: dict[str, Engine | None] = {}
+    for name in dict.fromkeys(names):
+        parts = problems.collect(_build_drivers, conf, name, environment) or []
+        drivers += parts
+        own = [driver for _, driver in parts]
+        if own and DRIVERS.load(name).make_start_reader is not None:
+            engines[name] = problems.collect(_build_engine, conf, environment, name, own)
     sources = tuple(
         problems.collect(_find_monitor, name, environment.roots)
         for name in conf.compute.compute_monitors
     )
     problems.raise_any()
     driver = drivers[0][1] if len(drivers) == 1 else CompositeDriver(drivers, probes)
+    return BuiltDriver(_with_monitors(conf, driver, sources, probes), engines)
+
+
+def _with_monitors(
+    conf: cfg.ConfigOpts, driver: Driver, sources: tuple[MonitorSource, ...], probes: ProbeRunner
+) -> Driver:
     if not sources:
         return driver
     if DriverCapability.REMOTE_NODES in driver.capabilities:
         if is_set(conf, "compute", "compute_monitors"):
             LOG.warning(
                 "[compute] compute_monitors: not used, as the nodes of %s are not this machine",
-                names[0],
+                conf.compute.compute_driver[0],
             )
         return driver
     return MonitoredDriver(driver, sources, probes)
+
+
+def _build_engine(
+    conf: cfg.ConfigOpts,
+    environment: DriverEnvironment,
+    name: str,
+    drivers: Sequence[Driver],
+) -> Engine | None:
+    """Return the engine of one plugin's driver, None if it is not to ask.
+
+    Raises:
+        ConfigError: options of the driver, or what instances take that are off, exclude it.
+    """
+    plugin = DRIVERS.load(name)
+    assert plugin.make_start_reader is not None
+    values = _read_values(conf, plugin)
+    mode = AdmissionMode(values["admission"] or conf.compute.admission)
+    if mode is AdmissionMode.OFF:
+        return None
+    if conf.compute.inactive_guests != "ignored":
+        raise ConfigError(
+            "[compute] admission: needs inactive_guests = ignored: while instances that are off "
+            "count as if they ran, their start changes nothing that could be refused"
+        )
+    if len(drivers) != 1:
+        raise ConfigError(f"[{plugin.group}] admission: needs one engine, not {len(drivers)}")
+    return Engine(mode, plugin.make_start_reader(drivers[0], environment, values))
 
 
 def _find_monitor(name: str, roots: Roots) -> MonitorSource:
@@ -303,9 +383,13 @@ def _build_drivers(
 ) -> list[tuple[str, Driver]]:
     """Return the drivers of one plugin with their names; most have a single one."""
     plugin = DRIVERS.load(name)
-    values: Values = {option.dest: conf[plugin.group][option.dest] for option in plugin.options}
+    values = _read_values(conf, plugin)
     parts = [(name, values)] if plugin.split is None else plugin.split(values)
     return [(part, plugin.build(environment, its_values)) for part, its_values in parts]
+
+
+def _read_values(conf: cfg.ConfigOpts, plugin: DriverPlugin) -> Values:
+    return {option.dest: conf[plugin.group][option.dest] for option in plugin.options}
 
 
 def _build_audit_counter() -> "AuditCounter":
@@ -320,6 +404,7 @@ def _build_metrics_server(
     status: Callable[[], AgentStatus],
     probes: ProbeRunner,
     notifier: "NotificationSender | None",
+    door: Door | None,
 ) -> "WaitressServer":
     """Build the server of metrics and health."""
     from nodetracker.metrics.agent import AgentMetrics
@@ -327,7 +412,7 @@ def _build_metrics_server(
     from nodetracker.web.waitress_server import WaitressServer
 
     metrics = AgentMetrics(
-        version("nodetracker"), conf.compute.compute_driver, audits, status, probes, notifier
+        version("nodetracker"), conf.compute.compute_driver, audits, status, probes, notifier, door
     )
     application = make_application(metrics.registry, lambda: evaluate_health(status()))
     group = conf.metrics

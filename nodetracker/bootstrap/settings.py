@@ -173,6 +173,7 @@ def _build_policy(conf: cfg.ConfigOpts) -> Policy:
         providers=providers,
         withholds_unresolved=group.unresolved == "withhold",
         ignores_inactive=group.inactive_guests == "ignored",
+        engine_modes={},  # of the drivers, which only an agent builds
         numa_networks=dict(networks),
         limits_numa_cells=group.limit_numa_cells,
         withholds_huge_pages=conf.placement.withhold_huge_pages,

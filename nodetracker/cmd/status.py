@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         logging.disable()
     settings = read_settings(conf)
-    checks.host = HostReader(build_driver(conf, settings, build_probes(settings)), settings)
+    checks.host = HostReader(build_driver(conf, settings, build_probes(settings)).driver, settings)
     checks.store = build_store(conf, is_read_only=True)
     checks.read_schema_differences = None
     checks.list_joined = lambda: [settings.host]

@@ -272,6 +272,11 @@ class ComputeManager(PeriodicTasks):
         self._driver.close()
 
     @property
+    def settings(self) -> AgentSettings:
+        """The settings, as configured now."""
+        return self._settings
+
+    @property
     def policy(self) -> AdmissionPolicy:
         """The policy of this host's claims, as configured now."""
         return self._tracker.policy

@@ -26,6 +26,8 @@ class ComputeService(Service):
     Args:
         servers: answer calls after the first audit was tried, in their own
             threads, so neither audits nor heartbeats wait for them.
+        door: answers engines from before the first audit on, so that guests that start
+            with the machine need not wait for it.
     """
 
     fatal_errors = NEEDS_OPERATOR
@@ -35,11 +37,13 @@ class ComputeService(Service):
         settings: AgentSettings,
         manager: ComputeManager,
         servers: Sequence[CallServer] = (),
+        door: CallServer | None = None,
     ) -> None:
         super().__init__(settings.graceful_shutdown_timeout)
         self._settings = settings
         self._manager = manager
-        self._servers = servers
+        self._servers = [*servers, *([door] if door else [])]
+        self._door = door
         self._start_ended = threading.Event()
         self._heartbeats = self.add_timer(
             "heartbeats",
@@ -97,9 +101,12 @@ class ComputeService(Service):
         try:
             self._manager.init_host()
             self._heartbeats.start(self.tg)
+            if self._door is not None:
+                self._door.start()
             self._audit_first()
             for server in self._servers:
-                server.start()
+                if server is not self._door:
+                    server.start()
             self._manager.post_start_hook()
             for loop in self.loops:
                 if loop is not self._heartbeats:

@@ -27,5 +27,6 @@ CONDUCTOR = Interface(
         WarningKind.IOMMU_GROUP_SHARED: "4.6",
         WarningKind.PLACEMENT_LOST: "4.6",
         WarningKind.ROW_DAMAGED: "4.6",
+        WarningKind.START_UNFIT: "4.8",
     },
 )

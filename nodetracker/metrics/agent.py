@@ -27,6 +27,7 @@ from nodetracker.model.guest import PowerState, WorkloadKind
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.node import NodeRecord, NodeValues
 from nodetracker.model.service import AuditState
+from nodetracker.model.start import StartOutcome
 from nodetracker.model.units import bytes_from_gib, bytes_from_mib
 from nodetracker.model.warning import REPORTED_BY_OTHERS, HostWarning, WarningKind
 
@@ -96,6 +97,14 @@ _PROBES: tuple[Row, ...] = (
      lambda probes: {name: c.seconds for name, c in sorted(probes.statistics().items())},
      "Total duration of the calls of a probe."),
     ("probes_stuck", lambda probes: probes.stuck_count, "Probe calls that are hung now."),
+)  # fmt: skip
+
+
+_ADMISSIONS: tuple[Row, ...] = (
+    ("admissions_total{driver,outcome}", lambda door: door.count()[0],
+     "Questions of engines whether a guest may start, by outcome."),
+    ("admission_seconds_total{driver}", lambda door: door.count()[1],
+     "Total duration of the answers to them."),
 )  # fmt: skip
 
 
@@ -187,6 +196,13 @@ class NotificationCounts(Protocol):
         """Number of notifications dropped since the start."""
 
 
+class AdmissionCounts(Protocol):
+    """Counters of the questions of engines."""
+
+    def count(self) -> tuple[Mapping[tuple[str, StartOutcome], int], Mapping[str, float]]:
+        """Return the questions by driver and outcome, and how long they took by driver."""
+
+
 class AgentMetrics(ProcessMetrics):
     """Collects the metrics of an agent."""
 
@@ -198,6 +214,7 @@ class AgentMetrics(ProcessMetrics):
         status: Callable[[], AgentStatus],
         probes: ProbeSource,
         notifications: NotificationCounts | None = None,
+        door: AdmissionCounts | None = None,
     ) -> None:
         super().__init__(version)
         self._drivers = ",".join(drivers)
@@ -205,6 +222,7 @@ class AgentMetrics(ProcessMetrics):
         self._status = status
         self._probes = probes
         self._notifications = notifications
+        self._door = door
 
     def collect(self) -> Iterator[Metric]:
         status, nodes = self._status(), self._audits.nodes
@@ -221,6 +239,8 @@ class AgentMetrics(ProcessMetrics):
         if status.placement is not None:
             yield from families(_PLACEMENT, status.placement)
         yield from families(_PROBES, self._probes)
+        if self._door is not None:
+            yield from families(_ADMISSIONS, self._door)
         yield from render_nodes(nodes, status.audit)
 
 

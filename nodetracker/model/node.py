@@ -122,6 +122,10 @@ FACT_NAMES = (
 )  # fmt: skip
 
 
+ADMISSION = "admission_"
+"""Prefix of keys of the column ``engine``: driver -> mode, see `Policy.engine_modes`."""
+
+
 def failed_snapshot(nodename: str, source: str, error: str) -> HostSnapshot:
     """Build the snapshot of a node that could not be read at all: every fact failed."""
     facts: dict[str, Any] = dict.fromkeys(FACT_NAMES, failed(source, error))

@@ -12,6 +12,7 @@ from nodetracker.model.cpuset import CpuSet
 from nodetracker.model.numa import ReservedPages
 from nodetracker.model.pci import Alias, DeviceSpec
 from nodetracker.model.provider import ProviderConfig
+from nodetracker.model.start import AdmissionMode
 
 DEFAULT_AUDIT_INTERVAL = 60
 """Seconds between audits unless configured."""
@@ -82,6 +83,7 @@ class Policy:
         withholds_unresolved: withhold what guests may use by names that nothing explains;
             else only warn of it.
         ignores_inactive: instances that are off take only their disk.
+        engine_modes: driver -> mode, of those whose engine asks before it starts a guest.
     """
 
     reserved_cpus: int = 0
@@ -102,6 +104,7 @@ class Policy:
     providers: tuple[ProviderConfig, ...] = ()
     withholds_unresolved: bool = True
     ignores_inactive: bool = False
+    engine_modes: Mapping[str, AdmissionMode] = field(default_factory=dict)
 
     def without_held_facts(self) -> "Policy":
         """Return this policy for a node that exists no longer: failed facts are not held."""

@@ -54,6 +54,7 @@ class WarningKind(enum.StrEnum):
     PLACEMENT_REMOVAL = "placement_removal"
     CREDENTIAL_REUSED = "credential_reused"
     CAPACITY_JUMP = "capacity_jump"
+    START_UNFIT = "start_unfit"
 
 
 REPORTED_BY_OTHERS = frozenset(

@@ -18,7 +18,13 @@ from nodetracker.ports.agent import (
     StoreObserver,
     WakeableAgent,
 )
-from nodetracker.ports.driver import POWER_ACTIONS, Driver, DriverCapability, Monitor
+from nodetracker.ports.driver import (
+    POWER_ACTIONS,
+    Driver,
+    DriverCapability,
+    Monitor,
+    StartReader,
+)
 from nodetracker.ports.fleet import FleetReader, FleetStore, ReadingStore
 from nodetracker.ports.ledger import LedgerStore, SchedulerStore
 from nodetracker.ports.store import (
@@ -59,6 +65,7 @@ __all__ = [
     "ReadingStore",
     "RemovalStore",
     "SchedulerStore",
+    "StartReader",
     "Store",
     "StoreObserver",
     "ToleranceStore",

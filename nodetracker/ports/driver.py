@@ -2,10 +2,12 @@
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodetracker.model.audit import NodeEvent
+from nodetracker.model.guest import Guest
 from nodetracker.model.node import HostSnapshot, KnownNode, NodeListing
+from nodetracker.model.numa import NumaTopology
 
 
 class DriverCapability(enum.Enum):
@@ -88,6 +90,22 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Close all connections; no method is called afterwards."""
+
+
+class StartReader(Protocol):
+    """Reads what an engine asks before it starts a guest. It asks the engine nothing."""
+
+    def read(self, question: Mapping[str, Any], topology: NumaTopology) -> Guest | None:
+        """Return the guest with all that it takes when it runs, None if none starts.
+
+        Args:
+            question: from the engine's hook, see ``docs/admission.md``.
+            topology: the node's cells.
+
+        Raises:
+            HostDataError: the question is invalid, or about a guest that is not known.
+            ClaimRefusedError: it may not start on any host.
+        """
 
 
 class Monitor(Protocol):

@@ -15,9 +15,10 @@ from nodetracker.accounting.numa.cells import list_guest_assignments
 from nodetracker.accounting.withheld import list_withholders, mark_withheld
 from nodetracker.model.amount_text import render_mib
 from nodetracker.model.cpuset import parse_cpu_set, render_cpu_set
-from nodetracker.model.node import NodeRecord, NodeValues
+from nodetracker.model.node import ADMISSION, NodeRecord, NodeValues
 from nodetracker.model.numa import NumaAssignment, count_small
 from nodetracker.model.pci import Alias, NodeGpus, TrackedDevice
+from nodetracker.model.start import AdmissionMode
 from nodetracker.model.text import count_noun, name_some
 from nodetracker.model.units import KIB_PER_MIB
 from nodetracker.views.values import render_speed
@@ -51,6 +52,7 @@ def list_machine(values: NodeValues) -> list[tuple[str, str]]:
         ("Network", "; ".join(filter(None, (values.host_ip, nics)))),
         ("System", "; ".join(filter(None, (software, hypervisors)))),
         ("Guests off", _explain_left_out(values.stats.get("num_vm_left_out", 0))),
+        ("Admission", _explain_admission(values.engine)),
     ]
 
 
@@ -65,6 +67,23 @@ def _explain_left_out(count: int) -> str:
     verbs = "is off and takes" if count == 1 else "are off and take"
     their = "its disk until it starts" if count == 1 else "their disk until they start"
     return f"{count_noun(count, 'instance')} {verbs} only {their}"
+
+
+def _explain_admission(engine: Mapping[str, Any]) -> str:
+    """Return what becomes of guests that do not fit, "" if no engine asks before it starts one.
+
+    >>> _explain_admission({"name": "docker", "admission_libvirt": "enforce"})
+    'libvirt starts no guest that does not fit'
+    """
+    effects = {
+        AdmissionMode.ENFORCE: "starts no guest that does not fit",
+        AdmissionMode.WARN: "starts guests that do not fit with a warning",
+    }
+    return "; ".join(
+        f"{name.removeprefix(ADMISSION)} {effects[engine[name]]}"
+        for name in sorted(engine)
+        if name.startswith(ADMISSION) and engine[name] in effects
+    )
 
 
 def _render_model(values: NodeValues) -> str:

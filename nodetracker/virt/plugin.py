@@ -10,7 +10,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nodetracker.ports import Driver
+from nodetracker.model.start import AdmissionMode
+from nodetracker.ports import Driver, StartReader
 from nodetracker.virt.host.power import PowerSwitch
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.probes import ProbeRunner
@@ -33,6 +34,14 @@ class DriverEnvironment:
     power: PowerSwitch = field(default_factory=PowerSwitch)
 
 
+ADMISSION_OPTION = cfg.StrOpt(
+    "admission",
+    choices=[mode.value for mode in AdmissionMode],
+    help="What this driver's engine is answered that asks whether a guest may start. Unset: as "
+    "[compute] admission.",
+)
+"""Of drivers with `DriverPlugin.make_start_reader`."""
+
 Values = Mapping[str, Any]
 """Values of a driver's options by name."""
 
@@ -45,6 +54,9 @@ class DriverPlugin:
         group: its group of options.
         build: builds the driver from the environment and its options' values;
             raises ConfigError that names an invalid value.
+        make_start_reader: builds what reads the questions of the engine's hook for the driver
+            that `build` has built, None = the engine has no hook; raises ConfigError if the
+            options exclude one.
         split: divides the options' values among several drivers of this machine, each
             with a name of its own; None = they are those of one driver.
     """
@@ -52,4 +64,5 @@ class DriverPlugin:
     group: str
     options: tuple[cfg.Opt, ...]
     build: Callable[[DriverEnvironment, Values], Driver]
+    make_start_reader: Callable[[Any, DriverEnvironment, Values], StartReader] | None = None
     split: Callable[[Values], Sequence[tuple[str, Values]]] | None = None

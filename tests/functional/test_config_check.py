@@ -55,6 +55,21 @@ BAD = {
             ALL, ("[DEFAULT] transport_url: ", "[database] connection: oracle is not supported")
         ),
     ),
+    "admission where guests that are off count": (
+        f"[compute]\ncompute_driver = libvirt\nadmission = warn\n{DATABASE}",
+        {AGENT: ("[compute] admission: needs inactive_guests = ignored",)},
+    ),
+    "admission of several hypervisors": (
+        "[compute]\ncompute_driver = libvirt\ninactive_guests = ignored\n"
+        "[libvirt]\nadmission = enforce\nconnection_uris = a=qemu:///system, b=qemu:///session\n"
+        + DATABASE,
+        {AGENT: ("[libvirt] connection_uris: admission needs one hypervisor",)},
+    ),
+    "admission of several engines": (
+        "[compute]\ncompute_driver = docker\ninactive_guests = ignored\n"
+        "[docker]\nadmission = enforce\nbase_url = unix:///a.sock, unix:///b.sock\n" + DATABASE,
+        {AGENT: ("[docker] admission: needs one engine, not 2",)},
+    ),
     "an address for agents without TLS": (
         f"[conductor]\nlisten = 0.0.0.0\n{DATABASE}",
         {CONDUCTOR: ("[conductor] cert_file: not set, and HTTP on 0.0.0.0 shows",)},

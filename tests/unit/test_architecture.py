@@ -66,4 +66,6 @@ def _exists(name: str) -> bool:
     if not (ROOT / path).exists():
         return False
     text = (ROOT / path).read_text() if parts else ""
-    return all(re.search(rf"^ *(class|def) {part}\b", text, re.MULTILINE) for part in parts)
+    return all(
+        re.search(rf"^ *(class|def) {part}\b|^{part} = ", text, re.MULTILINE) for part in parts
+    )

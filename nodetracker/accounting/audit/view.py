@@ -57,10 +57,11 @@ from nodetracker.model.guest import (
     WorkloadKind,
 )
 from nodetracker.model.host import CpuInfo, Gpu
-from nodetracker.model.node import HostSnapshot, NodeRecord, NodeValues, NodeView
+from nodetracker.model.node import ADMISSION, HostSnapshot, NodeRecord, NodeValues, NodeView
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice, TrackedDevice, find_spec
 from nodetracker.model.settings import Policy
+from nodetracker.model.start import AdmissionMode
 from nodetracker.model.text import name_some
 
 ESSENTIAL_FACTS = ("cpu", "memory", "storage", "guests")
@@ -119,6 +120,7 @@ def account(
     known = replace(known, reserved=withheld_column(known.reserved, withholdings))
     devices = withhold_devices(devices, known)
     missing = [name for name in ESSENTIAL_FACTS if facts[name].state is FactState.UNKNOWN]
+    known = replace(known, engine=_with_admission(known.engine, policy.engine_modes))
     values = _with_usage(known, claims.values(), guests, devices)
     return NodeView(
         nodename=snapshot.nodename,
@@ -402,6 +404,13 @@ def _assign_devices(
         [guest for guest in reconciliation.guests.values() if guest.missing_since is None],
         [claim.uuid for claim in claims if claim.is_active],
     )
+
+
+def _with_admission(
+    engine: Mapping[str, Any], modes: Mapping[str, AdmissionMode]
+) -> dict[str, Any]:
+    own = {name: text for name, text in engine.items() if not name.startswith(ADMISSION)}
+    return own | {f"{ADMISSION}{driver}": mode.value for driver, mode in modes.items()}
 
 
 def _with_usage(

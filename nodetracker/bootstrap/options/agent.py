@@ -3,6 +3,7 @@
 from oslo_config import cfg, types
 
 from nodetracker.bootstrap.options.default import ABSOLUTE_PATH, MAX_SECONDS, option_group
+from nodetracker.model.start import AdmissionMode
 
 _MAX_AMOUNT = 2**40
 """An EiB in MiB; sums of it fit any column."""
@@ -64,6 +65,13 @@ COMPUTE = option_group(
         ],
         help="What happens where a guest uses a resource of the host by a name that nothing "
         "explains, e.g. a GPU by a uuid that no library knows.",
+    ),
+    cfg.StrOpt(
+        "admission",
+        default="off",
+        choices=[mode.value for mode in AdmissionMode],
+        help="What the engines of this host are answered that ask whether a guest may start, see "
+        "nodetracker-manage admission install. warn and enforce need inactive_guests = ignored.",
     ),
     cfg.StrOpt(
         "inactive_guests",

@@ -114,6 +114,11 @@ class Container:
     exit_code: int | None = None
     is_oom_killed: bool = False
 
+    def is_meant_by(self, reference: str) -> bool:
+        """Return whether a request means it by its id, the beginning of it, or its name."""
+        name = reference.removeprefix("/")
+        return bool(name) and (self.name == name or self.id.startswith(name))
+
     @property
     def gpus(self) -> int:
         """Number of requested GPUs, -1 for all."""

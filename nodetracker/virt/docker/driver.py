@@ -34,6 +34,7 @@ from nodetracker.virt.docker.guests import (
 from nodetracker.virt.docker.listing import ContainerListing, ContainerReader
 from nodetracker.virt.docker.measure import STEP_MB, BuiltGuests, GuestBuilder
 from nodetracker.virt.docker.report import EngineReport, ReportReader, has_disk_quotas, is_same_host
+from nodetracker.virt.docker.starts import ContainerStartReader, StartRules
 from nodetracker.virt.host.disk import read_mount
 from nodetracker.virt.machine import MachineDriver, MachineProbes
 from nodetracker.virt.plugin import DriverEnvironment
@@ -85,6 +86,12 @@ class DockerDriver(MachineDriver):
         self._default_runtime: str | None = None
         self._hooks = GpuHooks()
         self._has_hooks = False
+
+    def make_start_reader(self, rules: StartRules) -> ContainerStartReader:
+        """Return what reads the questions of the engine's plugin."""
+        return ContainerStartReader(
+            rules, self._reader.find, lambda: self._host_topology, self._with_requested_gpus
+        )
 
     def close(self) -> None:
         if self._listener is not None:

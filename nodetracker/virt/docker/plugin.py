@@ -2,18 +2,28 @@
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
 from nodetracker.model.errors import ConfigError
-from nodetracker.ports import Driver
-from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin, Values
+from nodetracker.ports import Driver, StartReader
+from nodetracker.virt.plugin import ADMISSION_OPTION, DriverEnvironment, DriverPlugin, Values
+
+if TYPE_CHECKING:  # the module imports docker
+    from nodetracker.virt.docker.driver import DockerDriver
 
 _SCHEMES = ("unix", "tcp", "http", "https")
 _MAX_SOCKET_PATH_BYTES = 107  # Linux, unix(7): sun_path with its closing zero
 
 OPTIONS = (
+    ADMISSION_OPTION,
+    cfg.BoolOpt(
+        "require_limits",
+        default=False,
+        help="With admission = enforce, refuse containers without a limit of CPUs or memory.",
+    ),
     cfg.ListOpt(
         "base_url",
         default=["unix:///var/run/docker.sock"],
@@ -158,4 +168,20 @@ def _check_socket(url: str, netloc: str, path: str) -> None:
         )
 
 
-PLUGIN = DriverPlugin(group="docker", options=OPTIONS, build=_build, split=_split)
+def _make_start_reader(
+    driver: "DockerDriver", environment: DriverEnvironment, values: Values
+) -> StartReader:
+    from nodetracker.virt.docker.starts import StartRules
+
+    return driver.make_start_reader(
+        StartRules(values["unlimited_memory_mb"], values["require_limits"], values["trust_labels"])
+    )
+
+
+PLUGIN = DriverPlugin(
+    group="docker",
+    options=OPTIONS,
+    build=_build,
+    make_start_reader=_make_start_reader,
+    split=_split,
+)

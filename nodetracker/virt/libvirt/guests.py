@@ -47,7 +47,7 @@ _POWER_STATES = {
 DOM0_UUID = "00000000-0000-0000-0000-000000000000"
 """Xen's control domain, which is the host itself: libvirt lists it among the domains."""
 
-_OFF = 5
+_RUNNING, _OFF = 1, 5
 _STARTING_UP = (3, 11)
 _MIGRATING = (3, 2)  # paused, as the destination of a migration is until it takes over
 """State and reason of a guest whose emulator waits for libvirt to start it: it is not paused."""
@@ -245,6 +245,21 @@ def build_guest(
     problem = listed.error or problem
     is_partial = disk_bytes is None or bool(problem)
     return PartialGuest(**known, problem=problem) if is_partial else Guest(**known)
+
+
+def build_starting(
+    domain: Domain, topology: NumaTopology, resolver: UseResolver, capable: Collection[str]
+) -> Guest:
+    """Return a guest as it will be once it runs; its disks are not measured.
+
+    Args:
+        resolver, capable: see `bind_uses`.
+    """
+    running = DomainStatistics(domain.uuid, domain.name, {"state.state": _RUNNING})
+    listed = ListedDomain(running, domain)
+    guest = bind_uses(build_guest(listed, 0, "", (), {}, topology), listed, resolver, capable)
+    assert isinstance(guest, Guest)
+    return guest
 
 
 def bind_uses(

@@ -6,10 +6,11 @@ from typing import Any
 from oslo_config import cfg
 
 from nodetracker.model.errors import ConfigError
-from nodetracker.ports import Driver
-from nodetracker.virt.plugin import DriverEnvironment, DriverPlugin
+from nodetracker.ports import Driver, StartReader
+from nodetracker.virt.plugin import ADMISSION_OPTION, DriverEnvironment, DriverPlugin
 
 OPTIONS = (
+    ADMISSION_OPTION,
     cfg.ListOpt(
         "connection_uris",
         default=["qemu:///system"],
@@ -113,4 +114,20 @@ def _build(environment: DriverEnvironment, values: Mapping[str, Any]) -> Driver:
     )
 
 
-PLUGIN = DriverPlugin(group="libvirt", options=OPTIONS, build=_build)
+def _make_start_reader(
+    driver: object, environment: DriverEnvironment, values: Mapping[str, Any]
+) -> StartReader:
+    from nodetracker.virt.libvirt.starts import DomainStartReader
+    from nodetracker.virt.libvirt.types import parse_endpoints
+
+    endpoints = parse_endpoints(values["connection_uris"])
+    if len(endpoints) != 1 or not endpoints[0].is_local:
+        raise ConfigError(
+            "[libvirt] connection_uris: admission needs one hypervisor, that of this machine"
+        )
+    return DomainStartReader(environment.roots)
+
+
+PLUGIN = DriverPlugin(
+    group="libvirt", options=OPTIONS, build=_build, make_start_reader=_make_start_reader
+)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodetracker.metrics.agent import AgentMetrics, AuditCounter
+from nodetracker.metrics.agent import AdmissionCounts, AgentMetrics, AuditCounter
 from nodetracker.model.audit import AuditReport
 from nodetracker.model.change import ChangeKind, NodeChange
 from nodetracker.model.claim import ClaimState
@@ -87,10 +87,12 @@ class FakeAgentMetrics:
 
     stuck_count = 1
 
-    def __init__(self) -> None:
+    def __init__(self, door: AdmissionCounts | None = None) -> None:
         self.status = STATUS
         self.audits = AuditCounter()
-        self.metrics = AgentMetrics("1.2.3", ["fake"], self.audits, lambda: self.status, self)
+        self.metrics = AgentMetrics(
+            "1.2.3", ["fake"], self.audits, lambda: self.status, self, door=door
+        )
 
     def statistics(self):
         calls = dict.fromkeys(ProbeOutcome, 0) | {

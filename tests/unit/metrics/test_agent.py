@@ -18,6 +18,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.health import AgentStatus
 from nodetracker.model.service import AuditState
+from nodetracker.model.start import StartOutcome
 from nodetracker.model.warning import REPORTED_BY_OTHERS, WarningKind
 from nodetracker.rpc.notify import NotificationQueue, NotificationSender
 from tests.unit.metrics.fakes import NODE_1, NODE_2, REPORT, STATUS, FakeAgentMetrics
@@ -48,6 +49,17 @@ def test_the_metrics_equal_the_golden_file(audited):
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
+
+
+def test_the_questions_of_engines_are_counted():
+    class Door:
+        def count(self):
+            return {("libvirt", StartOutcome.REFUSED): 2}, {"libvirt": 0.5}
+
+    metrics = FakeAgentMetrics(door=Door())
+    labels = {"driver": "libvirt", "outcome": "refused"}
+    assert metrics.value("nodetracker_admissions_total", **labels) == 2
+    assert metrics.value("nodetracker_admission_seconds_total", driver="libvirt") == 0.5
 
 
 def test_the_process_is_measured(agent_metrics):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nodetracker.model.errors import RefusedError
+from nodetracker.model.errors import ExhaustedError, RefusedError
 from nodetracker.model.serializer import decode_error
-from nodetracker.rpc.wake_socket import SOCKET_FILE, WakeSocket, _short_address, wake_by_socket
+from nodetracker.rpc.local_socket import _short_address
+from nodetracker.rpc.wake_socket import SOCKET_FILE, WakeSocket, wake_by_socket
 from tests.programs import wait_until
 from tests.threads import no_threads
 
@@ -118,7 +119,7 @@ def test_an_agent_without_a_thread_for_it_can_stop(
     tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = WakeSocket(tmp_path / SOCKET_FILE, agent.wake)
-    with no_threads(monkeypatch), pytest.raises(RuntimeError, match="new thread"):
+    with no_threads(monkeypatch), pytest.raises(ExhaustedError, match="no thread"):
         server.start()
     assert server.stop(5)
 

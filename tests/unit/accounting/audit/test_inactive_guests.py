@@ -13,6 +13,7 @@ from nodetracker.model.guest import (
     WorkloadKind,
 )
 from nodetracker.model.settings import Policy
+from nodetracker.model.start import AdmissionMode
 from tests.builders import NOW, SOURCE, make_guest, make_record, make_snapshot
 
 IGNORING = Policy(ignores_inactive=True)
@@ -53,6 +54,15 @@ def test_that_hold_memory_are_counted():
     for state in set(PowerState) - {PowerState.SHUTDOWN}:
         view = audit(replace(OFF, power_state=state))
         assert view.values.memory_mb_used == 512 + OFF.memory_mb, state
+
+
+def test_the_row_tells_which_engines_ask_and_no_longer_which_asked():
+    asking = replace(IGNORING, engine_modes={"libvirt": AdmissionMode.ENFORCE})
+    view = audit(policy=asking)
+    assert view.values.engine["admission_libvirt"] == "enforce"
+    record = make_record(view.values)
+    after = account(make_snapshot(), record, IGNORING, NOW)
+    assert after.values.engine == audit().values.engine
 
 
 def test_containers_are_left_to_their_driver():
