@@ -31,6 +31,10 @@ class Entry(NamedTuple):
 # fmt: off
 # ruff: noqa: E501 - a command has one line
 COMMANDS: dict[str, Entry] = {
+    "admission install": Entry("admission:InstallAdmission", "Let an engine of this machine ask the agent before a guest starts", True),
+    "admission list": Entry("admission:ListAdmissions", "List what this machine's engines asked the agent, and its answers, the newest last"),
+    "admission remove": Entry("admission:RemoveAdmission", "Let an engine of this machine ask nothing more, and remove what was installed", True),
+    "admission show": Entry("admission:ShowAdmission", "Show what is installed at this machine's engines, and whether the agent answers"),
     "agent list": Entry("agent:ListAgents", "List the hosts that have joined the conductors, with the last use of each credential"),
     "agent revoke": Entry("agent:RevokeAgent", "Revoke the credential of a host: its agent writes nothing more, and its guests run on", True),
     "agent rotate": Entry("agent:RotateAgent", "Replace the credential of this host by a new one; run it as the agent's user or root", True),

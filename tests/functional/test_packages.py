@@ -91,6 +91,27 @@ def test_only_standalone_starts_by_itself(unpacked):
     assert "deb-systemd-invoke stop" in (root / "DEBIAN" / "prerm").read_text()
 
 
+def test_engines_ask_no_agent_that_is_removed(unpacked, tmp_path):
+    """But on an upgrade they go on."""
+    name, root = unpacked
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program, code in (("nodetracker-manage", 1), ("systemctl", 0)):
+        (programs / program).write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\nexit {code}\n')
+        (programs / program).chmod(0o755)
+    ours, _, _ = (root / "DEBIAN" / "prerm").read_text().partition("# Automatically added")
+    called = []
+    for action in ("upgrade", "remove"):
+        (tmp_path / "called").write_text("")
+        environment = os.environ | {"PATH": f"{programs}:/usr/bin:/bin"}
+        subprocess.run(["sh", "-c", ours, "prerm", action], check=True, env=environment)
+        called.append((tmp_path / "called").read_text())
+    has_agent = name in ("nodetracker-compute", "nodetracker-standalone")
+    again = "admission remove --driver docker\n"
+    steps = f"admission remove --driver libvirt\n{again}reload docker\n{again}"
+    assert called == ["", steps if has_agent else ""]
+
+
 def test_two_builds_are_the_same(packages, tmp_path):
     again = build(tmp_path)
     names = sorted(path.name for path in packages.glob("*.deb"))

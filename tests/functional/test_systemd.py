@@ -7,6 +7,8 @@ import subprocess
 import pytest
 
 from nodetracker.bootstrap.options.default import DEFAULT
+from nodetracker.hooks.docker import DockerPlugin
+from nodetracker.hooks.libvirt import LibvirtHook
 from tests.functional.servers.process import require, require_root
 from tests.genconfig import SAMPLE
 from tests.programs import BIN
@@ -285,3 +287,25 @@ class TestDirectories:
         assert secret.stat().st_mode & 0o777 == 0o640
         for name in ("nodetracker", "nodetracker-compute", "nodetracker-manage"):
             assert (etc / "nodetracker" / f"{name}.conf.d").is_dir()
+
+
+def test_what_is_installed_at_engines_is_valid(tmp_path):
+    """The plugin's units, and the drop-ins by which engines wait for the agent."""
+    require("systemd-analyze")
+    units = tmp_path / "etc/systemd/system"
+    (tmp_path / "usr/lib/systemd/system").mkdir(parents=True)
+    for name in ("docker", "libvirtd"):
+        unit = tmp_path / "usr/lib/systemd/system" / f"{name}.service"
+        unit.write_text("[Service]\nExecStart=/bin/true\n")
+        units.mkdir(parents=True, exist_ok=True)
+        (units / unit.name).write_text(unit.read_text())
+    for hook in (DockerPlugin(tmp_path), LibvirtHook(tmp_path)):
+        for file in hook.list_files(tmp_path / "a socket", "allow"):
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            file.path.write_text(file.text)
+    for name in (
+        "nodetracker-docker.socket", "nodetracker-docker.service", "docker.service",
+        "libvirtd.service",
+    ):  # fmt: skip
+        code, output = run("systemd-analyze", "verify", "--man=no", units / name)
+        assert (code, output) == (0, "")

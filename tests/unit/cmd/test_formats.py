@@ -39,7 +39,7 @@ READING = (
 
 OTHERS = {
     "health", "placement show", "placement audit", "user list", "migration show", "host plan",
-    "fleet tolerance",
+    "fleet tolerance", "admission list", "admission show",
 }  # fmt: skip
 
 UNLOGGED = {name for name, entry in COMMANDS.items() if not entry.is_logged}
