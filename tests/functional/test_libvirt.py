@@ -67,12 +67,20 @@ def private_libvirtd() -> Iterator[Libvirtd]:
 class RunningAgent:
     """The real agent on SQLite with the libvirt driver, and views of its rows."""
 
-    def __init__(self, directory: Path, *uris: str, interval: int = -1, **options: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *uris: str,
+        interval: int = -1,
+        driver: str = "libvirt",
+        more: str = "",
+        **options: Any,
+    ) -> None:
         keepalive = "keepalive_interval = 1\nkeepalive_count = 3\n"
         self.programs = Programs(
             directory,
-            driver="libvirt",
-            extra=f"[libvirt]\nconnection_uris = {','.join(uris)}\n{keepalive}",
+            driver=driver,
+            extra=f"[libvirt]\nconnection_uris = {','.join(uris)}\n{keepalive}{more}",
             update_resources_interval=interval,
             instances_path=directory,
             **options,
@@ -93,10 +101,14 @@ class RunningAgent:
 
     def restart(self) -> None:
         """End the agent's process, and start another."""
+        self.start_again().wait_for("is ready")
+
+    def start_again(self) -> Running:
+        """Do the same without waiting until it is ready."""
         assert self.running is not None
         self.running.__exit__()
         self.running = self.programs.start()
-        self.running.wait_for("is ready")
+        return self.running
 
     def output(self) -> str:
         assert self.running is not None
