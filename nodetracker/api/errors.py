@@ -33,6 +33,7 @@ from nodetracker.model.errors import (
     StoreBusyError,
     StoreUnavailableError,
     ThrottledError,
+    UnknownOutcomeError,
 )
 from nodetracker.views.claims import explain_reasons
 
@@ -61,6 +62,7 @@ _TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (BusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
     (ExhaustedError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.exhausted"),
     (StoreBusyError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.busy"),
+    (UnknownOutcomeError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unknown_outcome"),
     (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.unavailable"),
     (SchemaError, HTTPStatus.SERVICE_UNAVAILABLE, "nodetracker.database.schema"),
     (DriverFeatureError, HTTPStatus.NOT_IMPLEMENTED, "nodetracker.not_supported"),
@@ -134,6 +136,8 @@ def _describe(error: Exception) -> str:
         return "All connections to the database are in use; try again later."
     if isinstance(error, ExhaustedError):
         return "The server is at a limit of threads, memory or files; try again later."
+    if isinstance(error, UnknownOutcomeError):
+        return "The database did not say in time whether this was done; the same request finds out."
     if isinstance(error, StoreUnavailableError | SchemaError):  # its text may name the database
         return "The database is unavailable; try again later."
     if isinstance(error, BodyTooLargeError) and not error.needs_credentials:

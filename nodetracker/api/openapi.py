@@ -40,6 +40,14 @@ ERROR: Schema = {
 }
 """The body of every error outside Nova's API."""
 
+_PREFER = {
+    "name": "Prefer",
+    "in": "header",
+    "required": False,
+    "description": "wait=N, the seconds that the database may take (RFC 7240); at most 120",
+    "schema": {"type": "string"},
+}
+
 
 def build_document(routes: Sequence[Route], version: str, url: str) -> dict[str, Any]:
     """Return the document.
@@ -56,6 +64,7 @@ def build_document(routes: Sequence[Route], version: str, url: str) -> dict[str,
         "paths": {route.path: _describe_route(route) for route in own},
         "components": {
             "schemas": {"Error": ERROR},
+            "parameters": {"Prefer": _PREFER},
             "responses": {"Error": _answer("an error", {"$ref": "#/components/schemas/Error"})},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
@@ -70,12 +79,13 @@ def _describe_route(route: Route) -> dict[str, Any]:
         method.lower(): _describe_operation(route.path, method, operations[0])
         for method, operations in route.methods.items()
     }
-    names = _PARAMETER.findall(route.path)
-    if names:
-        described["parameters"] = [
+    described["parameters"] = [
+        {"$ref": "#/components/parameters/Prefer"},
+        *(
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in names
-        ]
+            for name in _PARAMETER.findall(route.path)
+        ),
+    ]
     return described
 
 

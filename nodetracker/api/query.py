@@ -15,6 +15,10 @@ MAX_ID = 2**63 - 1
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _MAX_DIGITS = 18
+_MAX_WAIT_SECONDS = 120
+_SECONDS = re.compile(r"[0-9]{1,18}")
+_QUOTED = re.compile(r'"([^"]*)"')
+_DELIMITERS = str.maketrans(",;=", "   ")
 _ALIASES = {"node": "nodename"}
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -67,6 +71,23 @@ def check_document(value: object) -> None:
         elif isinstance(found, list):
             items: Iterable[object] = found
             pending += [(f"{path}[{number}]", item) for number, item in enumerate(items)]
+
+
+def parse_wait(header: str | None) -> int | None:
+    """Return how many seconds the header ``Prefer`` wants to wait, None without a valid number.
+
+    Source: RFC 7240, of which the first of several equal preferences counts.
+
+    >>> parse_wait('respond-async, wait=300; reason="a, b"')
+    120
+    """
+    plain = _QUOTED.sub(lambda quoted: quoted[1].translate(_DELIMITERS), header or "")
+    for preference in plain.split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        if name.strip().lower() == "wait":
+            is_valid = _SECONDS.fullmatch(value.strip()) is not None
+            return min(int(value), _MAX_WAIT_SECONDS) or None if is_valid else None
+    return None
 
 
 def parse_row_id(text: str, what: str) -> int:

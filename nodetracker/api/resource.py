@@ -6,6 +6,7 @@ credentials, microversion, rule, query, body.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -20,7 +21,7 @@ from nodetracker.api.context import IDENTITY, REQUEST_ID, RequestContext, read_c
 from nodetracker.api.encoding import ENCODED, render_json
 from nodetracker.api.errors import explain
 from nodetracker.api.family import COMPUTE, CONTAINER, Family, Microversions, Version, family_of
-from nodetracker.api.query import check_document, read_query, split_query
+from nodetracker.api.query import check_document, parse_wait, read_query, split_query
 from nodetracker.api.route import Operation, Route
 from nodetracker.model.errors import (
     AuthenticationError,
@@ -28,8 +29,11 @@ from nodetracker.model.errors import (
     ForbiddenError,
     RequestError,
     StoreError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
 )
 from nodetracker.process.change_log import log_change
+from nodetracker.process.time_limit import TimeLimit, limit_database
 
 LOG = logging.getLogger(__name__)
 
@@ -61,12 +65,14 @@ class RouteResource:
         operations = self.route.methods["GET" if request.method == "HEAD" else request.method]
         may_change = operations[0].may_change(request.method)
         status: int | None = None
+        seconds = self._choose_time(request, response)
         try:
             if may_change or request.method not in SAFE_METHODS:
                 self._reject_foreign_page(request)
             operation, version = _select_operation(operations, request, response, context)
             call = Call(self._backend, context, self._read_url(request), version, params)
-            answer = self._carry_out(operation, call, request)
+            with self._limit_database(seconds) as limit:
+                answer = self._carry_out(operation, call, request, limit)
             status = answer.status
         except Exception as error:
             status = explain(error).status.value
@@ -75,7 +81,7 @@ class RouteResource:
             if may_change:
                 _log_change(request, context, operations[0].rule, status)
         if answer.stream is not None:
-            answer = replace(answer, stream=self._cut_off(answer.stream, request))
+            answer = replace(answer, stream=self._cut_off(answer.stream, request, seconds))
         _write(response, answer)
         if answer.session_token is not None:
             _set_session_cookie(response, answer.session_token, call.url)
@@ -91,27 +97,49 @@ class RouteResource:
                 "POST /v1/hosts/HOST/actions does not."
             )
 
+    def _choose_time(self, request: falcon.Request, response: falcon.Response) -> float:
+        """Return the seconds that the database may take, and say so if the client has chosen."""
+        wanted = parse_wait(request.get_header("Prefer"))
+        if wanted is None:
+            return self._backend.settings.database_timeout
+        response.set_header("Preference-Applied", f"wait={wanted}")
+        return wanted
+
+    def _limit_database(self, seconds: float) -> AbstractContextManager[TimeLimit]:
+        return limit_database(seconds, seconds < self._backend.settings.database_timeout)
+
     def _read_url(self, request: falcon.Request) -> RequestUrl:
         prefix = self._backend.settings.public_url or request.prefix
         return RequestUrl(prefix.rstrip("/"), request.path, split_query(request.query_string))
 
-    def _cut_off(self, parts: Iterator[bytes], request: falcon.Request) -> Iterator[bytes]:
+    def _cut_off(
+        self, parts: Iterator[bytes], request: falcon.Request, seconds: float
+    ) -> Iterator[bytes]:
         """Yield the parts of an answer, whose status is sent before its rows are read.
+
+        Args:
+            seconds: that the database may take for each.
 
         Raises:
             ConnectionAbortedError: the database failed; without an end of the answer,
                 its client does not take it for whole.
         """
         try:
-            yield from parts
-            return
+            while True:
+                with self._limit_database(seconds):
+                    part = next(parts, None)
+                if part is None:
+                    return
+                yield part
         except StoreError as error:
             self._backend.counters.store_errors.add(error)
             problem = str(error)
         LOG.warning("%s: %s; cutting off the answer", name_request(request), problem)
         raise ConnectionAbortedError("the database failed")
 
-    def _carry_out(self, operation: Operation, call: Call, request: falcon.Request) -> Answer:
+    def _carry_out(
+        self, operation: Operation, call: Call, request: falcon.Request, limit: TimeLimit
+    ) -> Answer:
         """Check the rest of a request and call the handler."""
         rule = operation.rule
         if rule is not None and not call.is_allowed(rule):
@@ -124,10 +152,15 @@ class RouteResource:
             check(body, operation.body)
         _check_precondition(request, operation)
         checked = replace(call, params=_own(call.params), query=query, body=body)
+        changes = operation.changes(request.method, query)
         try:
             return operation.handler(checked)
+        except StoreUnavailableError as error:
+            if changes and (limit.is_over or limit.may_have_written):
+                raise UnknownOutcomeError(error.message) from error
+            raise
         finally:  # one that failed may have changed something, too
-            if operation.changes(request.method, query) and not operation.is_open:
+            if changes and not operation.is_open:
                 self._backend.fleet.invalidate(call.user_id)
 
 

@@ -43,7 +43,8 @@
     │   └── PlacementRefusedError       placement refuses the request; `reason` says why
     └── StoreError
         ├── StoreUnavailableError   nothing was written; the next audit retries
-        │   └── StoreBusyError      this process has no connection left; retry
+        │   ├── StoreBusyError      this process has no connection left; retry
+        │   └── UnknownOutcomeError a request may have been carried out; the same one finds out
         ├── SchemaError             run ``nodetracker-manage db sync``
         └── ConflictError           read and decide again
 """
@@ -341,14 +342,26 @@ class StoreError(NodetrackerError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database is unreachable, read-only or full.
+    """The database is unreachable, read-only or full, or others wrote the same rows at each try.
 
     Nothing was written, unless the reply to a commit was lost.
+
+    Args:
+        is_contended: others were first at each try; a smaller transaction may succeed.
     """
+
+    def __init__(self, message: str = "", is_contended: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.is_contended = is_contended
 
 
 class StoreBusyError(StoreUnavailableError):
     """All connections of this process to the database are in use; nothing was sent."""
+
+
+class UnknownOutcomeError(StoreUnavailableError):
+    """The database did not say in time whether it did what a request asks for."""
 
 
 class SchemaError(StoreError):

@@ -248,6 +248,7 @@ class ApiSettings(ServerSettings):
         public_url: what clients use, if it is another URL than they request.
         grafana_url: of a dashboard to which the page links.
         insecure_power_actions: accept Nova's GETs of power actions without TLS.
+        database_timeout: seconds that the database may take in one request.
         max_limit: the longest page of a list, also the default.
         metrics_per_node: the metrics have series for each node.
         open_metrics: the metrics need no credentials.
@@ -262,6 +263,7 @@ class ApiSettings(ServerSettings):
     public_url: str | None
     grafana_url: str | None
     insecure_power_actions: bool
+    database_timeout: int
     max_limit: int
     metrics_per_node: bool
     open_metrics: bool

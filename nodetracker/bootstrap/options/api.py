@@ -21,6 +21,15 @@ API = option_group(
         help="Number of requests that are carried out in parallel, each on a separate database "
         "connection.",
     ),
+    cfg.IntOpt(
+        "database_timeout",
+        default=15,
+        min=1,
+        max=120,
+        help="Seconds that the database may take in one request, repetitions included, unless its "
+        "header Prefer says wait=N. Then the connection is closed and the answer is 503. Waiting "
+        "for agents does not count.",
+    ),
     cfg.URIOpt(
         "public_url",
         schemes=["http", "https"],

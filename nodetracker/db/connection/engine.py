@@ -7,6 +7,7 @@ Transactions are functions of a connection, run by `Database.read` and
 
 import copy
 import functools
+import itertools
 import logging
 import random
 import time
@@ -23,6 +24,7 @@ from nodetracker.db.connection import failures
 from nodetracker.db.connection.sessions import (
     IDLE_TRANSACTION_SECONDS,
     WRITES,
+    limit_lock_wait,
     prepare_sessions,
     with_pool,
 )
@@ -31,8 +33,9 @@ from nodetracker.db.connection.url import (
     parse_connection,
     read_only,
 )
-from nodetracker.model.errors import SchemaError
+from nodetracker.model.errors import SchemaError, StoreUnavailableError
 from nodetracker.process.outage import Watch, watch_nothing
+from nodetracker.process.time_limit import TimeLimit, find_limit
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,12 +52,13 @@ logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 LOG = logging.getLogger(__name__)
 
 RETRY_SECONDS = IDLE_TRANSACTION_SECONDS
-"""How long after its first attempt a transaction may be started again.
+"""How long after its first attempt a transaction may be started again, without a request's limit.
 
 By then the lock of a client that is gone was released. Together with one more lock wait
 it is less than callers over the broker wait.
 """
-_ATTEMPTS = 5
+_DUPLICATE_ATTEMPTS = 5
+_LONGEST_PAUSE = 5  # doublings
 _POOL = {"max_pool_size": 2, "max_overflow": 3, "pool_timeout": 10}
 # Retrying the first connect for minutes would hide an outage; the next pass is the retry.
 _NOT_PASSED = frozenset({"connection", "max_retries", "retry_interval"})
@@ -127,7 +131,9 @@ class Database:
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run a read-only transaction; on SQLite it does not wait for writers."""
-        return self._watch(lambda: self._run(work, failures.is_deadlock, writes=False))
+        return self._watch(
+            lambda: self._run(work, lambda error, _: failures.is_deadlock(error), writes=False)
+        )
 
     def write(
         self,
@@ -137,6 +143,8 @@ class Database:
     ) -> T:
         """Run a transaction that writes; after a deadlock, run it again as a new one.
 
+        It is run again as long as the request that this thread carries out has time.
+
         Args:
             retry_on_duplicate: also retry after a duplicate key, for work that
                 reads the existing rows first.
@@ -144,11 +152,11 @@ class Database:
                 False for work that is of no use later.
         """
 
-        def may_retry(error: Exception) -> bool:
-            return (
-                failures.is_deadlock(error)
-                or (retry_on_lock_wait and failures.is_lock_wait(error))
-                or (retry_on_duplicate and failures.is_duplicate(error))
+        def may_retry(error: Exception, attempt: int) -> bool:
+            if failures.is_duplicate(error):
+                return retry_on_duplicate and attempt < _DUPLICATE_ATTEMPTS
+            return failures.is_deadlock(error) or (
+                retry_on_lock_wait and failures.is_lock_wait(error)
             )
 
         return self._watch(lambda: self._run(work, may_retry, writes=True))
@@ -156,22 +164,24 @@ class Database:
     def _run(
         self,
         work: Callable[[sa.Connection], T],
-        may_retry: Callable[[Exception], bool],
+        may_retry: Callable[[Exception, int], bool],
         writes: bool,
     ) -> T:
-        last_start = time.monotonic() + RETRY_SECONDS
-        with self._explained_schema(), failures.translated(self.url):
-            for attempt in range(1, _ATTEMPTS + 1):
+        limit = find_limit()
+        last_start = time.monotonic() + limit.seconds_to_retry(RETRY_SECONDS)
+        with limit.counting(), self._explained_schema(), failures.translated(self.url):
+            for attempt in itertools.count(1):
+                pause = 2 ** min(attempt, _LONGEST_PAUSE) * random.uniform(0.01, 0.05)  # noqa: S311
                 try:
                     return self._run_once(work, writes)
                 except Exception as error:
-                    is_last = attempt == _ATTEMPTS or time.monotonic() >= last_start
-                    if is_last or not may_retry(error):
+                    is_last = time.monotonic() + pause >= last_start
+                    if is_last or not may_retry(error, attempt):
                         raise
                     LOG.debug(
                         "%s; running the transaction again", failures.translate(error, self.url)
                     )
-                time.sleep(random.uniform(0.01, 0.05) * 2**attempt)  # noqa: S311 - no secret
+                time.sleep(pause)
             raise AssertionError("unreachable")
 
     @contextmanager
@@ -187,18 +197,35 @@ class Database:
             raise
 
     def _run_once(self, work: Callable[[sa.Connection], T], writes: bool) -> T:
+        limit = find_limit()
+        if limit.is_over:
+            raise StoreUnavailableError(
+                f"{describe(self.url)}: no time is left of the request's {limit.seconds:g} s"
+            )
         # Not by oslo.db's transactions: when a rollback fails because the connection is gone,
         # they raise its error instead of the original one, and log that with its traceback.
         with self.engine.connect() as connection:
             connection.execution_options(**{WRITES: writes}, **self._options)
             try:
+                limit_lock_wait(connection)
                 result = work(connection)
                 if writes or self._keeps_statements:
-                    connection.commit()
+                    self._commit(connection, writes, limit)
             except Exception:
                 self._roll_back(connection)
                 raise
             return result
+
+    def _commit(self, connection: sa.Connection, writes: bool, limit: TimeLimit) -> None:
+        """Commit; note in the limit that something is written, or may be without an answer."""
+        may_be_done = True
+        try:
+            connection.commit()
+        except Exception:
+            may_be_done = connection.invalidated
+            raise
+        finally:
+            limit.may_have_written |= writes and may_be_done
 
     def _roll_back(self, connection: sa.Connection) -> None:
         """Roll back a failed transaction; the server does so itself for lost connections."""
@@ -245,7 +272,7 @@ class _Rehearsal(Database):
     def _run(
         self,
         work: Callable[[sa.Connection], T],
-        may_retry: Callable[[Exception], bool],
+        may_retry: Callable[[Exception, int], bool],
         writes: bool,
     ) -> T:
         """Run it once: a deadlock has undone all before it as well."""

@@ -8,12 +8,14 @@ import random
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import pq
-from psycopg.abc import AdaptContext, Buffer, Params, PQGen, Query
+from psycopg.abc import AdaptContext, Buffer, Params, PQGen, PQGenConn, Query
 from psycopg.adapt import Loader
+
+from nodetracker.process.time_limit import find_limit
 
 T = TypeVar("T")
 
@@ -43,6 +45,22 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     read_timeout = 0
 
+    @classmethod
+    def _connect_gen(cls, *args: Any, **kwargs: Any) -> PQGenConn[Self]:
+        """Give up connecting when a request's time is over: several hosts have a timeout each."""
+        limit = find_limit()
+        connecting = super()._connect_gen(*args, **kwargs)
+        try:
+            wanted = next(connecting)
+            while True:
+                ready = yield wanted
+                if limit.is_over:
+                    raise psycopg.OperationalError(f"no connection within {limit.seconds:g} s")
+                wanted = connecting.send(ready)
+        except StopIteration as end:
+            connection: Self = end.value
+            return connection
+
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         """Run one exchange with the server: a statement, commit or rollback.
 
@@ -53,6 +71,7 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def _bounded(self, exchange: PQGen[T]) -> PQGen[T]:
         """Forward an exchange; psycopg resumes it every 0.1 s while nothing happens."""
+        limit = find_limit()
         deadline = time.monotonic() + self.read_timeout
         try:
             wanted = next(exchange)
@@ -60,9 +79,10 @@ class BoundedConnection(psycopg.Connection[Any]):
                 ready = yield wanted
                 if ready:
                     deadline = time.monotonic() + self.read_timeout
-                elif time.monotonic() >= deadline:
+                elif limit.is_over or time.monotonic() >= deadline:
                     self.close()
-                    raise psycopg.OperationalError(f"no answer within {self.read_timeout} s")
+                    seconds = min(self.read_timeout, limit.seconds)
+                    raise psycopg.OperationalError(f"no answer within {seconds:g} s")
                 wanted = exchange.send(ready)
         except StopIteration as end:
             result: T = end.value

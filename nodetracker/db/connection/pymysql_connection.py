@@ -12,6 +12,8 @@ from pymysql.connections import Connection, MySQLResult
 from pymysql.constants import FIELD_TYPE
 from pymysql.converters import conversions
 
+from nodetracker.process.time_limit import find_limit
+
 
 def _parse_time(text: str) -> Any:
     """Return a datetime, or the text of a time that Python cannot have, such as ``0000-00-00``."""
@@ -56,20 +58,31 @@ def _read_size(data: bytes, first: int, start: int) -> tuple[int, int]:
 
 
 class _Connection(Connection):
-    """A connection whose timeout may change, for which PyMySQL has no public way.
+    """A connection whose timeouts may change, for which PyMySQL has no public way.
 
     Attributes:
         read_timeout: seconds in which each part of an answer arrives.
+        write_timeout: seconds in which each part of a statement is sent.
     """
 
-    @property
-    def read_timeout(self) -> int:
-        seconds: int = self._read_timeout
-        return seconds
+    read_timeout = write_timeout = 0.0
 
-    @read_timeout.setter
-    def read_timeout(self, seconds: int) -> None:
-        self._read_timeout = seconds
+    @property
+    def _read_timeout(self) -> float:
+        """What PyMySQL applies to the next packet."""
+        return find_limit().cut(self.read_timeout)
+
+    @_read_timeout.setter
+    def _read_timeout(self, seconds: float) -> None:
+        self.read_timeout = seconds
+
+    @property
+    def _write_timeout(self) -> float:
+        return find_limit().cut(self.write_timeout)
+
+    @_write_timeout.setter
+    def _write_timeout(self, seconds: float) -> None:
+        self.write_timeout = seconds
 
     def _read_query_result(self, unbuffered: bool = False) -> Any:
         """Read the whole answer to a statement; no cursor of SQLAlchemy's reads it in parts."""
@@ -88,7 +101,8 @@ def connect(parameters: Mapping[str, Any]) -> _Connection:
     PyMySQL's own applies only until the kernel has accepted the connection, and then awaits
     the greeting of a hung server as long as a statement.
     """
-    own = {"conv": _CONVERTERS, "read_timeout": parameters["connect_timeout"]}
+    seconds = find_limit().cut(parameters["connect_timeout"])
+    own = {"conv": _CONVERTERS, "connect_timeout": seconds, "read_timeout": seconds}
     connection = _Connection(**{**parameters, **own})  # type: ignore[no-untyped-call]
     connection.read_timeout = parameters["read_timeout"]
     return connection

@@ -18,6 +18,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 
 from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
 from nodetracker.db.connection.url import is_read_only, sqlite_path
+from nodetracker.process.time_limit import find_limit
 
 LOCK_WAIT_SECONDS = 10
 IDLE_TRANSACTION_SECONDS = 15
@@ -63,6 +64,7 @@ SQLite writes the log back by itself whenever it has 1,000 pages, which is a lit
 _Identity = tuple[int, int] | None
 _PLUGIN = "nodetracker_pool"
 _FILES = "nodetracker_files"
+_LOCK_WAIT = "nodetracker_lock_wait"
 
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
@@ -213,15 +215,36 @@ def _bound_idle_time(engine: sa.Engine) -> None:
         return pymysql_connection.connect(parameters)
 
 
+def limit_lock_wait(connection: sa.Connection) -> None:
+    """Let a transaction wait for a lock only as long as its request has time, less a second.
+
+    The database then says itself that it was not granted, and nothing was written.
+    """
+    seconds = max(1, min(LOCK_WAIT_SECONDS, int(find_limit().cut(LOCK_WAIT_SECONDS + 1) - 1)))
+    if connection.info.get(_LOCK_WAIT, LOCK_WAIT_SECONDS) == seconds:
+        return
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {seconds * 1000}")
+        return
+    if connection.dialect.name == "sqlite":
+        if _FILES not in connection.info:  # in memory, or it excludes all others
+            return
+        file: Any = connection.connection.dbapi_connection  # before the transaction begins
+        file.execute(f"PRAGMA busy_timeout = {seconds * 1000}")
+    else:
+        connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {seconds}")
+    connection.info[_LOCK_WAIT] = seconds
+
+
 def _tune_sqlite(engine: sa.Engine) -> None:
     pragmas = [
         "PRAGMA synchronous = FULL",  # what is committed survives a power failure
         "PRAGMA temp_store = MEMORY",  # or a full disk would end reads that sort much
     ]
-    usual = [f"PRAGMA busy_timeout = {LOCK_WAIT_SECONDS * 1000}"]
+    usual: list[str] = []
     path = sqlite_path(engine.url)
     if path is not None and not is_read_only(engine.url):
-        usual += [
+        usual = [
             "PRAGMA journal_mode = WAL",
             f"PRAGMA journal_size_limit = {LOG_BYTES}",
             "PRAGMA schema_version",  # which opens the log, even of a new file
@@ -239,8 +262,9 @@ def _tune_sqlite(engine: sa.Engine) -> None:
             every = [*further, *pragmas]
             return _retry_locked(lambda: _connect_sqlite(dialect, arguments, parameters, every))
 
+        seconds = record.info[_LOCK_WAIT] = find_limit().cut(LOCK_WAIT_SECONDS)
         try:
-            opened = open_one(*usual)
+            opened = open_one(f"PRAGMA busy_timeout = {int(seconds * 1000)}", *usual)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname != _NO_SHARED_INDEX:
                 raise
@@ -286,6 +310,7 @@ def _check_kept(engine: sa.Engine, path: Path) -> None:
             record.close()  # it excludes all others
         elif connection is not None and time.monotonic() - written_back_at >= LOG_SECONDS:
             written_back_at = time.monotonic()
+            record.info.pop(_LOCK_WAIT, None)
             _write_back(connection, wait_seconds=0)
 
 
@@ -348,7 +373,7 @@ def _retry_locked(connect: Callable[[], Any]) -> Any:
 
     SQLite itself does not wait for the writer of a new file that is to get a log.
     """
-    last_start = time.monotonic() + LOCK_WAIT_SECONDS
+    last_start = time.monotonic() + find_limit().cut(LOCK_WAIT_SECONDS)
     while True:
         try:
             return connect()

@@ -86,6 +86,17 @@ def test_an_outage_is_two_lines_for_operators_and_none_for_clients(backend, reco
     ]
 
 
+@pytest.mark.parametrize(("wait", "is_out"), [("1", False), ("15", True), ("60", True)])
+def test_a_time_that_a_client_cuts_short_is_no_outage(backend, wait, is_out):
+    outages = OutageLog("The database", StoreUnavailableError, LOGGER)
+    store = Faulty(backend.store, outages)
+    store.error = StoreUnavailableError("no answer within 1 s")
+    found = Api(replace(backend, store=store)).request(
+        "GET", "/v1/services", headers={"Prefer": f"wait={wait}"}
+    )
+    assert (found.status_code, outages.is_out) == (503, is_out)
+
+
 def test_a_conflict_is_no_outage():
     outages = OutageLog("The database", StoreUnavailableError, LOGGER)
     watch = watch_calls(outages)

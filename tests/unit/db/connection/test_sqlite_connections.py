@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from nodetracker.db.connection import sessions
 from nodetracker.db.connection.engine import Database, DatabaseSettings
-from nodetracker.model.errors import SchemaError
+from nodetracker.model.errors import SchemaError, StoreUnavailableError
+from nodetracker.process.time_limit import limit_database
 
 
 @pytest.fixture
@@ -241,6 +242,19 @@ def test_nobody_waits_while_the_log_is_in_use(
     monkeypatch.setattr(sessions, "LOG_SECONDS", 3600.0)
     wait = database.read(lambda connection: connection.scalar(sa.text("PRAGMA busy_timeout")))
     assert wait == sessions.LOCK_WAIT_SECONDS * 1000
+
+
+def test_a_request_waits_to_open_a_locked_file_no_longer_than_it_has_time(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("INSERT INTO words VALUES ('second')")
+        database = open_database(path)
+        started = time.monotonic()
+        with limit_database(1), pytest.raises(StoreUnavailableError, match="locked"):
+            read_words(database)
+        assert time.monotonic() - started < 8  # of the 10 that others wait
+    assert read_words(database) == ["first", "second"]
+    database.close()
 
 
 def test_the_log_of_a_large_transaction_does_not_stay_large(database: Database, path: Path) -> None:
