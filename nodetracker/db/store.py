@@ -103,13 +103,16 @@ def open_store(
 def observed(
     work: "Callable[Concatenate[sa.Connection, P], tuple[T, StoreEvent]]",
     retry_on_duplicate: bool = False,
+    is_divisible: bool = False,
 ) -> "Callable[Concatenate[SqlStore, P], T]":
     """Return a method that runs a function by `Database.write`, and notifies of its event."""
 
     @functools.wraps(work)
     def method(self: "SqlStore", /, *positional: P.args, **named: P.kwargs) -> T:
         answer, event = self._database.write(
-            lambda connection: work(connection, *positional, **named), retry_on_duplicate
+            lambda connection: work(connection, *positional, **named),
+            retry_on_duplicate,
+            is_divisible=is_divisible,
         )
         self._notify(event)
         return answer
@@ -203,7 +206,7 @@ class SqlStore(SqlReader):
     apply_changes = observed(node_changes.apply_changes, retry_on_duplicate=True)
 
     create_claim = granted(claims.create_claim, claims.find_existing_grant)
-    create_claims = observed(claims.create_claims, retry_on_duplicate=True)
+    create_claims = observed(claims.create_claims, retry_on_duplicate=True, is_divisible=True)
     try_claim = writing(claims.try_claim)
     admit_start = observed(starts.admit_start)
     end_start = observed(starts.end_start)

@@ -5,8 +5,10 @@ not know of each other.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+import math
+import random
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from nodetracker.accounting.ledger.admission import Admission
@@ -18,6 +20,7 @@ from nodetracker.accounting.ledger.claims import (
 )
 from nodetracker.accounting.ledger.exclusions import RefusedNode, leave_out, refuse
 from nodetracker.accounting.ledger.migrations import move_of, require_open
+from nodetracker.accounting.ledger.packing import kind_of
 from nodetracker.model.candidate import CandidateNode
 from nodetracker.model.claim import (
     SAME_NODE_REQUIRED,
@@ -36,6 +39,7 @@ from nodetracker.model.errors import (
     StoreUnavailableError,
 )
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.process.time_limit import find_limit
 from nodetracker.usecases.candidates import CandidateFinder, as_new
 from nodetracker.usecases.reads import find_node
 
@@ -44,18 +48,20 @@ T = TypeVar("T")
 CLAIMS_AT_ONCE = 50
 """Claims of one transaction."""
 
+CONTENDED_SECONDS = 20.0
+"""How long a list is tried after others were first for the first time, if no request limits it."""
+_PAUSE_SECONDS = 0.1
 
-def _describe_kind(request: ClaimRequest, with_guest: Collection[str]) -> str:
-    """Return a text that requests have in common which are alike but for uuids and names.
+
+def _kind_of(request: ClaimRequest, with_guest: Collection[str]) -> Hashable:
+    """Return what requests have in common which are alike but for uuids and names.
 
     Args:
         with_guest: workloads whose guest is charged already, of which a node may accept a claim
             that it refuses of others.
     """
     uuid = request.workload.uuid if request.workload.uuid in with_guest else ""
-    workload = replace(request.workload, uuid=uuid, name="", user_id="")
-    alike = replace(request, uuid="", workload=workload, request_hash="", has_new_uuid=False)
-    return repr(alike)
+    return kind_of(request), request.host, request.nodename, request.migration, uuid
 
 
 def _answer_again(claim: Claim, request: ClaimRequest) -> Claim | NodetrackerError:
@@ -64,6 +70,36 @@ def _answer_again(claim: Claim, request: ClaimRequest) -> Claim | NodetrackerErr
         return require_active(repeat_grant(claim, request))
     except NodetrackerError as error:
         return error
+
+
+class _Contention:
+    """How long the requests of one list are tried while others write the same rows.
+
+    Attributes:
+        error: the last one, None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.error: StoreUnavailableError | None = None
+        self._deadline = math.inf
+
+    def note(self, error: StoreUnavailableError) -> None:
+        """Note an error that says so, and wait a moment, of which each of the others has another.
+
+        Raises:
+            StoreUnavailableError: it says something else.
+        """
+        if not error.is_contended:
+            raise error
+        if self.error is None:
+            self._deadline = time.monotonic() + find_limit().seconds_to_retry(CONTENDED_SECONDS)
+        self.error = error
+        time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311 - no secret
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is tried."""
+        return time.monotonic() >= self._deadline
 
 
 class Scheduler(CandidateFinder):
@@ -97,8 +133,8 @@ class Scheduler(CandidateFinder):
 
         Those that were granted before are found first, all by one statement. Requests alike, but
         for their uuids and names, share a search, and are spread over the nodes that it finds;
-        up to `CLAIMS_AT_ONCE` are one transaction. Where one is refused, those alike are refused
-        for the same reasons.
+        up to `CLAIMS_AT_ONCE` are one transaction, and half as many where others write the same
+        rows at each try. Where one is refused, those alike are refused for the same reasons.
 
         Args:
             requests: with a uuid each of their own.
@@ -108,17 +144,21 @@ class Scheduler(CandidateFinder):
         """
         answers = self._find_granted(requests)
         waiting = [request for request in requests if request.uuid not in answers]
-        kinds = self._describe_kinds(waiting)
+        kinds = self._list_kinds(waiting)
         placed = self._spread(waiting, kinds)
+        contention = _Contention()
         for start in range(0, len(placed), CLAIMS_AT_ONCE):
             part = placed[start : start + CLAIMS_AT_ONCE]
-            granted = filter(None, self._store.create_claims(part, self._policy))
-            answers |= {claim.uuid: claim for claim in granted if claim.is_active}
-        refused: dict[str, ClaimRefusedError] = {}
+            answers |= {
+                claim.uuid: claim
+                for claim in self._create_part(part, contention)
+                if claim.is_active
+            }
+        refused: dict[Hashable, ClaimRefusedError] = {}
         for request in waiting:
             if request.uuid not in answers:
                 kind = kinds[request.uuid]
-                answers[request.uuid] = self._create_singly(request, kind, refused)
+                answers[request.uuid] = self._create_singly(request, kind, refused, contention)
         if refused:  # perhaps as somebody sent the same list at the same time
             answers |= self._find_granted(
                 [r for r in waiting if isinstance(answers[r.uuid], ClaimRefusedError)]
@@ -142,21 +182,21 @@ class Scheduler(CandidateFinder):
         found = self._store.find_claims(list(by_uuid)) if by_uuid else ()
         return {claim.uuid: _answer_again(claim, by_uuid[claim.uuid]) for claim in found}
 
-    def _describe_kinds(self, requests: Sequence[ClaimRequest]) -> dict[str, str]:
+    def _list_kinds(self, requests: Sequence[ClaimRequest]) -> dict[str, Hashable]:
         """Return a request's uuid -> its kind, which those alike have in common."""
         workloads = {request.workload.uuid for request in requests}
         with_guest = self._store.find_guests(workloads) if len(requests) > 1 else ()
-        return {request.uuid: _describe_kind(request, with_guest) for request in requests}
+        return {request.uuid: _kind_of(request, with_guest) for request in requests}
 
     def _spread(
-        self, requests: Sequence[ClaimRequest], kinds: Mapping[str, str]
+        self, requests: Sequence[ClaimRequest], kinds: Mapping[str, Hashable]
     ) -> list[PlacedRequest]:
         """Return the requests for which there are nodes, each with one of these.
 
         Args:
-            kinds: from `_describe_kinds`.
+            kinds: from `_list_kinds`.
         """
-        alike: dict[str, list[ClaimRequest]] = {}
+        alike: dict[Hashable, list[ClaimRequest]] = {}
         for request in requests:
             alike.setdefault(kinds[request.uuid], []).append(request)
         placed = []
@@ -177,8 +217,30 @@ class Scheduler(CandidateFinder):
         candidates = itertools.islice(self._find_candidates(as_new(request), count), count)
         return [(candidate.host, candidate.nodename) for candidate in candidates]
 
+    def _create_part(self, placed: Sequence[PlacedRequest], contention: _Contention) -> list[Claim]:
+        """Return the claims that are granted of requests for some nodes.
+
+        Servers of a cluster that are all written through find out at the commit who was first.
+        The fewer rows a transaction writes, the likelier it is that it is.
+        """
+        if contention.is_over:
+            return []
+        try:
+            return list(filter(None, self._store.create_claims(placed, self._policy)))
+        except StoreUnavailableError as error:
+            contention.note(error)
+        if len(placed) == 1:
+            return []
+        middle = len(placed) // 2
+        halves = placed[:middle], placed[middle:]
+        return [claim for half in halves for claim in self._create_part(half, contention)]
+
     def _create_singly(
-        self, request: ClaimRequest, kind: str, refused: dict[str, ClaimRefusedError]
+        self,
+        request: ClaimRequest,
+        kind: Hashable,
+        refused: dict[Hashable, ClaimRefusedError],
+        contention: _Contention,
     ) -> Claim | NodetrackerError:
         """Create a claim, unless one alike was refused.
 
@@ -187,12 +249,15 @@ class Scheduler(CandidateFinder):
         """
         if kind in refused:
             return refused[kind]
+        if contention.error is not None and contention.is_over:
+            return contention.error
         try:
             return self.create_claim(request)
         except ClaimRefusedError as error:
             return refused.setdefault(kind, error)
-        except StoreUnavailableError:
-            raise
+        except StoreUnavailableError as error:
+            contention.note(error)
+            return error
         except NodetrackerError as error:
             return error
 
@@ -238,13 +303,19 @@ class Scheduler(CandidateFinder):
         Raises:
             StoreUnavailableError: the database did not answer; some may have been granted.
         """
-        return [self._try_migration(request) for request in requests]
+        contention = _Contention()
+        return [self._try_migration(request, contention) for request in requests]
 
-    def _try_migration(self, request: ClaimRequest) -> Migration | NodetrackerError:
+    def _try_migration(
+        self, request: ClaimRequest, contention: _Contention
+    ) -> Migration | NodetrackerError:
+        if contention.error is not None and contention.is_over:
+            return contention.error
         try:
             return self.create_migration(request)
-        except StoreUnavailableError:
-            raise
+        except StoreUnavailableError as error:
+            contention.note(error)
+            return error
         except NodetrackerError as error:
             return error
 

@@ -27,7 +27,8 @@ from nodetracker.model.errors import (
 from nodetracker.model.guest import Guest
 from nodetracker.model.pci import Alias, AliasSpec, PciDeviceType
 from nodetracker.model.service import COMPUTE_BINARY, ServiceChange
-from nodetracker.ports import SchedulerStore, Store
+from nodetracker.ports import AdmissionPolicy, SchedulerStore, Store
+from nodetracker.usecases import scheduler as scheduler_module
 from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import (
     ADMISSION_POLICY,
@@ -279,6 +280,74 @@ class LossyStore:
             return answer
 
         return call
+
+
+class Contended:
+    """A store in which others are first at each try of a transaction of too many claims."""
+
+    def __init__(self, store: SqlStore, most: int, singly: bool = True) -> None:
+        self._store, self._most, self._singly = store, most, singly
+        self.sizes: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create_claims(self, placed: Sequence[PlacedRequest], policy: AdmissionPolicy) -> Any:
+        self.sizes.append(len(placed))
+        if len(placed) > self._most:
+            raise StoreUnavailableError("deadlock", is_contended=True)
+        return self._store.create_claims(placed, policy)
+
+    def create_claim(self, *arguments: Any) -> Any:
+        self.sizes.append(0)
+        if not self._singly:
+            raise StoreUnavailableError("deadlock", is_contended=True)
+        return self._store.create_claim(*arguments)
+
+
+class TestContention:
+    """Others write the same rows at each try, as through another member of a cluster."""
+
+    @pytest.fixture
+    def requests(self, store: SqlStore) -> list[ClaimRequest]:
+        make_node(store)
+        return [ask(VCPU=1, MEMORY_MB=64) for _ in range(5)]
+
+    def test_a_part_is_halved_until_it_is_written(
+        self, store: SqlStore, requests: list[ClaimRequest]
+    ) -> None:
+        contended: Any = Contended(store, 1)
+        claims = Scheduler(contended, ADMISSION_POLICY).create_claims(requests)
+        assert [found.uuid for found in claims if isinstance(found, Claim)] == [
+            request.uuid for request in requests
+        ]
+        assert contended.sizes == [5, 2, 1, 1, 3, 1, 2, 1, 1]
+
+    def test_what_cannot_be_written_fails_by_itself(
+        self, store: SqlStore, requests: list[ClaimRequest]
+    ) -> None:
+        contended: Any = Contended(store, 0)
+        claims = Scheduler(contended, ADMISSION_POLICY).create_claims(requests)
+        assert all(isinstance(found, Claim) for found in claims)
+        contended = Contended(store, 0, singly=False)
+        more = [ask(VCPU=1, MEMORY_MB=32) for _ in range(2)]
+        outcomes = Scheduler(contended, ADMISSION_POLICY).create_claims([*requests, *more])
+        assert all(isinstance(found, Claim) for found in outcomes[:5])
+        assert [type(found) for found in outcomes[5:]] == [StoreUnavailableError] * 2
+
+    def test_a_list_is_not_tried_for_ever(
+        self, store: SqlStore, requests: list[ClaimRequest], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scheduler_module, "CONTENDED_SECONDS", 0.0)
+        contended: Any = Contended(store, 0, singly=False)
+        outcomes = Scheduler(contended, ADMISSION_POLICY).create_claims(requests)
+        assert [type(found) for found in outcomes] == [StoreUnavailableError] * 5
+        assert contended.sizes == [5]
+
+    def test_an_outage_fails_the_list(self, store: SqlStore, requests: list[ClaimRequest]) -> None:
+        broken: Any = LossyStore(store, 3, is_done=False)
+        with pytest.raises(StoreUnavailableError, match="gone"):
+            Scheduler(broken, ADMISSION_POLICY).create_claims(requests)
 
 
 class TestScheduler:

@@ -21,12 +21,16 @@ from nodetracker.model.fleet import FleetQuery
 from nodetracker.model.listing import ClaimQuery, MigrationQuery
 from nodetracker.model.service import AuditState
 from nodetracker.ports import AdmissionPolicy
+from nodetracker.process.time_limit import limit_database
+from nodetracker.usecases.scheduler import Scheduler
 from tests.builders import make_node, register
 from tests.functional.servers.mariadb import MariaDB
 from tests.ha.galera import Galera
 from tests.programs import wait_until
 
 CLAIMS = 300
+SINGLE_CLAIMS = 20
+LISTS = 4
 POLICY = AdmissionPolicy(service_down_time=3600, claim_timeout=3600)  # nobody sends heartbeats
 
 
@@ -183,6 +187,53 @@ def test_claims_are_decided_through_other_members_than_made_them(
             is_over.set()
         loading.result()
     assert seen == {"released": CLAIMS}
+
+
+def test_lists_of_claims_through_all_members_are_granted(stores: list[SqlStore]) -> None:
+    """Ten clients write lists for the same few rows; each member learns at commits who was first."""
+    schedulers = [Scheduler(store, POLICY) for store in stores]
+
+    def send(client: int) -> Counter[str]:
+        answers: Counter[str] = Counter()
+        for _ in range(LISTS):
+            body = {"resources": {"MEMORY_MB": 1}}
+            requests = [
+                parse_claim_request(body | {"workload": {"uuid": str(uuid.uuid4())}})
+                for _ in range(50)
+            ]
+            claims = schedulers[client % 3].create_claims(requests)
+            answers.update(type(claim).__name__ for claim in claims)
+            again = schedulers[(client + 1) % 3].create_claims(requests)
+            for claim, repeated in zip(claims, again, strict=True):
+                assert repeated == claim or isinstance(claim, StoreUnavailableError)
+        return answers
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = sum(pool.map(send, range(10)), Counter())
+    asked = 10 * LISTS * 50
+    assert answers["Claim"] + answers["StoreUnavailableError"] == asked
+    assert answers["Claim"] >= 0.95 * asked
+
+
+def test_single_claims_through_all_members_are_granted_in_their_time(
+    stores: list[SqlStore],
+) -> None:
+    """Each is tried again for as long as its request has time, however often others were first."""
+
+    def send(client: int) -> Counter[str]:
+        answers: Counter[str] = Counter()
+        for _ in range(SINGLE_CLAIMS):
+            with limit_database(60):
+                try:
+                    make_claim(stores[client % 3])
+                    answers["granted"] += 1
+                except NodetrackerError as error:
+                    answers[str(error)] += 1
+        return answers
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = sum(pool.map(send, range(10)), Counter())
+    assert answers == {"granted": 10 * SINGLE_CLAIMS}
 
 
 def test_a_member_that_cannot_catch_up_in_time_is_unavailable(

@@ -140,6 +140,7 @@ class Database:
         work: Callable[[sa.Connection], T],
         retry_on_duplicate: bool = False,
         retry_on_lock_wait: bool = True,
+        is_divisible: bool = False,
     ) -> T:
         """Run a transaction that writes; after a deadlock, run it again as a new one.
 
@@ -150,11 +151,14 @@ class Database:
                 reads the existing rows first.
             retry_on_lock_wait: also retry when a lock was not granted in time;
                 False for work that is of no use later.
+            is_divisible: the caller itself tries smaller transactions when others were first.
         """
 
         def may_retry(error: Exception, attempt: int) -> bool:
             if failures.is_duplicate(error):
                 return retry_on_duplicate and attempt < _DUPLICATE_ATTEMPTS
+            if is_divisible:
+                return False
             return failures.is_deadlock(error) or (
                 retry_on_lock_wait and failures.is_lock_wait(error)
             )

@@ -229,7 +229,8 @@ def translate(error: BaseException, url: URL) -> NodetrackerError:
         reason = (
             _explain_sqlite(cause, url) if isinstance(cause, sqlite3.Error) else explain(cause, url)
         )
-        return StoreUnavailableError(f"{name}: {reason}")
+        is_contended = is_deadlock(error) or is_lock_wait(error)
+        return StoreUnavailableError(f"{name}: {reason}", is_contended)
     # All other errors concern a value, which the driver's message would repeat.
     code = _mysql_code(cause) or _sqlstate(cause) or getattr(cause, "sqlite_errorname", None)
     kind = type(cause).__name__
