@@ -27,7 +27,7 @@ AGENTS = "agents"
 AUTO_PREFIX = "AUTO: "
 """Prefix of the reason of a service disabled by its own agent, which only re-enables such."""
 
-SCHEMA_REVISION = "0031"
+SCHEMA_REVISION = "0032"
 """The revision of the database's schema that this version is written for."""
 
 SPARE_REVISION = "0028"

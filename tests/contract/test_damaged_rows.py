@@ -187,6 +187,8 @@ class Fleet:
             connection.execute(
                 sa.update(tables.compute_nodes).values({time: store.now() - timedelta(hours=1)})
             )
+            mark = {"system_identifier": "another server", "timeline": 2, "address": "db2:5432"}
+            connection.execute(sa.insert(tables.primaries).values(mark))
         store.sample_trends()
         refresh_tolerances(store, POLICY, 600)
         self.store.raise_warning("beta", next(iter(store.list_warnings("alpha"))).warning)

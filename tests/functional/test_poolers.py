@@ -79,3 +79,24 @@ def test_a_pooler_that_keeps_sessions_is_as_good_as_the_server(postgresql: Postg
         database.close()
     finally:
         pooler.remove()
+
+
+def test_a_pooler_that_keeps_sessions_is_an_outage_only_while_it_is_away(
+    postgresql: PostgreSQL,
+) -> None:
+    pooler = PgBouncer(postgresql, "session")
+    try:
+        url = postgresql.create_database("nt_killed_pooler")
+        with closing(Database(DatabaseSettings(pooler.url(url)))) as database:
+
+            def ask() -> int:
+                return database.read(lambda connection: connection.scalar(sa.text("SELECT 1")))
+
+            assert ask() == 1
+            pooler.kill()
+            with pytest.raises(StoreUnavailableError, match="refused"):
+                ask()
+            pooler.start()
+            assert ask() == 1
+    finally:
+        pooler.remove()

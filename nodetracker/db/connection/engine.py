@@ -21,6 +21,7 @@ from oslo_db.exception import DBError
 from oslo_db.sqlalchemy import enginefacade
 
 from nodetracker.db.connection import failures
+from nodetracker.db.connection.primaries import find_primaries
 from nodetracker.db.connection.sessions import (
     IDLE_TRANSACTION_SECONDS,
     WRITES,
@@ -112,7 +113,9 @@ class Database:
             thread_checkin=False,
             **options,
         )
-        self._manager.append_on_engine_create(prepare_sessions)
+        self._manager.append_on_engine_create(
+            functools.partial(prepare_sessions, find_primaries(self.url))
+        )
         # psycopg drops the statements that it has prepared at each rollback, which the pool
         # would end a read with; PostgreSQL then plans every statement again.
         self._keeps_statements = self.url.get_backend_name() == "postgresql"

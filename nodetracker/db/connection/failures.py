@@ -41,6 +41,8 @@ _MYSQL_REFUSED_VALUE = {1048, 1264, 1265, 1292, 1366, 1406, 1451, 1452}
 _SQLITE_DISK = ("SQLITE_FULL", "SQLITE_IOERR")
 _FULL_BYTES = 1 << 20  # SQLite fails before nothing at all is left
 _POSTGRESQL_SCHEMA = {"3F000", "42P01", "42703"}
+_POSTGRESQL_NO_TABLE = "42P01"
+_POSTGRESQL_UNKNOWN = ("0A", "42")  # not supported; missing, or without the privilege
 _POSTGRESQL_DEADLOCK = {"40001", "40P01"}
 _POSTGRESQL_LOCK_WAIT = "55P03"
 # Seen with PgBouncer in transaction mode: a prepared statement does not exist, or does already.
@@ -101,6 +103,16 @@ def is_lock_wait(error: BaseException) -> bool:
 def is_unsupported(error: BaseException) -> bool:
     """Return whether a MySQL server has a function but refuses it, such as one of a cluster."""
     return _mysql_code(_find_cause(error)) in _MYSQL_UNSUPPORTED
+
+
+def is_unknown_to_server(error: BaseException) -> bool:
+    """Return whether a PostgreSQL server lacks what a statement needs, or denies it to the user."""
+    return (_sqlstate(_find_cause(error)) or "").startswith(_POSTGRESQL_UNKNOWN)
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Return whether a table is missing on a PostgreSQL server."""
+    return _sqlstate(_find_cause(error)) == _POSTGRESQL_NO_TABLE
 
 
 def is_duplicate(error: BaseException) -> bool:

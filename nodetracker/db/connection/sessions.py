@@ -17,7 +17,8 @@ from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 
 from nodetracker.db.connection.dialect import SQLITE_BEFORE, SQLITE_NOW
-from nodetracker.db.connection.url import is_read_only, sqlite_path
+from nodetracker.db.connection.primaries import Primaries, Server
+from nodetracker.db.connection.url import describe, is_read_only, sqlite_path
 from nodetracker.process.time_limit import find_limit
 
 LOCK_WAIT_SECONDS = 10
@@ -40,6 +41,8 @@ WAIT_FOR_MEMBERS = "SET SESSION wsrep_sync_wait = 3"
 member that lags would not find what a caller has just written through another one, and
 whatever is decided by that and writes nothing is not certified: no such claim, no room.
 """
+IDENTIFY_MYSQL = "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"
+"""Each is a row where there is one: of Galera, of MariaDB, of MySQL."""
 TRUSTED_SECONDS = 1.0
 """How long after a transaction its connection is used again without a ping.
 
@@ -64,6 +67,7 @@ SQLite writes the log back by itself whenever it has 1,000 pages, which is a lit
 _Identity = tuple[int, int] | None
 _PLUGIN = "nodetracker_pool"
 _FILES = "nodetracker_files"
+_SERVER = "nodetracker_server"
 _LOCK_WAIT = "nodetracker_lock_wait"
 
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%S.%f"
@@ -106,28 +110,72 @@ def with_pool(url: URL) -> URL:
     return url.update_query_dict({"plugin": _PLUGIN})
 
 
-def prepare_sessions(engine: sa.Engine) -> None:
-    """Configure what oslo.db does not, on each new connection."""
+def prepare_sessions(primaries: Primaries, engine: sa.Engine) -> None:
+    """Configure what oslo.db does not, on each new connection.
+
+    Args:
+        primaries: what the process knows of the database's servers.
+    """
     engine.hide_parameters = True
     if engine.dialect.name == "sqlite":
         _tune_sqlite(engine)
+        return
+    if engine.dialect.name == "postgresql":
+        _connect_postgresql(engine, primaries)
     else:
-        _tune_server(engine)
+        _connect_mysql(engine, primaries)
+    _check_used(engine, primaries)
 
 
-def _tune_server(engine: sa.Engine) -> None:
-    _bound_idle_time(engine)
-    _ping_idle(engine)
+def _connect_postgresql(engine: sa.Engine, primaries: Primaries) -> None:
+    @sa.event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: sa.Dialect,
+        record: ConnectionPoolEntry,
+        arguments: Any,
+        parameters: dict[str, Any],
+    ) -> Any:
+        def open_one(given: dict[str, Any]) -> Any:
+            if dialect.driver == "psycopg":
+                # Imported here as it needs its driver, of which at most one is installed.
+                from nodetracker.db.connection import psycopg_connection
+
+                opened: Any = psycopg_connection.connect(given)
+            else:
+                opened = dialect.connect(*arguments, **given)
+            try:
+                set_up_session(opened, dialect.name, is_mariadb=False)
+            except BaseException:
+                opened.close()
+                raise
+            return opened
+
+        connection, record.info[_SERVER] = primaries.open(open_one, parameters)
+        return connection
+
+
+def _connect_mysql(engine: sa.Engine, primaries: Primaries) -> None:
+    @sa.event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: object, record: object, arguments: object, parameters: dict[str, Any]
+    ) -> Any:
+        from nodetracker.db.connection import pymysql_connection
+
+        return pymysql_connection.connect(parameters)
 
     @sa.event.listens_for(engine, "connect")
     def set_session(connection: Any, record: object) -> None:
         # Known since the first connection, for which SQLAlchemy's own listener runs first.
         is_mariadb = getattr(engine.dialect, "is_mariadb", False)
-        set_up_session(connection, engine.dialect.name, is_mariadb)
+        if identifier := set_up_session(connection, engine.dialect.name, is_mariadb):
+            primaries.note(Server(identifier, describe(engine.url)))
 
 
-def _ping_idle(engine: sa.Engine) -> None:
-    """Check connections that were idle, where SQLAlchemy checks each before each transaction."""
+def _check_used(engine: sa.Engine, primaries: Primaries) -> None:
+    """Check connections that were idle, where SQLAlchemy checks each before each transaction.
+
+    For the same round trip, PostgreSQL says again which server this is.
+    """
     if engine.dialect.driver not in _DRIVERS:
         return
     dialect: Any = engine.dialect
@@ -137,17 +185,25 @@ def _ping_idle(engine: sa.Engine) -> None:
     def note_use(connection: object, record: ConnectionPoolEntry) -> None:
         record.info["used_at"] = time.monotonic()
 
-    @sa.event.listens_for(engine, "checkout")
-    def check(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
-        is_trusted = time.monotonic() - record.info["used_at"] < TRUSTED_SECONDS
-        if is_trusted and not _has_input(connection):
-            return
+    def ping(connection: Any, record: ConnectionPoolEntry) -> None:
         try:
-            dialect.do_ping(connection)
+            if dialect.name == "postgresql":
+                record.info[_SERVER] = primaries.identify(connection)
+            else:
+                dialect.do_ping(connection)
         except dialect.loaded_dbapi.Error as error:
             if not dialect.is_disconnect(error, connection, None):
                 raise
             raise InvalidatePoolError from error
+
+    @sa.event.listens_for(engine, "checkout")
+    def check(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+        is_trusted = time.monotonic() - record.info["used_at"] < TRUSTED_SECONDS
+        if not is_trusted or _has_input(connection):
+            ping(connection, record)
+        server = record.info.get(_SERVER)
+        if server is not None and primaries.find_newer(server):
+            raise DisconnectionError
 
 
 def _has_input(connection: Any) -> bool:
@@ -160,17 +216,33 @@ def _has_input(connection: Any) -> bool:
     return bool(poll.poll(0))
 
 
-def set_up_session(connection: Any, backend: str, is_mariadb: bool) -> None:
-    """Prepare a new connection of a driver to a server."""
+def set_up_session(connection: Any, backend: str, is_mariadb: bool) -> str:
+    """Prepare a new connection of a driver to a server.
+
+    Returns:
+        What identifies a server of MariaDB or MySQL, of Galera the cluster; "" if unknown.
+    """
     cursor = connection.cursor()
     for statement in list_session_settings(backend, is_mariadb):
         cursor.execute(statement)
-    if backend != "postgresql":
-        cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")  # without a row on others than Galera's
-        if any(value == "ON" for _, value in cursor.fetchall()):
-            cursor.execute(WAIT_FOR_MEMBERS)
+    identifier = "" if backend == "postgresql" else _find_cluster(cursor)
     cursor.close()
     connection.commit()
+    return identifier
+
+
+def _find_cluster(cursor: Any) -> str:
+    """Let a member of a Galera cluster wait for the others; return what identifies the server."""
+
+    def read(statement: str) -> dict[str, str]:
+        cursor.execute(statement)
+        return dict(cursor.fetchall())
+
+    found = read(IDENTIFY_MYSQL)
+    if found.get("wsrep_on") != "ON":
+        return found.get("server_uid") or found.get("server_uuid") or ""
+    cursor.execute(WAIT_FOR_MEMBERS)
+    return read("SHOW STATUS LIKE 'wsrep_cluster_state_uuid'").get("wsrep_cluster_state_uuid", "")
 
 
 def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
@@ -193,26 +265,6 @@ def list_session_settings(backend: str, is_mariadb: bool) -> list[str]:
         f"SET SESSION {idle_limit}",
         f"SET SESSION net_write_timeout = {IDLE_TRANSACTION_SECONDS}",
     ]
-
-
-def _bound_idle_time(engine: sa.Engine) -> None:
-    """Make connections give up a hung server, for drivers that do not do so themselves."""
-    driver = engine.dialect.driver
-    if driver not in _DRIVERS:
-        return
-
-    @sa.event.listens_for(engine, "do_connect")
-    def connect(
-        dialect: object, record: object, arguments: object, parameters: dict[str, Any]
-    ) -> Any:
-        # Imported here because each needs its driver, of which at most one is installed.
-        if driver == "psycopg":
-            from nodetracker.db.connection import psycopg_connection
-
-            return psycopg_connection.connect(parameters)
-        from nodetracker.db.connection import pymysql_connection
-
-        return pymysql_connection.connect(parameters)
 
 
 def limit_lock_wait(connection: sa.Connection) -> None:

@@ -467,6 +467,18 @@ host_tolerances = sa.Table(
     **MYSQL,
 )
 
+# The server that has replaced this one, as `db.connection.primaries` marks it on PostgreSQL.
+primaries = sa.Table(
+    "primaries",
+    metadata,
+    row_id(),
+    text("system_identifier", 64),
+    integer("timeline"),
+    text("address"),
+    sa.UniqueConstraint("system_identifier"),
+    **MYSQL,
+)
+
 
 HAS_SERVICE = sa.and_(services.c.host == compute_nodes.c.host, services.c.binary == COMPUTE_BINARY)
 """The condition that a service is that of a node's agent."""

@@ -45,10 +45,10 @@ def test_each_server_ends_transactions_that_are_idle() -> None:
 
 
 class SessionRecorder:
-    """A connection whose server has a value of ``wsrep_on``, and its cursor."""
+    """A connection whose server has some variables, and its cursor."""
 
-    def __init__(self, *wsrep_on: str) -> None:
-        self.rows = [("wsrep_on", value) for value in wsrep_on]
+    def __init__(self, **variables: str) -> None:
+        self.variables = variables
         self.statements: list[str] = []
 
     def cursor(self) -> "SessionRecorder":
@@ -58,22 +58,27 @@ class SessionRecorder:
         self.statements.append(statement)
 
     def fetchall(self) -> list[tuple[str, str]]:
-        return self.rows
+        return [item for item in self.variables.items() if item[0] in self.statements[-1]]
 
     def commit(self) -> None: ...
     def close(self) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("wsrep_on", "is_mariadb", "waits"),
-    [(["ON"], True, True), (["ON"], False, True), (["OFF"], True, False), ([], False, False)],
+    ("variables", "is_mariadb", "waits"),
+    [
+        ({"wsrep_on": "ON", "wsrep_cluster_state_uuid": "us", "server_uid": "it"}, True, True),
+        ({"wsrep_on": "ON", "wsrep_cluster_state_uuid": "us", "server_uuid": "it"}, False, True),
+        ({"wsrep_on": "OFF", "server_uid": "us"}, True, False),
+        ({"server_uuid": "us"}, False, False),
+    ],
     ids=["Galera", "Percona", "MariaDB", "MySQL"],
 )
-def test_members_of_a_cluster_apply_what_others_have_committed(
-    wsrep_on: list[str], is_mariadb: bool, waits: bool
+def test_members_of_a_cluster_apply_what_others_have_committed_and_are_one_server(
+    variables: dict[str, str], is_mariadb: bool, waits: bool
 ) -> None:
-    connection = SessionRecorder(*wsrep_on)
-    set_up_session(connection, "mysql", is_mariadb)
+    connection = SessionRecorder(**variables)
+    assert set_up_session(connection, "mysql", is_mariadb) == "us"
     assert (WAIT_FOR_MEMBERS in connection.statements) is waits
 
 
