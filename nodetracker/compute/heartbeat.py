@@ -118,6 +118,10 @@ class LastAudits:
         return good | dict.fromkeys(was_fine, self._last_audit)
 
 
+MAX_RESTORES = 3
+"""How many are noticed one after the other: a dump may be loaded again while agents read it."""
+
+
 class Heartbeat:
     """Holds one host for one run of its agent; safe for several threads.
 
@@ -256,18 +260,24 @@ class Heartbeat:
 
     def _take_restored(self, held: AgentKey, error: NodetrackerError) -> AgentKey:
         """Take the host above the epoch so far if a backup was restored, or raise the error."""
-        if not self._takeover.is_restored(held):
-            raise error
-        service = self._takeover.take_host(held.epoch)
-        LOG.warning(
-            "Host %s: the database was restored from a backup that is older than heartbeat %d of "
-            "epoch %d; registered again with epoch %d, and all rows are read again",
-            held.host,
-            held.report_count,
-            held.epoch,
-            service.epoch,
-        )
-        return self._hold(service)
+        for _ in range(MAX_RESTORES):
+            if not self._takeover.is_restored(held):
+                raise error
+            service = self._takeover.take_host(held.epoch)
+            LOG.warning(
+                "Host %s: the database was restored from a backup that is older than heartbeat %d "
+                "of epoch %d; registered again with epoch %d, and all rows are read again",
+                held.host,
+                held.report_count,
+                held.epoch,
+                service.epoch,
+            )
+            try:
+                return self._hold(service)
+            except FencedError as again:
+                assert self.agent is not None
+                held, error = self.agent, again
+        raise error
 
     def _hold(self, service: ServiceRecord) -> AgentKey:
         self._tried_count = max(self._tried_count, service.report_count)

@@ -13,7 +13,7 @@ from pathlib import Path
 from oslo_service import periodic_task
 
 from nodetracker.compute.audit_queue import AuditQueue, EventBatch
-from nodetracker.compute.heartbeat import Heartbeat, LastAudits
+from nodetracker.compute.heartbeat import MAX_RESTORES, Heartbeat, LastAudits
 from nodetracker.compute.identity import list_state_warnings
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.compute.takeover import Takeover
@@ -331,14 +331,15 @@ class ComputeManager(PeriodicTasks):
     def _audit_as_holder(
         self, audit: Callable[[AgentKey], AuditReport]
     ) -> tuple[AgentKey, AuditReport]:
-        """Audit; after a restored backup, once more with the key of the new registration."""
+        """Audit; after a restored backup, again with the key of the new registration."""
         agent = self._heartbeat.hold_host()
-        try:
-            return agent, audit(agent)
-        except (FencedError, ConflictError) as error:
-            lost = error
-        # Outside the handler: the log formatter would append the error being handled.
-        agent = self._heartbeat.hold_again(agent, lost)
+        for _ in range(MAX_RESTORES):
+            try:
+                return agent, audit(agent)
+            except (FencedError, ConflictError) as error:
+                lost = error
+            # Outside the handler: the log formatter would append the error being handled.
+            agent = self._heartbeat.hold_again(agent, lost)
         return agent, audit(agent)
 
     def ledger_moved(self, nodename: str | None = None) -> None:

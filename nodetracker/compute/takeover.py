@@ -168,9 +168,14 @@ class Takeover:
             False if another agent or a newer run holds the host, or if it was deleted or renamed.
 
         Raises:
+            IdentityError: the backup has the services row under a former name of the host.
             StoppingError: the process ends meanwhile.
             StoreError: the database did not answer.
         """
+        # First: conductors show no row of a host that is not the credential's.
+        for row in self._store.list_services(binary=COMPUTE_BINARY, agent_id=held.agent_id):
+            if row.uuid == held.service_uuid and row.host != held.host:
+                return self._refuse_former_name(row, held)
         own = self._read_own()
         if own is None and not self._is_removed(held):
             interval = self._settings.report_interval
@@ -185,6 +190,19 @@ class Takeover:
         if own.uuid != held.service_uuid:
             return not self._is_removed(held)
         return True
+
+    def _refuse_former_name(self, row: ServiceRecord, held: AgentKey) -> bool:
+        """Return False for a host that was renamed while the agent ran, else raise.
+
+        Renaming raises the epoch.
+        """
+        if row.epoch >= held.epoch:
+            return False
+        raise IdentityError(
+            f"the database was restored from a backup in which host {held.host} is still called "
+            f"{row.host}: run 'nodetracker-manage host rename {row.host} {held.host}', then start "
+            "this agent again"
+        )
 
     def _is_removed(self, held: AgentKey) -> bool:
         """Return whether the history has the deletion or renaming of the host since it was held."""

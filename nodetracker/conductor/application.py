@@ -22,6 +22,7 @@ from nodetracker.conductor.authorization import Authorizer, Caller
 from nodetracker.conductor.bodies import LARGE_BYTES, MAX_BODY_BYTES, BodyParser
 from nodetracker.conductor.interface import COMPRESSED_FROM_BYTES, CONDUCTOR
 from nodetracker.conductor.known_hosts import KnownHosts, read_credential_hash
+from nodetracker.conductor.restored_names import RestoredNames
 from nodetracker.model.claim import Claim
 from nodetracker.model.credential import Credential, hash_secret
 from nodetracker.model.errors import (
@@ -40,7 +41,7 @@ from nodetracker.model.errors import (
 )
 from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
-from nodetracker.ports import CredentialStore, FleetStore
+from nodetracker.ports import AgentKey, CredentialStore, FleetStore
 from nodetracker.process.change_log import RefusalLog, log_change
 from nodetracker.process.clock import DatabaseClock
 from nodetracker.process.outage import SETTLE_SECONDS, OutageLog
@@ -137,6 +138,7 @@ class ConductorApplication:
         self._credentials = credentials
         self._heartbeats = heartbeats
         self._authorizer = authorizer
+        self._names = RestoredNames(authorizer.store)
         self._clock = clock
         self._monotonic = monotonic
         self.limits = OutageLog(
@@ -286,6 +288,10 @@ class ConductorApplication:
         unknown = CONDUCTOR.list_unknown(self._check_version(body))
         arguments = self._authorizer.authorize(caller, name, _read_arguments(body, name))
         value = getattr(self._authorizer.store, name)(**arguments)
+        if name == "report_state":
+            self._names.note(arguments["agent"])
+        elif name == "register_agent":
+            self._names.note_registration(value)
         if name in _CHANGES:
             log_change(
                 f"agent of host {caller.host}",
@@ -321,20 +327,32 @@ class ConductorApplication:
 
         What it says is read once its credential is found.
         """
+        reported: tuple[Caller, AgentKey] | None = None
 
         def authorize(credential: Credential) -> Mapping[str, Any]:
+            nonlocal reported
             caller = self._note_call(request, credential, secret_hash)
             self._check_version(body)
             arguments = _read_arguments(body, "report_state")
+            reported = caller, arguments["agent"]
             return self._authorizer.authorize(caller, "report_state", arguments)
 
-        news = self._heartbeats.report_for_news(secret_hash, authorize)
-        if news is None:  # its use is to be stored, or it is refused
-            self._heartbeats.find_credential(secret_hash, request.address)
+        try:
             news = self._heartbeats.report_for_news(secret_hash, authorize)
-        if news is None:
-            raise AuthenticationError("unknown credential")
-        return encode(news)
+            if news is None:  # its use is to be stored, or it is refused
+                self._heartbeats.find_credential(secret_hash, request.address)
+                news = self._heartbeats.report_for_news(secret_hash, authorize)
+        except ForbiddenError as error:
+            refusal = error
+        else:
+            if news is None or reported is None:
+                raise AuthenticationError("unknown credential")
+            self._names.note(reported[1])
+            return encode(news)
+        # Outside the handler: the log formatter would append the error being handled.
+        if reported is not None:
+            self._names.refuse(*reported)
+        raise refusal
 
     def _note_call(self, request: _Request, credential: Credential, secret_hash: str) -> Caller:
         self._called_at = self._monotonic()

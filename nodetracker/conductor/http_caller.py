@@ -31,8 +31,12 @@ from nodetracker.rpc.interface import Method
 LOG = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 3
-REFUSED_SECONDS = 60.0
-"""How long a host whose credential was refused waits before it asks again."""
+REFUSED_SECONDS = 5.0, 60.0
+"""How long a host whose credential was refused waits before it asks again.
+
+At first shortly, as the table of credentials is empty for a moment while a dump is loaded, then
+twice as long each time, up to the second.
+"""
 
 _CONDUCTORS = "conductors"
 _MAX_STUCK = 8
@@ -84,6 +88,7 @@ class HttpCaller:
         self._joining = threading.Lock()
         self._secret: str | None = None
         self._refusal: tuple[float, str] | None = None
+        self._refused_seconds = 0.0  # to wait after a refusal; 0 since the last answer
         self._is_due = False
 
     def call(self, method: Method, arguments: dict[str, Any], timeout_seconds: float) -> Any:
@@ -168,7 +173,7 @@ class HttpCaller:
             except ForbiddenError as error:
                 raise RpcError(str(error)) from None
             else:
-                self._secret = secret
+                self._secret, self._refused_seconds = secret, 0.0
                 return value
             secret = self._join(deadline, secret, problem)
         raise RpcUnavailableError("the credential of this host is refused")
@@ -177,7 +182,7 @@ class HttpCaller:
         if self._refusal is None:
             return
         refused_at, problem = self._refusal
-        if self._monotonic() - refused_at < REFUSED_SECONDS:
+        if self._monotonic() - refused_at < self._refused_seconds:
             raise RpcUnavailableError(problem)
         self._refusal = None
 
@@ -241,6 +246,8 @@ class HttpCaller:
 
     def _refused(self, problem: str) -> RpcUnavailableError:
         self._refusal = self._monotonic(), problem
+        first, longest = REFUSED_SECONDS
+        self._refused_seconds = min(longest, 2 * self._refused_seconds) or first
         return RpcUnavailableError(problem)
 
     def _exchange(

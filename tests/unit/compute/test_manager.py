@@ -607,6 +607,39 @@ class TestRestoredDatabase:
         assert now.values.memory_mb_used == 512 + 512 + 2048
         assert len(self.warnings(caplog)) == 1
 
+    def test_a_dump_that_is_loaded_again_meanwhile_is_noticed_again(self, managed, caplog):
+        managed.manager.pre_start_hook()
+        dump = managed.store.save()
+        managed.manager.report_state()
+        read, loads = managed.store.load_versions, iter(range(2))
+
+        def read_after_a_load(*of):
+            if next(loads, None) is not None:
+                managed.store.restore(dump)
+            return read(*of)
+
+        managed.store.load_versions = read_after_a_load
+        managed.manager.inventory_host()
+        assert len(self.warnings(caplog)) == 2
+        assert {node.epoch for node in managed.store.list_nodes()} == {managed.service().epoch}
+
+    def test_a_dump_that_is_loaded_again_after_the_registration_is_noticed(self, managed, caplog):
+        managed.manager.pre_start_hook()
+        dump = managed.store.save()
+        report, loads = managed.store.report_state, iter(range(2))
+
+        def report_after_a_load(*of):
+            if next(loads, None) is not None:
+                managed.store.restore(dump)
+            return report(*of)
+
+        managed.manager.report_state()
+        managed.store.report_state = report_after_a_load
+        managed.manager.report_state()
+        assert len(self.warnings(caplog)) == 2
+        managed.manager.inventory_host()
+        assert {node.epoch for node in managed.store.list_nodes()} == {managed.service().epoch}
+
     def test_an_agent_that_was_added_since_registers_after_a_second_look(self, managed, notice):
         dump = managed.store.save()
         looks = []
@@ -668,6 +701,22 @@ class TestRestoredDatabase:
         with pytest.raises(IdentityError):
             getattr(managed.manager, notice)()
         assert managed.store.list_services(HOST) == []
+
+    def test_a_host_that_has_its_former_name_in_the_dump_ends_its_agent_with_the_command(
+        self, managed, notice
+    ):
+        managed.manager.pre_start_hook()
+        (seen,) = managed.store.list_services(HOST)
+        managed.store.rename_host(HOST, "former", COMPUTE_BINARY, seen)
+        dump = managed.store.save()
+        (seen,) = managed.store.list_services("former")
+        managed.store.rename_host("former", HOST, COMPUTE_BINARY, seen)
+        manager = managed.make_manager(lambda: None, process_started_at=4)
+        manager.init_host()
+        manager.pre_start_hook()
+        managed.store.restore(dump)
+        with pytest.raises(IdentityError, match=f"host rename former {HOST}"):
+            getattr(manager, notice)()
 
     def test_a_host_that_was_deleted_and_added_before_is_taken_again(self, managed):
         managed.manager.pre_start_hook()

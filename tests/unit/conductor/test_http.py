@@ -35,6 +35,7 @@ from nodetracker.model.credential import CREDENTIAL_FILE, RENEWAL_AGE, hash_secr
 from nodetracker.model.errors import (
     AuthenticationError,
     ConfigError,
+    FencedError,
     IdentityError,
     NotJoinedError,
     RpcUnavailableError,
@@ -116,10 +117,10 @@ def state(tmp_path):
 def call(port, state):
     """Return a maker of this host's caller."""
 
-    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,)):
+    def make(host="h1", token=TOKEN, agent_id=AGENT, ports=(port,), monotonic=time.monotonic):
         urls = [ConductorUrl("127.0.0.1", item, False) for item in ports]
         identity = AgentIdentity(host, agent_id, state, lambda: token)
-        return HttpCaller(urls, identity, DatabaseClock())
+        return HttpCaller(urls, identity, DatabaseClock(), monotonic=monotonic)
 
     return make
 
@@ -233,6 +234,38 @@ class TestJoining:
         endpoint.is_stopping = True  # a second request would be answered otherwise
         with pytest.raises(StoreUnavailableError, match="used up"):
             opened.now()
+
+    def test_it_asks_soon_at_first_as_a_dump_may_be_loading(self, call, store, token):
+        seconds = [0.0]
+        opened = open_conductor_store(call(token=None, monotonic=lambda: seconds[0]))
+
+        def answers_after(wait):
+            seconds[0] += wait
+            with contextlib.suppress(StoreUnavailableError):
+                return opened.now() is not None
+            return False
+
+        open_conductor_store(call()).now()
+        assert answers_after(0)
+        for waits in ((5, 10, 20, 40, 60, 60), (5,)):
+            store.revoke_credential("h1")
+            assert not answers_after(0)
+            for wait in waits[:-1]:
+                assert not answers_after(wait - 1)
+                assert not answers_after(1)
+            own = f"own-{len(waits)}"
+            store.create_join_token(hash_secret(own), "h1", 1, timedelta(days=1), "admin")
+            open_conductor_store(call(token=own)).now()
+            assert not answers_after(waits[-1] - 1)
+            assert answers_after(1)
+
+    def test_it_asks_every_minute_however_often_it_was_refused(self, call, store):
+        seconds = [0.0]
+        opened = open_conductor_store(call(token=None, monotonic=lambda: seconds[0]))
+        for _ in range(1100):
+            with pytest.raises(StoreUnavailableError):
+                opened.now()
+            seconds[0] += 60
 
     def test_a_lost_compute_id_beside_a_credential_needs_a_token_for_the_host(
         self, call, token, store
@@ -365,6 +398,36 @@ class TestCalls:
             opened.report_state(key_of(service), 1, AuditState())
             opened.list_nodes()
         assert caplog.messages == []
+
+    def test_a_host_that_was_renamed_after_a_dump_has_its_name_again(self, call, token, store):
+        key = key_of(register(open_conductor_store(call())))
+        dump = store.save()
+        (service,) = store.list_services("h1")
+        store.rename_host("h1", "h2", COMPUTE_BINARY, service)
+        opened = open_conductor_store(call(host="h2"))
+        (service,) = opened.list_services("h2")
+        again = replace(service.incarnation, pid=9)
+        key = key_of(opened.register_agent("h2", COMPUTE_BINARY, "compute", "1", again, service))
+        store.restore(dump)
+        with pytest.raises(FencedError, match="not of host h2"):
+            opened.report_state(key, 1, AuditState(), known_calls=UNKNOWN_COUNT)
+        (service,) = opened.list_services("h2")
+        assert (service.uuid, service.epoch) == (key.service_uuid, key.epoch - 1)
+
+    @pytest.mark.parametrize("calls", [{}, {"known_calls": UNKNOWN_COUNT}])
+    def test_a_heartbeat_is_remembered_for_the_name(self, call, token, store, calls):
+        service = register(open_conductor_store(call()))
+        dump = store.save()
+        store.rename_host("h1", "h2", COMPUTE_BINARY, service)
+        (service,) = store.list_services("h2")
+        again = replace(service.incarnation, pid=9)  # it registers by another conductor
+        key = key_of(store.register_agent("h2", COMPUTE_BINARY, "compute", "1", again, service))
+        opened = open_conductor_store(call(host="h2"))
+        opened.report_state(key, 1, AuditState(), **calls)
+        store.restore(dump)
+        with pytest.raises(FencedError, match="not of host h2"):
+            opened.report_state(key, 2, AuditState(), known_calls=UNKNOWN_COUNT)
+        assert [service.host for service in store.list_services()] == ["h2"]
 
     def test_a_move_is_refused_with_what_to_do(self, call, token):
         with pytest.raises(StoreError, match="REST API"):
