@@ -55,7 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "db check": Entry("db:CheckSchema", "Compare the database's schema with the one that this version expects"),
     "db contract": Entry("db:ContractSchema", "Remove what only earlier versions need of the database's schema", True),
     "db purge": Entry("db:PurgeRows", "Delete history, trends, resolved warnings, ended migrations and released claims by age", True),
-    "db reconcile": Entry("db:ReconcileClaims", "List confirmed claims whose guest is gone, and guests without a claim", True),
+    "db reconcile": Entry("db:ReconcileClaims", "List claims whose guest or node is gone, and guests without a claim", True),
     "db sync": Entry("db:SyncSchema", "Migrate the database's schema to this version, or to a given revision", True),
     "db version": Entry("db:ShowSchemaVersion", "Print the revision of the database's schema"),
     "events": Entry("history:ListEvents", "Show what happened to nodes, claims, moves, services and warnings, the newest last"),

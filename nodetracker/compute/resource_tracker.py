@@ -22,7 +22,7 @@ from nodetracker.model.audit import AllNodes, AuditReport
 from nodetracker.model.claim import Claim, ClaimRequest
 from nodetracker.model.cpuset import render_cpu_set
 from nodetracker.model.errors import ConfigError, DriverUnavailableError
-from nodetracker.model.node import KnownNode, NodeListing, NodeRecord
+from nodetracker.model.node import NOT_LISTED, KnownNode, NodeListing, NodeRecord
 from nodetracker.model.service import HostNews
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
@@ -71,7 +71,6 @@ NOT_REACHABLE = "the node is not listed, and not every source answers"
 """Reason for which the facts of a waiting node are held."""
 
 _WAITS = "not listed; its row is kept until every source answers"
-_NOT_LISTED = "driver: the node is no longer listed"
 _HOLDS_CLAIMS = "no longer listed; its row is kept because it holds claims"
 
 
@@ -105,7 +104,7 @@ class Orphans:
     @property
     def errors(self) -> dict[str, str]:
         """Why the nodes of `kept` are not fine."""
-        return dict.fromkeys(self.kept, _NOT_LISTED)
+        return dict.fromkeys(self.kept, f"driver: {NOT_LISTED}")
 
     def log(self) -> None:
         """Log the rows that were deleted and those that are next."""

@@ -19,6 +19,7 @@ from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest, PartialGuest, PowerState
 from nodetracker.model.node import (
     FACT_NAMES,
+    NOT_LISTED,
     HostSnapshot,
     NodeRecord,
     NodeView,
@@ -189,8 +190,6 @@ BATCH_SIZE = 100
 
 MAX_CONFLICT_ROUNDS = 3
 
-_NOT_LISTED = "the node is no longer listed"
-
 
 class RowWriter:
     """Brings rows up to date with readings.
@@ -264,7 +263,7 @@ class RowWriter:
         Raises: as `write`.
         """
         policy = self._settings.policy.without_held_facts()
-        pending = {n: NodeReading(failed_snapshot(n, "driver", _NOT_LISTED)) for n in nodenames}
+        pending = {n: NodeReading(failed_snapshot(n, "driver", NOT_LISTED)) for n in nodenames}
         for _ in range(MAX_CONFLICT_ROUNDS):
             _, conflicts = self._write_once(run, pending, policy)
             pending = {name: pending[name] for name in conflicts}

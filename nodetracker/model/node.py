@@ -125,6 +125,9 @@ FACT_NAMES = (
 ADMISSION = "admission_"
 """Prefix of keys of the column ``engine``: driver -> mode, see `Policy.engine_modes`."""
 
+NOT_LISTED = "the node is no longer listed"
+"""Error of the facts of a node that enough complete audits missed."""
+
 
 def failed_snapshot(nodename: str, source: str, error: str) -> HostSnapshot:
     """Build the snapshot of a node that could not be read at all: every fact failed."""

@@ -6,9 +6,10 @@ from typing import Any
 
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimState
+from nodetracker.model.fact import FactState
 from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WorkloadRow
-from nodetracker.model.node import NodeRecord
+from nodetracker.model.node import NOT_LISTED, NodeRecord
 from nodetracker.model.serializer import encode
 from nodetracker.model.units import MILLI
 
@@ -158,6 +159,14 @@ def find_lost_guests(record: NodeRecord, warned: Collection[str]) -> list[Worklo
         and (row.uuid in warned or row.claim_uuid in warned)
         and ((guest := record.guests.get(row.uuid)) is None or guest.missing_since is not None)
     ]
+
+
+def find_orphaned_claims(record: NodeRecord) -> list[WorkloadRow]:
+    """Return the active claims of a node that its driver no longer lists; they keep its row."""
+    guests = record.values.facts.get("guests")
+    if guests is None or guests.state is not FactState.UNKNOWN or guests.error != NOT_LISTED:
+        return []
+    return [row for row in list_workloads(record) if row.claim_uuid is not None]
 
 
 def find_guests_to_adopt(record: NodeRecord) -> list[WorkloadRow]:

@@ -95,3 +95,33 @@ def test_claims_are_reconciled_with_guests_only_on_demand(programs: Programs) ->
         assert agent.stop() == 0
     assert "host host-1 is down" in programs.manage("db", "reconcile").stderr
     assert programs.manage("db", "reconcile", "--host", "nowhere").returncode == 1
+
+
+def test_claims_of_a_node_that_is_no_longer_listed_are_released_once_somebody_agrees(
+    programs: Programs,
+) -> None:
+    stays, gone = NODE, NODE | {"nodename": "node-2", "guests": [GUEST]}
+    programs.inventory.write_text(yaml.safe_dump({"nodes": [stays, gone]}))
+    with programs.start() as agent:
+        agent.wait_for("is ready")
+        claims = []
+        for number in range(2):
+            workload = {"uuid": GUEST["uuid"][:-1] + str(number)}
+            request = ask(programs, workload=workload, resources={"VCPU": 1})
+            options = "--host", "host-1", "--node", "node-2"
+            claims.append(programs.ask("claim", "create", request, *options)["uuid"])
+        programs.ask("claim", "confirm", claims[0])
+        programs.inventory.write_text(yaml.safe_dump({"nodes": [stays]}))
+        wait_until(lambda: len(programs.ask("db", "reconcile")) == 2)
+        found = programs.ask("db", "reconcile", "--release", "--adopt")
+        assert {row["claim_uuid"] for row in found} == set(claims)
+        assert {(row["what"], row["result"]) for row in found} == {("orphan_node", "")}
+        asked = programs.manage("db", "reconcile", "--release-orphans")
+        assert asked.returncode == 2
+        assert "Node node-2 of host host-1 is no longer listed: 2 claims" in asked.stderr
+        assert len(programs.ask("claim", "list")) == 2
+        found = programs.ask("db", "reconcile", "--release-orphans", "--yes")
+        assert [row["result"] for row in found] == ["released", "released"]
+        wait_until(lambda: [n["nodename"] for n in programs.ask("node", "list")] == ["node-1"])
+        assert programs.ask("db", "reconcile", "--release-orphans") == []
+        assert agent.stop() == 0

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from nodetracker.model.guest import Guest
 from nodetracker.model.listing import WarningQuery, WorkloadRow
 from nodetracker.model.service import COMPUTE_BINARY, SCHEMA_REVISION
 from nodetracker.model.text import count_noun, name_some
-from nodetracker.model.warning import WarningKind
+from nodetracker.model.warning import NO_ITEM, WarningKind
 from nodetracker.process.daemon import EXIT_FAILED
 from nodetracker.usecases.adoption import adopt_row
 from nodetracker.usecases.reads import read_items
@@ -27,6 +27,7 @@ from nodetracker.views import readiness
 from nodetracker.views.workloads import (
     find_guests_to_adopt,
     find_lost_guests,
+    find_orphaned_claims,
     render_workload,
 )
 
@@ -198,7 +199,8 @@ def _render_counts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 class ReconcileClaims(ListCommand):
     details = """
     It reads what the agents listed last, and leaves out hosts that are down. Only the
-    options change anything. The exit code is 1 if a change was refused.
+    options change anything. Claims of nodes that are no longer listed keep the rows of these;
+    --release-orphans counts them, and asks first. The exit code is 1 if a change was refused.
     """
     example = "db reconcile --host compute-1 --adopt"
 
@@ -218,21 +220,45 @@ class ReconcileClaims(ListCommand):
         argument("--host", help="Only this host."),
         flag("--adopt", "Make confirmed claims of guests without one."),
         flag("--release", "Release the claims whose guest is gone."),
+        flag("--release-orphans", "Release the claims of nodes that are no longer listed."),
+        flag("--yes", "Release these without asking; required without a terminal."),
     )
 
     def list_rows(self, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-        for row, guest in list(self._find(args.host)):
-            what = "missing_guest" if guest is None else "unclaimed_guest"
+        found = list(self._find(args.host))
+        if args.release_orphans and not args.yes:
+            self._confirm([row for what, row, _ in found if what == "orphan_node"])
+        released = {"missing_guest": args.release, "orphan_node": args.release_orphans}
+        for what, row, guest in found:
             shown = render_workload(row) | {"what": what, "result": ""}
             if args.adopt and guest is not None:
                 adopt = partial(adopt_row, self.store, self.scheduler, row, guest)
                 self._try(shown, "adopted", adopt)
-            if args.release and guest is None:
+            if released.get(what):
                 self._try(shown, "released", partial(self.store.abort_claim, str(row.claim_uuid)))
             yield shown
 
-    def _find(self, only: str | None) -> Iterator[tuple[WorkloadRow, Guest | None]]:
-        """Yield confirmed claims without their guest, and unclaimed guests, of hosts that are up.
+    def _confirm(self, orphaned: Sequence[WorkloadRow]) -> None:
+        """Print how many claims of nodes that are no longer listed go, and ask on a terminal.
+
+        Raises:
+            RefusedError: the answer is not yes.
+        """
+        claims = Counter((row.host, row.nodename) for row in orphaned)
+        for (host, nodename), count in sorted(claims.items()):
+            text = f"Node {nodename} of host {host} is no longer listed"
+            self.app.stderr.write(f"{text}: {count_noun(count, 'claim')}\n")
+        if claims:
+            ask(self, f"Release {count_noun(claims.total(), 'claim')}?", "--release-orphans")
+
+    def _find(self, only: str | None) -> Iterator[tuple[str, WorkloadRow, Guest | None]]:
+        """Yield what does not match, of hosts that are up.
+
+        These are confirmed claims without their guest, unclaimed guests, and claims of nodes that
+        are no longer listed, whose stored guests are not among them.
+
+        Returns:
+            What it is, the claim or guest, and the guest of an unclaimed one.
 
         Raises:
             NotFoundError: no such host.
@@ -247,7 +273,11 @@ class ReconcileClaims(ListCommand):
                 continue
             query = WarningQuery(
                 host=service.host,
-                kinds=(WarningKind.GUEST_VANISHED, WarningKind.CLAIM_UNUSED),
+                kinds=(
+                    WarningKind.GUEST_VANISHED,
+                    WarningKind.CLAIM_UNUSED,
+                    WarningKind.ORPHAN_NODE_KEPT,
+                ),
                 is_resolved=False,
             )
             warned = {
@@ -256,10 +286,14 @@ class ReconcileClaims(ListCommand):
             }
             for record in self.reader.load_nodes(service.host):
                 items = {item for nodename, item in warned if nodename == record.nodename}
+                if NO_ITEM in items:  # the node is not listed
+                    for row in find_orphaned_claims(record):
+                        yield "orphan_node", row, None
+                    continue
                 for row in find_lost_guests(record, items):
-                    yield row, None
+                    yield "missing_guest", row, None
                 for row in find_guests_to_adopt(record):
-                    yield row, record.guests[row.uuid]
+                    yield "unclaimed_guest", row, record.guests[row.uuid]
 
     def _try(self, shown: dict[str, Any], done: str, change: Callable[[], Claim]) -> None:
         try:
