@@ -24,7 +24,7 @@ settings.register_profile(
 settings.load_profile("tests")
 
 LONGEST = (
-    "test_two_releases", "test_conductor", "test_conductor_faults", "test_host_operations", "test_docker", "test_libvirt", "test_page",
+    "test_two_releases", "test_chaos", "test_conductor", "test_conductor_faults", "test_host_operations", "test_docker", "test_libvirt", "test_page",
     "test_rpc", "test_database_outages", "test_programs", "test_takeover", "test_page_node",
     "test_claim_storms", "test_interrupted_revisions", "test_agent_outages", "test_moves", "test_api_outages", "test_daemon",
     "test_local_faults", "test_store", "test_isolation", "test_budgets", "test_several_drivers",
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
 
     def rank(item: pytest.Item) -> int:
-        if item.path.parent.name not in ("contract", "functional"):
+        if item.path.parent.name not in ("chaos", "contract", "functional"):
             return -1
         return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
 

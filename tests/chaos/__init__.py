@@ -1,0 +1,1 @@
+"""Faults alone and in pairs under load, and a judge that shares no code with what it judges."""
