@@ -20,6 +20,7 @@ from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
 from tests.clients.environments import RELEASE_BEFORE, ROOT, create, path_of
 from tests.functional.conductors import NO_DATABASE, NODE, Conductor
+from tests.functional.plain_rows import check_usage, read_rows
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
 from tests.functional.servers.process import find_free_port
@@ -345,6 +346,10 @@ def check(fleet: Fleet, store: SqlStore, claimer: Claimer) -> None:
         assert {name: stored[name] for name in claimer.states} == claimer.states
         for host in HOSTS:
             check_rows(store.load_nodes(host), store.list_claims())
+        rows = read_rows(store.engine)
+        check_usage(rows)
+        by_sql = {row["uuid"]: row["state"] for row in rows["claims"]}
+        assert {name: by_sql[name] for name in claimer.states} == claimer.states
     for name, running in fleet.running.items():
         assert running.process.poll() is None, (name, running.output())
     for running in (*fleet.ended, *fleet.running.values()):
