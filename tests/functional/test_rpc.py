@@ -237,5 +237,7 @@ def with_rabbit(**values: Any) -> Any:
 
 def without_rabbit() -> None:
     """Take back what `with_rabbit` set."""
-    for name in ("rabbit_quorum_queue", "ssl", "ssl_ca_file"):
-        cfg.CONF.clear_override(name, group="oslo_messaging_rabbit")
+    from oslo_messaging._drivers import impl_rabbit
+
+    for option in impl_rabbit.rabbit_opts:
+        cfg.CONF.clear_override(option.name, group="oslo_messaging_rabbit")

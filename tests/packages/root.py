@@ -11,9 +11,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent.parent
 BUILT_WITH = [
-    line.split()[0]
-    for line in (SOURCE / "bindep.txt").read_text().splitlines()
-    if "package]" in line
+    line.split()[0] for line in (SOURCE / "bindep.txt").read_text().splitlines() if "dist]" in line
 ]
 KEPT = ("PIP_", "SSL_", "REQUESTS_CA")
 """Starts of the names of environment variables by which registries are reached."""
