@@ -1,26 +1,32 @@
 """Hours of an agent's audits and heartbeats, one after the other, and what they cost.
 
-``python -m tests.functional.runs.endurance CONFIGURATION INVENTORY`` prints a
-JSON list of samples: {"audits": n, "rss_kib": n, "threads": n, "descriptors": n}.
+``python -m tests.functional.runs.endurance CONFIGURATION INVENTORY`` prints a line of JSON for
+each sample: {"audits": n, "rss_kib": n, "threads": n, "descriptors": n}. Then it waits for a line,
+and reads its configuration again.
 """
 
 import gc
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 from oslo_config import cfg
 
 from nodetracker.bootstrap.agent import build_agent
+from nodetracker.bootstrap.options.opts import register_options
+from nodetracker.bootstrap.settings import build_settings
 from nodetracker.cmd.configuration import load_configuration
-from nodetracker.cmd.program import start_logging
+from nodetracker.cmd.program import reload_configuration, start_logging
+
+Register = Callable[[cfg.ConfigOpts], None]
 
 HOURS = int(os.environ.get("NODETRACKER_HOURS", "4"))
 AUDITS = HOURS * 60
 BEATS_PER_AUDIT = 6
-SAMPLES = 12
+SAMPLES = int(os.environ.get("NODETRACKER_SAMPLES", "12"))
 NODES = 5
 
 
@@ -49,13 +55,26 @@ def write_inventory(path: Path, number: int) -> None:
     path.write_text(text)
 
 
+def measure(process: psutil.Process) -> dict[str, int]:
+    """Return what a process uses."""
+    return {
+        "rss_kib": process.memory_info().rss // 1024,
+        "threads": process.num_threads(),
+        "descriptors": process.num_fds(),
+    }
+
+
 def main(configuration: str, inventory: Path) -> None:
     conf = cfg.CONF
-    load_configuration(conf, [f"--config-file={configuration}"], "nodetracker-compute")
+
+    def load(conf: cfg.ConfigOpts, register: Register = register_options) -> None:
+        arguments = [f"--config-file={configuration}"]
+        load_configuration(conf, arguments, "nodetracker-compute", register=register)
+
+    load(conf)
     start_logging(conf)
     agent = build_agent(conf)
     process = psutil.Process()
-    samples = []
     agent.manager.init_host()
     for number in range(AUDITS):
         write_inventory(inventory, number)
@@ -64,15 +83,10 @@ def main(configuration: str, inventory: Path) -> None:
             agent.manager.report_state()
         if (number + 1) % (AUDITS // SAMPLES) == 0:
             gc.collect()
-            samples.append(
-                {
-                    "audits": number + 1,
-                    "rss_kib": process.memory_info().rss // 1024,
-                    "threads": process.num_threads(),
-                    "descriptors": process.num_fds(),
-                }
-            )
-    print(json.dumps(samples))
+            print(json.dumps({"audits": number + 1} | measure(process)), flush=True)
+            input()
+            reload_configuration(conf, load, lambda other: agent.check(build_settings(other)))
+            agent.reconfigure(build_settings(conf))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Days of work in minutes, by request."""
