@@ -190,7 +190,7 @@ def _explain_sqlite(cause: sqlite3.Error, url: URL) -> str:
         return f"{reason}: {directory} is not a directory"
     if is_read_only(url):
         return f"{reason}: missing (nodetracker-manage db sync creates it) or not readable"
-    code = _find_obstacle(path)
+    code = _find_obstacle(path) or _find_limit()
     if code is not None:
         return f"{reason}: {os.strerror(code)}"
     return f"{reason}: directory {directory} or the file is not writable"
@@ -211,6 +211,15 @@ def _find_obstacle(path: Path) -> int | None:
     if is_directory:
         return errno.EISDIR
     return None if os.access(path, os.R_OK) else errno.EACCES
+
+
+def _find_limit() -> int | None:
+    """Return the error with which no file at all can be opened, None if one can."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno
+    return None
 
 
 def _explain_full(directory: Path) -> str:

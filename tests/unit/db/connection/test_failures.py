@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -244,3 +245,17 @@ def test_an_explanation_keeps_the_locks_of_the_file(tmp_path: Path) -> None:
         assert re.search(lock, Path("/proc/locks").read_text())
         explain_unopened(path)
         assert re.search(lock, Path("/proc/locks").read_text())
+
+
+@pytest.mark.parametrize("make", [lambda path: None, Path.touch], ids=["missing", "file"])
+def test_without_a_free_descriptor_it_is_not_said_that_a_file_is_not_writable(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    make(tmp_path / "nt.sqlite")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        said = explain_unopened(tmp_path / "nt.sqlite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert said.endswith("unable to open database file: Too many open files")
