@@ -108,7 +108,7 @@ def answer_of(kind: type, without: Collection[str] = (), **others: Any) -> Schem
 
     Args:
         without: fields that the answer does not have.
-        others: shapes of keys of which the field's type says less, or that are no field.
+        others: shapes of keys of which the field's type says less, or that are not fields.
     """
     names = [item.name for item in fields(kind) if item.name not in (*without, "damaged")]
     found = answer_with(kind, names, **others)

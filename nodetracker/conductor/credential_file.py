@@ -41,7 +41,7 @@ def read_credential(state_path: Path, name: str = CREDENTIAL_FILE) -> str | None
 def make_next(state_path: Path) -> str:
     """Return the credential that is to be sent next; an interrupted attempt goes on with its own.
 
-    What is no file of the agent's is replaced, as it would not be one at its next name either.
+    What is not a file of the agent's is replaced, as it would not be one at its next name either.
 
     Raises:
         IdentityError: the file cannot be read or written.

@@ -204,7 +204,7 @@ class ServiceChange:
             with the time when the service becomes disabled, or was disabled by its agent,
             and when it is forced down or its host in maintenance; a later reason changes
             neither.
-        spare: leave the host out where a claim names no host and is no evacuation.
+        spare: leave the host out where a claim names no host and is not an evacuation.
         if_admin_version: nothing is changed unless this is `ServiceRecord.admin_version`.
 
     Raises:

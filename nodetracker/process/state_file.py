@@ -12,7 +12,7 @@ def read_state_file(path: Path, max_bytes: int) -> bytes:
     Root follows no link in a directory of another user, who could name any file of the machine.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, or is not a regular file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     if os.geteuid() == 0 and path.parent.stat().st_uid != 0:

@@ -19,7 +19,7 @@ class TimeLimit:
 
     Args:
         seconds: in all calls together.
-        is_short: the client chose less than is configured, so that it is no outage if nothing
+        is_short: the client chose less than is configured, so that it is not an outage if nothing
             was answered by then.
 
     Attributes:

@@ -401,7 +401,7 @@ class Scheduler(CandidateFinder):
         return existing
 
     def _refuse(self, request: ClaimRequest, refused: Sequence[RefusedNode]) -> ClaimRefusedError:
-        """Return the error of a request that no node accepts; the refusing ones are no others.
+        """Return the error of a request that no node accepts; `refused` are not among the others.
 
         Raises:
             RequestError: as the ledger, if a node had been asked.

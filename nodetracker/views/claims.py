@@ -212,7 +212,7 @@ NEAREST = ("host", "nodename", "checks", "missing", "reasons")
 
 
 def render_excluded(exclusions: Exclusions) -> dict[str, Any]:
-    """Return why nodes are no candidates: by check, and what the nearest one lacks."""
+    """Return why nodes are not candidates: by check, and what the nearest one lacks."""
     nearest = exclusions.nearest
     return {
         "total_nodes": exclusions.total,

@@ -282,9 +282,9 @@ def parse_cdi(text: str, source: str) -> dict[str, tuple[str, ...]]:
         parse = parse_json if source.endswith(".json") else parse_yaml
         plain: Any = parse(text, source)
     except (RequestError, HostDataError) as error:
-        raise HostDataError(source, f"is no CDI specification: {error.reason}") from error
+        raise HostDataError(source, f"is not a CDI specification: {error.reason}") from error
     if not isinstance(plain, Mapping) or not isinstance(plain.get("kind"), str):
-        raise HostDataError(source, "is no CDI specification: it has no kind")
+        raise HostDataError(source, "is not a CDI specification: it has no kind")
     common = _list_nodes(plain, source)
     devices = _require_list(plain, "devices", source)
     return {
@@ -298,12 +298,13 @@ def _list_nodes(item: Mapping[str, Any], source: str) -> tuple[str, ...]:
     if edits is None:
         return ()
     if not isinstance(edits, Mapping):
-        raise HostDataError(source, "is no CDI specification: containerEdits is not an object")
+        raise HostDataError(source, "is not a CDI specification: containerEdits is not an object")
     nodes = _require_list(edits, "deviceNodes", source)
     paths = [node.get("hostPath") or node.get("path") for node in nodes]
     absolute = tuple(path for path in paths if isinstance(path, str) and path.startswith("/"))
     if len(absolute) < len(paths):
-        raise HostDataError(source, "is no CDI specification: a device node has no absolute path")
+        reason = "is not a CDI specification: a device node has no absolute path"
+        raise HostDataError(source, reason)
     return absolute
 
 
@@ -313,7 +314,7 @@ def _require_list(item: Mapping[str, Any], key: str, source: str) -> list[Mappin
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
-        raise HostDataError(source, f"is no CDI specification: {key} is not a list of objects")
+        raise HostDataError(source, f"is not a CDI specification: {key} is not a list of objects")
     return found
 
 

@@ -220,7 +220,7 @@ def refuse(
     """Return the error to raise when no node accepts a claim; its last reason is the nearest node.
 
     Args:
-        others: why other nodes are no candidates.
+        others: why other nodes are not candidates.
         refused: the candidates that were asked.
     """
     explanation = render_exclusions(others, request)

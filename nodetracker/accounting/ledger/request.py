@@ -94,7 +94,7 @@ def parse_numa_request(body: Mapping[str, Any] | None, amounts: Amounts) -> Numa
 
 
 def parse_numa_limits(body: Mapping[str, Any] | None) -> NumaLimits:
-    """Parse the key ``limits.numa`` of a claim request: a ratio that is None is no limit."""
+    """Parse the key ``limits.numa`` of a claim request: a ratio that is None does not limit."""
     ratios = {key: float(ratio) for key, ratio in (body or {}).items() if ratio is not None}
     return NumaLimits(**ratios)
 

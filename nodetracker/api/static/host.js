@@ -29,7 +29,7 @@ const SERVICES = [
 const YES_NO = [["true", "yes"], ["false", "no"]];
 const CHOICES = { state: ["up", "down", "unreachable"], status: ["enabled", "disabled"], maintenance: YES_NO, spare: YES_NO };
 
-// The services that are no host's agent.
+// The services that are not a host's agent.
 function Services() {
   const found = OTHERS.map((binary) => useList("services", { binary }).data?.services ?? []).flat();
   return found.length > 0 && section("Other services", fixed("Other services", SERVICES, found));

@@ -121,7 +121,7 @@ const health = ({ level, text, problems, notes }, summary) => html`<section clas
   <div class="quiet">${findings(notes, sentence)}${aside(summary)}</div>
 </section>`;
 
-// What operators have set is no trouble, and has their sign.
+// What operators have set is not a trouble, and has their sign.
 export const causeOf = ({ level, text, path, filters, since }) => html`<span title=${since ? `since ${time(since)}` : undefined}>${
   lead(path, filters, mark(sentence(text), level === "good" ? "disabled" : level))}</span>`;
 

@@ -51,7 +51,7 @@ function shorten(hosts) {
 }
 
 // Place the cells of groups of nodes in rows of a width; null if they would be higher than is allowed.
-// hasTitles: labels are no hosts, and have lines of their own beside small cells.
+// hasTitles: labels are not hosts, and have lines of their own beside small cells.
 function place(groups, labels, form, width, highest, hasTitles) {
   const { width: across, height: down, gap, hasLabels } = form;
   const space = hasLabels ? 10 : groups.some((nodes) => nodes.length > 1) && down > 6 ? down / 2 : 0;

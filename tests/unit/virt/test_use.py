@@ -207,13 +207,13 @@ def test_nodes_are_read_from_the_kernel_and_the_specifications(tmp_path):
 )  # fmt: skip
 def test_what_is_no_specification_is_an_error(text):
     for name in ("a.json", "a.yaml"):
-        with pytest.raises(HostDataError, match="no CDI specification"):
+        with pytest.raises(HostDataError, match="not a CDI specification"):
             parse_cdi(text, name)
 
 
 @pytest.mark.parametrize("text", YAML_TEXTS.values(), ids=YAML_TEXTS)
 def test_a_hostile_specification_is_named_within_a_second(text):
-    with limited(seconds=1), pytest.raises(HostDataError, match="no CDI specification"):
+    with limited(seconds=1), pytest.raises(HostDataError, match="not a CDI specification"):
         parse_cdi(text, "a.yaml")
 
 
