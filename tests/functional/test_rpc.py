@@ -146,7 +146,7 @@ def test_without_a_broker_nobody_waits_and_the_agent_is_woken_when_it_is_back(
         began = time.monotonic()
         for each in (connected, peers):
             each.waker.wake(each.host)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
         wait_until(lambda: connected.waker.error and peers.waker.error)
         assert not peers.server.is_serving
     finally:
@@ -174,7 +174,7 @@ def test_a_broker_that_breaks_wakes_agents_again_when_it_is_mended(
     try:
         began = time.monotonic()
         peers.waker.wake(peers.host)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
     finally:
         mend()
     assert peers.wakes(120)

@@ -14,6 +14,7 @@ from tests.door import ADMITTED, REASON, REFUSED, Door, listen_without_accepting
 XML = "<domain type='kvm'><name>w</name><metadata>ü</metadata></domain>"
 BEGINS = ("prepare", "migrate", "restore")
 SILENT = (0, "", "")
+DEADLINE = 2  # seconds, of the script's own clock
 
 
 class Hook:
@@ -53,7 +54,7 @@ def assert_unavailable(hook, operation="prepare"):
     code, output, error = hook(operation)
     assert (code, output) == (0 if hook.is_allowing else 1, "")
     assert hook.is_allowing or error.splitlines()[-1].startswith("nodetracker: no answer")
-    assert hook.seconds < 3
+    assert hook.seconds < 8  # 9 or more without a deadline
     return error
 
 
@@ -101,7 +102,7 @@ def test_no_other_operation_is_asked_about(hook, operation, sub):
 def test_the_end_of_a_guest_is_reported_and_nothing_waited_for(hook, answer):
     with Door(hook.door, answer) as door:
         assert hook("release", "end") == SILENT
-        assert hook.seconds < 1
+        assert hook.seconds < DEADLINE
         deadline = time.monotonic() + 5
         while not door.questions and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -114,7 +115,7 @@ def test_the_end_of_a_guest_never_fails(hook):
     assert hook("release", "end")[:2] == (0, "")
     hook.program.write_text("import time\ntime.sleep(9)")
     assert hook("release", "end")[:2] == (0, "")
-    assert hook.seconds < 3
+    assert hook.seconds < 8  # 9 without a deadline
 
 
 def test_an_agent_that_is_gone_is_unavailable(hook):
@@ -122,7 +123,7 @@ def test_an_agent_that_is_gone_is_unavailable(hook):
     Door(hook.door).__exit__()
     hook.door.touch()
     assert "Connection refused" in assert_unavailable(hook)
-    assert hook.seconds < 1
+    assert hook.seconds < DEADLINE
 
 
 def test_an_agent_that_does_not_answer_is_waited_for_two_seconds(hook):
@@ -134,9 +135,9 @@ def test_an_agent_that_does_not_answer_is_waited_for_two_seconds(hook):
 def test_a_full_queue_is_not_waited_for(hook):
     sockets = listen_without_accepting(hook.door)
     assert "Resource temporarily unavailable" in assert_unavailable(hook)
-    assert hook.seconds < 1
+    assert hook.seconds < DEADLINE
     assert hook("release", "end")[0] == 0
-    assert hook.seconds < 1
+    assert hook.seconds < DEADLINE
     for each in sockets:
         each.close()
 
