@@ -7,7 +7,7 @@ from typing import Any
 from nodetracker.cmd.commands.base import ListCommand, argument
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import safe_text
-from nodetracker.model.text import count_noun
+from nodetracker.model.text import count_noun, natural_key
 from nodetracker.model.tolerance import HostTolerance, Verdict
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.views.tolerance import describe_tolerance, render_tolerance, worst_verdict
@@ -48,7 +48,9 @@ class ShowTolerance(ListCommand):
             answers = check.check_pairs()
         else:
             answers = check.check()
-        found = list(answers)
+        found = sorted(
+            answers, key=lambda item: (item.verdict is Verdict.SURVIVED, natural_key(item.host))
+        )
         self._say(found, args)
         is_survived = worst_verdict(found) is Verdict.SURVIVED
         self.exit_code = EXIT_DONE if is_survived else EXIT_FAILED

@@ -45,6 +45,13 @@ def test_a_loss_that_is_not_survived_is_an_error_with_its_reason(programs):
     assert table.splitlines()[0].split()[:3] == ["HOST", "LOSS", "IS"]
 
 
+def test_losses_that_are_not_survived_come_first_and_hosts_in_natural_order(programs):
+    add_host(programs, "h10", 16, make_guest(3, vcpu_milli=9000))
+    add_host(programs, "h9", 8)
+    rows = json.loads(programs.manage("fleet", "tolerance", "-f", "json").stdout)
+    assert [row["host"] for row in rows] == ["h10", "h1", "h2", "h9"]
+
+
 def test_of_two_failures_the_worst_pairs_are_named_as_such(programs):
     add_host(programs, "h3", 4)
     done = programs.manage("fleet", "tolerance", "--failures", "2", "-f", "json")
