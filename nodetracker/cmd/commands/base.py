@@ -252,7 +252,7 @@ class ShowCommand(DisplayCommand, ShowOne):
     format_arguments = (flag("--all", "Sum up no value."), _RAW)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
-        """Return the fields of the object, in order."""
+        """Return the fields of the object, in order; one that writes checks the columns first."""
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

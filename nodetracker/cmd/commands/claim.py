@@ -67,6 +67,8 @@ from nodetracker.views.claims import (
 
 T = TypeVar("T", bound=Claim | Migration)
 
+_COLUMNS = list_names(CLAIM_COLUMNS)
+
 _MAX_CHARACTERS = 1024 * 1024
 """Limit of a file."""
 
@@ -102,10 +104,15 @@ class RequestCommand(ShowCommand):
                 raise
             raise put_in_words(error, parsed_args) from None
 
-    def require_no_place(self, args: argparse.Namespace) -> None:
-        """End with a usage error if a list of requests comes with the name of a node."""
+    def check_list(self, args: argparse.Namespace, noun: str) -> None:
+        """End with a usage error if a list of requests comes with options that it cannot have.
+
+        Args:
+            noun: as in `show_outcomes`.
+        """
         if args.host or args.nodename:
             self.parser.error("argument FILE: a list allows neither --host nor --node")
+        self.check_columns(args, ("granted", "refused", noun))
 
     def show_outcomes(
         self,
@@ -157,6 +164,7 @@ class CreateClaim(RequestCommand):
         if args.adopt:
             if args.file or args.host or args.nodename or args.dry_run:
                 self.parser.error("argument --adopt: cannot be combined with other arguments")
+            self.check_columns(args, _COLUMNS)
             return render_claim(adopt_guest(self.store, self.scheduler, args.adopt))
         if not args.file:
             self.parser.error("one of the arguments FILE and --adopt is required")
@@ -165,13 +173,14 @@ class CreateClaim(RequestCommand):
             return self._create_all(args, body)
         request = parse_request(args, body)
         if not args.dry_run:
+            self.check_columns(args, _COLUMNS)
             return render_claim(self.scheduler.create_claim(request))
         host, nodename, answer = self.scheduler.try_claim(request)
         self.exit_code = EXIT_FAILED if answer.reasons else EXIT_DONE
         return show_admission(render_admission(host, nodename, answer))
 
     def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
-        self.require_no_place(args)
+        self.check_list(args, "claims")
         requests = parse_claim_requests({"claims": body})
         create = self.scheduler.try_claims if args.dry_run else self.scheduler.create_claims
         return self.show_outcomes("claims", requests, create(requests), render_claim)
@@ -191,7 +200,7 @@ def _render_refusal(request: ClaimRequest, error: Exception) -> dict[str, Any]:
 class ListClaims(ListCommand):
     example = "claim list --host compute-1"
 
-    columns = list_names(CLAIM_COLUMNS)
+    columns = _COLUMNS
     layout = (
         Column("uuid", ("uuid",)),
         Column("state", ("state",), Kind.STATE),
@@ -237,6 +246,7 @@ class ConfirmClaim(ShowCommand):
     arguments = (UUID,)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        self.check_columns(args, _COLUMNS)
         return render_claim(self.store.confirm_claim(args.uuid))
 
 
@@ -257,7 +267,9 @@ class AbortClaim(ShowCommand):
         if not args.uuids and args.file is None:
             self.parser.error("one of the arguments UUID and --file is required")
         if args.file is None and len(args.uuids) == 1:
+            self.check_columns(args, _COLUMNS)
             return render_claim(self.store.abort_claim(*args.uuids))
+        self.check_columns(args, ("released", "refused", "claims"))
         listed = [] if args.file is None else read_text(args.file).split()
         rows, lines = [], []
         for uuid in dict.fromkeys([*args.uuids, *map(uuid_argument, listed)]):
@@ -280,6 +292,7 @@ class RenewClaim(ShowCommand):
     arguments = (UUID,)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        self.check_columns(args, _COLUMNS)
         return render_claim(self.store.renew_claim(args.uuid, self.policy))
 
 

@@ -31,10 +31,12 @@ class CreateMigration(RequestCommand):
         body = read_json(args.file)
         if isinstance(body, list):
             return self._create_all(args, body)
-        return render_migration(self.scheduler.create_migration(parse_request(args, body)))
+        request = parse_request(args, body)
+        self.check_columns(args, MIGRATION_COLUMNS)
+        return render_migration(self.scheduler.create_migration(request))
 
     def _create_all(self, args: argparse.Namespace, body: list[object]) -> Mapping[str, Any]:
-        self.require_no_place(args)
+        self.check_list(args, "migrations")
         requests = parse_migration_requests({"migrations": body})
         outcomes = self.scheduler.create_migrations(requests)
         return self.show_outcomes("migrations", requests, outcomes, render_migration)
@@ -84,6 +86,7 @@ class SetMigration(ShowCommand):
     arguments = (UUID, argument("--status", required=True, choices=list(map(str, OPEN))))
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        self.check_columns(args, MIGRATION_COLUMNS)
         status = MigrationStatus(args.status)
         return render_migration(self.store.set_migration_status(args.uuid, status))
 
@@ -93,6 +96,7 @@ class ConfirmMigration(ShowCommand):
     arguments = (UUID,)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        self.check_columns(args, MIGRATION_COLUMNS)
         return render_migration(self.store.confirm_migration(args.uuid))
 
 
@@ -101,4 +105,5 @@ class RevertMigration(ShowCommand):
     arguments = (UUID,)
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        self.check_columns(args, MIGRATION_COLUMNS)
         return render_migration(self.store.revert_migration(args.uuid))

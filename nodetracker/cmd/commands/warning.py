@@ -90,6 +90,7 @@ class SilenceWarning(ShowCommand):
     )  # fmt: skip
 
     def show_row(self, args: argparse.Namespace) -> Mapping[str, Any]:
+        self.check_columns(args, ("id", *_NAMES))
         seconds = round(args.lifetime.total_seconds())
         record = self.store.silence_warning(args.id, args.reason, seconds, read_operator())
         return {"id": record.id, **render_warning(record)}

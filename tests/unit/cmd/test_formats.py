@@ -1,21 +1,24 @@
 """Formats for scripts: complex values are JSON, null is empty."""
 
+import importlib
 import io
 import json
 from importlib.metadata import distribution
 from subprocess import CalledProcessError
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 import yaml
 
-from nodetracker.cmd.command_table import COMMANDS
+from nodetracker.cmd.command_table import COMMANDS, NAMESPACE
+from nodetracker.cmd.commands.base import DisplayCommand
 from nodetracker.cmd.commands.formats import CsvFormat, Lines, ShellFormat, ValueFormat
 from nodetracker.cmd.screen.lines import Style, style_of_share
 from nodetracker.model.warning import NO_ITEM, HostWarning, WarningKind
 from tests.builders import NOW, ask, claim, make_guest, make_node
 from tests.stores import SqliteStore
-from tests.unit.cmd.commands import run
+from tests.unit.cmd.commands import Commands, run
 
 NAMES = ("name", "cells", "reason", "places")
 ROW = ('a "b" $(reboot) `id` \\', {"id": 0, "cpus": [1, 2]}, None, Lines([{"host": "h1"}], ["h1"]))
@@ -194,3 +197,42 @@ def test_a_shell_expands_nothing_of_a_value():
         'reason=""',
         r'places="[{\"host\": \"h1\"}]"',
     ]
+
+
+WRITES = (
+    "agent token create", "claim abort {id}", "claim abort {id} {other}", "claim confirm {id}",
+    "claim create --adopt {id}", "claim create {file}", "claim create {files}", "claim renew {id}",
+    "db purge --before 30", "db reconcile --release-orphans --yes", "migration confirm {id}",
+    "migration create {file}", "migration create {files}", "migration revert {id}",
+    "migration set {id} --status migrating", "placement adopt h1", "placement heal",
+    "placement remove {id}", "warning silence 17 --reason x --for 4h",
+)  # fmt: skip
+"""Commands that change something and show what."""
+
+
+@pytest.mark.parametrize("line", WRITES)
+def test_nothing_is_written_if_a_column_is_unknown(conf, tmp_path, line):
+    request = {"workload": {"uuid": str(uuid4())}, "resources": {"VCPU": 1}, "host": "h1"}
+    for name, content in (("file", request), ("files", [request])):
+        (tmp_path / name).write_text(json.dumps(content))
+    names = {name: str(tmp_path / name) for name in ("file", "files")}
+    names |= {"id": str(uuid4()), "other": str(uuid4())}
+    words = [word.format(**names) for word in line.split()]
+    done = Commands(Untouched(), conf).manage(*words, "-c", "nonsense")
+    assert done.returncode == 2
+    assert "argument -c/--column: unknown column 'nonsense'" in done.stderr
+
+
+class Untouched:
+    """A store that nobody may call."""
+
+    def __getattr__(self, name):
+        raise AssertionError(name)
+
+
+def test_all_commands_that_write_and_show_are_listed():
+    for name, entry in COMMANDS.items():
+        module, _, command = entry.place.partition(":")
+        found = getattr(importlib.import_module(f"{NAMESPACE}.{module}"), command)
+        if entry.is_logged and issubclass(found, DisplayCommand):
+            assert any(line.startswith(name) for line in WRITES), name
