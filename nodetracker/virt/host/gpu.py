@@ -170,7 +170,7 @@ def _read_nvml_device(
     try:
         total = nvml.nvmlDeviceGetMemoryInfo(handle).total
         memory_mb = capacity_mib_from_bytes(_parse_count(total, _MAX_BYTES, "memory"))
-    except nvml.NVMLError:  # not supported where GPU and CPU share their memory
+    except nvml.NVMLError_NotSupported:  # where GPU and CPU share their memory
         memory_mb = 0
     return Gpu(
         address=address,
@@ -185,18 +185,20 @@ def _read_nvml_device(
 
 
 def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return the uuids of a GPU's MIG devices; none if the driver does not know them."""
+    """Return the uuids of a GPU's MIG devices; none if GPU or driver does not know them."""
     try:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
         count = _parse_count(count, _MAX_GPUS, "number of MIG devices")
-    except (AttributeError, nvml.NVMLError):
+    except (AttributeError, nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
         return ()
+    # As go-nvlib does, which NVIDIA's own device plugin uses.
+    empty = nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument, nvml.NVMLError_NotSupported
     found = []
     for index in range(count):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             found.append(_as_text(nvml.nvmlDeviceGetUUID(device)))
-        except nvml.NVMLError:  # positions may be empty
+        except empty:
             continue
     return tuple(found)
 

@@ -27,11 +27,28 @@ KNOWN_BY_NVML = Gpu(
     uuid="GPU-1",
     driver_version="570.86",
     numa_node=1,
+    mig_uuids=("MIG-1",),
 )
 
 
 class FakeNvmlError(Exception):
     """Replaces pynvml.NVMLError."""
+
+
+class FakeNotSupportedError(FakeNvmlError):
+    """Replaces pynvml.NVMLError_NotSupported."""
+
+
+class FakeFunctionNotFoundError(FakeNvmlError):
+    """Replaces pynvml.NVMLError_FunctionNotFound."""
+
+
+class FakeNotFoundError(FakeNvmlError):
+    """Replaces pynvml.NVMLError_NotFound."""
+
+
+class FakeInvalidArgumentError(FakeNvmlError):
+    """Replaces pynvml.NVMLError_InvalidArgument."""
 
 
 @dataclass
@@ -42,7 +59,12 @@ class FakeNvml:
     broken: frozenset[str] = frozenset()
     strings_are_bytes: bool = False
     opened: int = 0
+    error: type[Exception] = FakeNvmlError  # of the calls in `broken`
     NVMLError: type[Exception] = field(default=FakeNvmlError)
+    NVMLError_NotSupported: type[Exception] = field(default=FakeNotSupportedError)
+    NVMLError_FunctionNotFound: type[Exception] = field(default=FakeFunctionNotFoundError)
+    NVMLError_NotFound: type[Exception] = field(default=FakeNotFoundError)
+    NVMLError_InvalidArgument: type[Exception] = field(default=FakeInvalidArgumentError)
 
     def nvmlInit(self) -> None:  # noqa: N802
         self._call("nvmlInit")
@@ -74,15 +96,25 @@ class FakeNvml:
 
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:  # noqa: N802
         self._call("nvmlDeviceGetUUID")
-        return self._string(f"GPU-{handle + 1}")
+        return self._string("MIG-1" if handle == "MIG" else f"GPU-{handle + 1}")
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:  # noqa: N802
         self._call("nvmlDeviceGetMemoryInfo")
         return SimpleNamespace(total=143771 * 2**20)
 
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:  # noqa: N802
+        self._call("nvmlDeviceGetMaxMigDeviceCount")
+        return 2
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any:  # noqa: N802
+        self._call("nvmlDeviceGetMigDeviceHandleByIndex")
+        if index:
+            raise FakeNotFoundError
+        return "MIG"
+
     def _call(self, name: str) -> None:
         if name in self.broken:
-            raise FakeNvmlError(name)
+            raise self.error(name)
 
     def _string(self, text: str) -> str | bytes:
         return text.encode() if self.strings_are_bytes else text
@@ -187,11 +219,35 @@ def test_results_are_kept_when_the_library_cannot_be_closed(make_roots: MakeRoot
     assert read_gpus(make_roots(), (H200,), nvml) == (KNOWN_BY_NVML,)
 
 
-def test_unknown_memory_is_zero(make_roots: MakeRoots) -> None:
-    (gpu,) = read_gpus(
-        make_roots(), (H200,), FakeNvml(broken=frozenset({"nvmlDeviceGetMemoryInfo"}))
-    )
-    assert (gpu.name, gpu.memory_mb) == ("NVIDIA H200", 0)
+@pytest.mark.parametrize(
+    ("call", "error", "lacking"),
+    [
+        ("nvmlDeviceGetMemoryInfo", FakeNotSupportedError, {"memory_mb": 0}),
+        ("nvmlDeviceGetMaxMigDeviceCount", FakeNotSupportedError, {"mig_uuids": ()}),
+        ("nvmlDeviceGetMaxMigDeviceCount", FakeFunctionNotFoundError, {"mig_uuids": ()}),
+        ("nvmlDeviceGetMigDeviceHandleByIndex", FakeNotSupportedError, {"mig_uuids": ()}),
+        ("nvmlDeviceGetMigDeviceHandleByIndex", FakeInvalidArgumentError, {"mig_uuids": ()}),
+    ],
+)
+def test_a_gpu_lacks_what_it_does_not_have(
+    call: str, error: type[Exception], lacking: dict[str, Any], make_roots: MakeRoots
+) -> None:
+    nvml = FakeNvml(broken=frozenset({call}), error=error)
+    assert read_gpus(make_roots(), (H200,), nvml) == (replace(KNOWN_BY_NVML, **lacking),)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+    ],
+)
+def test_a_gpu_that_fails_in_part_has_a_problem(call: str, make_roots: MakeRoots) -> None:
+    """It may be lost; without its memory and its parts it would look smaller, or undivided."""
+    nvml = FakeNvml(broken=frozenset({call}))
+    assert read_gpus(make_roots(), (H200,), nvml) == (replace(KNOWN_BY_PCI, problem=call),)
 
 
 def test_a_gpu_that_pci_does_not_show_is_reported_by_nvml(make_roots: MakeRoots) -> None:
