@@ -23,6 +23,8 @@ from urllib.parse import parse_qs, unquote
 
 ASKED = re.compile(r"/containers/(?:create|(?P<id>.+)/(?P<what>start|restart|update))")
 DEADLINE_SECONDS = 2.0
+REPORT_SECONDS = 0.5
+DONE = {("create", 201), ("update", 200)}
 ALLOW = {"Allow": True}
 NO_ANSWER = "no answer from nodetracker's agent, and without one no container starts"
 
@@ -91,15 +93,15 @@ def decide(body: bytes, path: str, is_allowing: bool) -> dict[str, Any]:
     return ALLOW if is_answered or is_allowing else {"Allow": False, "Msg": NO_ANSWER}
 
 
-def report_created(body: bytes, path: str) -> None:
-    """Report the id of a container that Docker has created, before its client learns of it."""
+def report_done(body: bytes, path: str) -> None:
+    """Report a container that Docker has created or updated, before its client learns of it."""
     request = json.loads(body)
     question = read_question(request)
-    if question is None or question["ask"] != "create" or request["ResponseStatusCode"] != 201:
+    if question is None or (question["ask"], request["ResponseStatusCode"]) not in DONE:
         return
-    created = {"driver": "docker", "ask": "created", "document": question["document"]}
-    created["id"] = decode(request["ResponseBody"])["Id"]
-    send(path, created).close()
+    if question["ask"] == "create":
+        question["id"] = decode(request["ResponseBody"])["Id"]
+    ask(path, question | {"ask": question["ask"] + "d"}, REPORT_SECONDS)
 
 
 def send(path: str, question: dict[str, Any]) -> socket.socket:
@@ -120,14 +122,14 @@ def send(path: str, question: dict[str, Any]) -> socket.socket:
     return door
 
 
-def ask(path: str, question: dict[str, Any]) -> Any:
+def ask(path: str, question: dict[str, Any], seconds: float = DEADLINE_SECONDS) -> Any:
     """Return the agent's answer.
 
     Raises:
-        OSError: there is none within `DEADLINE_SECONDS`.
+        OSError: there is none within so many seconds.
         ValueError: it is not JSON.
     """
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     answer = b""
     with send(path, question) as door:
         while not answer.endswith(b"\n"):
@@ -169,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
             answer = decide(body, self.server.path, self.server.is_allowing)
         elif self.path == "/AuthZPlugin.AuthZRes":
             try:
-                report_created(body, self.server.path)
+                report_done(body, self.server.path)
             except Exception:  # noqa: S110 - the agent learns of it by its next listing
                 pass
         text = json.dumps(answer).encode()

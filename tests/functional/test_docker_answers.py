@@ -15,6 +15,7 @@ from nodetracker.accounting.audit.view import account
 from nodetracker.model.audit import EventKind
 from nodetracker.model.errors import ConfigError, DriverUnavailableError, HostDataError
 from nodetracker.model.guest import CpuAffinity
+from nodetracker.model.numa import NumaTopology
 from nodetracker.model.settings import Policy
 from nodetracker.model.warning import WarningKind
 from nodetracker.virt.docker.client import EngineClient
@@ -22,6 +23,7 @@ from nodetracker.virt.docker.driver import DockerDriver
 from nodetracker.virt.docker.events import EventListener
 from nodetracker.virt.docker.guests import WORKLOAD_LABEL
 from nodetracker.virt.docker.plugin import PLUGIN
+from nodetracker.virt.docker.starts import StartRules
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
@@ -479,6 +481,24 @@ class TestRequests:
         assert guests_of(snapshot)["web-2"].memory_mb == 128
         assert "/system/df" not in stub.requests
         assert f"/containers/{1:064x}/stats" not in stub.requests
+
+
+def test_the_first_container_with_devices_is_asked_about_as_it_is_listed_later(
+    driver_on_stub, stub
+):
+    """Audits read device nodes only while a container has some."""
+    node = driver_on_stub.root / "sys/class/drm/renderD128"
+    node.mkdir(parents=True)
+    (node / "device").symlink_to("../../../devices/0000:c1:00.0")
+    roots = Roots(sysfs=driver_on_stub.root / "sys", rootfs=driver_on_stub.root)
+    driver = driver_on_stub.driver(roots=roots)
+    driver.get_available_resource(HOST)
+    made = describe_container(1, Devices=[{"PathOnHost": "/dev/dri/renderD128"}])
+    question = {"ask": "create", "document": {"HostConfig": made["HostConfig"]}}
+    asked = driver.make_start_reader(StartRules(64)).read(question, NumaTopology())
+    assert asked.pins.devices == ("0000:c1:00.0",)
+    stub.containers[made["Id"]] = made
+    assert guests_of(driver.get_available_resource(HOST))["web-1"].pins == asked.pins
 
 
 def test_cpus_and_devices_of_containers_are_in_use(driver_on_stub, stub):

@@ -35,6 +35,9 @@ _HOST_GROUPS = frozenset(
         "kubepods-besteffort.slice",
     }
 )  # fmt: skip
+_LIMITS = (
+    "Memory", "NanoCpus", "CpuQuota", "CpuPeriod", "CpuShares", "CpusetCpus", "CpusetMems",
+)  # fmt: skip
 _SHARES_PER_CPU = 1024
 _DEFAULT_PERIOD_US = 100_000
 _NANO_PER_MILLI = 1_000_000
@@ -87,6 +90,7 @@ class Container:
         health: by its health check: ``starting``, ``healthy`` or ``unhealthy``; "" without one.
         exit_code: with which it ended last, None while it runs.
         is_oom_killed: whether the kernel ended it for want of memory, by its last end.
+        limits: the engine's settings that its CPUs and memory follow from.
     """
 
     id: str
@@ -113,11 +117,12 @@ class Container:
     health: str = ""
     exit_code: int | None = None
     is_oom_killed: bool = False
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
-    def is_meant_by(self, reference: str) -> bool:
-        """Return whether a request means it by its id, the beginning of it, or its name."""
-        name = reference.removeprefix("/")
-        return bool(name) and (self.name == name or self.id.startswith(name))
+    def change_limits(self, settings: Mapping[str, Any]) -> "Container":
+        """Return the container after a request to update it; what is 0 or empty stays as it is."""
+        changed = {key: settings[key] for key in _LIMITS if settings.get(key)}
+        return replace(self, **_parse_limits({**self.limits, **changed}))
 
     @property
     def gpus(self) -> int:
@@ -184,22 +189,15 @@ def parse_container(raw: Any) -> Container:
     container_id = description.get("Id")
     if not is_container_id(container_id):
         raise ContainerError("Id is not a container id")
-    memory = _number(host_config, "Memory")
     status, health = _get(state, "Status", str) or "", state.get("Health")
     exit_code = state.get("ExitCode")
-    vcpu_milli, cpu_rule = parse_cpu_charge(host_config)
     return Container(
         id=container_id,
         name=(_get(description, "Name", str) or container_id[:12]).removeprefix("/"),
         created=_text(description.get("Created")),
         state=status,
         pid=_number(state, "Pid"),
-        vcpu_milli=vcpu_milli,
-        cpu_rule=cpu_rule,
-        has_cpu_limit=any(_number(host_config, key) > 0 for key in ("NanoCpus", "CpuQuota"))
-        or bool(_parse_set(host_config, "CpusetCpus")),
         group=parse_group(_get(host_config, "CgroupParent", str)),
-        memory_mb=usage_mib_from_bytes(memory) if 0 < memory < NO_LIMIT_BYTES else None,
         disk_mb=parse_disk_mb(host_config.get("StorageOpt")),
         restart_policy=_get(_get(host_config, "RestartPolicy", dict) or {}, "Name", str) or "",
         labels=_texts(config, "Labels"),
@@ -209,12 +207,28 @@ def parse_container(raw: Any) -> Container:
         runtime=_parse_runtime(description, host_config),
         annotations=_texts(config, "Annotations") | _texts(host_config, "Annotations"),
         devices=parse_devices(host_config.get("Devices"), host_config.get("DeviceRequests")),
-        cpus=_parse_set(host_config, "CpusetCpus"),
-        cells=_parse_set(host_config, "CpusetMems"),
         health=parse_health(_text(health.get("Status")) if isinstance(health, Mapping) else ""),
         exit_code=exit_code if status in _OVER and isinstance(exit_code, int) else None,
         is_oom_killed=state.get("OOMKilled") is True,
+        **_parse_limits(host_config),
     )
+
+
+def _parse_limits(host_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a container that follow from its limits of CPUs and memory."""
+    memory = _number(host_config, "Memory")
+    vcpu_milli, cpu_rule = parse_cpu_charge(host_config)
+    cpus = _parse_set(host_config, "CpusetCpus")
+    return {
+        "vcpu_milli": vcpu_milli,
+        "cpu_rule": cpu_rule,
+        "has_cpu_limit": bool(cpus)
+        or any(_number(host_config, key) > 0 for key in ("NanoCpus", "CpuQuota")),
+        "memory_mb": usage_mib_from_bytes(memory) if 0 < memory < NO_LIMIT_BYTES else None,
+        "cpus": cpus,
+        "cells": _parse_set(host_config, "CpusetMems"),
+        "limits": {key: host_config[key] for key in _LIMITS if host_config.get(key)},
+    }
 
 
 def is_container_id(value: Any) -> TypeGuard[str]:

@@ -90,7 +90,7 @@ class DockerDriver(MachineDriver):
     def make_start_reader(self, rules: StartRules) -> ContainerStartReader:
         """Return what reads the questions of the engine's plugin."""
         return ContainerStartReader(
-            rules, self._reader.find, lambda: self._host_topology, self._with_requested_gpus
+            rules, self._reader.list_known, self._read_host_of, self._with_requested_gpus
         )
 
     def close(self) -> None:
@@ -230,6 +230,12 @@ class DockerDriver(MachineDriver):
         if not self._image_share:
             return storage
         return replace(storage, reserved_mb=int(storage.instances.total_mb * self._image_share))
+
+    def _read_host_of(self, container: Container) -> HostTopology:
+        """Return what a container can be bound to; audits read device nodes if any has some."""
+        if not (container.devices or container.gpu_names):
+            return self._host_topology
+        return replace(self._host_topology, nodes=read_device_nodes(self._roots))
 
     def _list_guests(self, listing: ContainerListing, built: BuiltGuests) -> GuestListing:
         """Return the containers as guests, with their pins; those as last read are partial."""

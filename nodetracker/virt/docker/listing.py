@@ -89,11 +89,10 @@ class ContainerReader:
             self._all_changed_at = self._event_count
             self._changed_at.clear()
 
-    def find(self, reference: str) -> Container | None:
-        """Return a container of the last listing by its id, the beginning of it, or its name."""
+    def list_known(self) -> list[Container]:
+        """Return the containers as last read; each is the same object until it is read again."""
         with self._lock:
-            known = [entry.container for entry in self._known.values()]
-        return next((found for found in known if found.is_meant_by(reference)), None)
+            return [entry.container for entry in self._known.values()]
 
     def read(self, has_live_events: bool) -> ContainerListing:
         """Return all containers, ordered by id.

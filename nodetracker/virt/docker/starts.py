@@ -6,31 +6,33 @@ last listing, and those that were created since.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from nodetracker.model.errors import ClaimRefusedError, HostDataError
 from nodetracker.model.guest import Guest
 from nodetracker.model.numa import NumaTopology
+from nodetracker.process.clock import utc_clock
 from nodetracker.virt.docker.containers import Container, ContainerError, parse_container
 from nodetracker.virt.docker.guests import (
     HostTopology,
+    assign_uuids,
     build_guest,
     derive_pins,
     describe_gpus,
-    parse_workload_uuid,
 )
 
 KEPT_CONTAINERS = 1000
-"""Created containers that are remembered until the engine lists them."""
+"""Containers that are remembered as they were created or changed until the engine lists them."""
 
 STARTED_SECONDS = 60.0
 """How long the last listing may lack that a container was started, which was asked about."""
 
 _SOURCE = "plugin"
-_UNKNOWN_ID = "0" * 64
+_REPLACE_LABEL = "com.docker.compose.replace"
+_SHORT_ID = 12
 _KEYS = {
     key.lower(): key
     for key in (
@@ -66,17 +68,20 @@ class ContainerStartReader:
     """A `StartReader` of Docker's authorization plugin.
 
     Args:
-        find: returns a listed container by its id, the beginning of it, or its name.
-        read_host: returns the parts of the machine to which containers can be bound.
+        list_listed: returns the containers as last listed, each the same object until it is
+            read again.
+        read_host: returns the parts of the machine to which a container can be bound.
         obey: returns a container with the GPUs of its environment, where that counts.
     """
 
     rules: StartRules
-    find: Callable[[str], Container | None]
-    read_host: Callable[[], HostTopology]
+    list_listed: Callable[[], Sequence[Container]]
+    read_host: Callable[[Container], HostTopology]
     obey: Callable[[Container], Container]
+    hears_ends: ClassVar[bool] = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _created: dict[str, Container] = field(default_factory=dict)
+    _news: dict[str, tuple[Container | None, Container]] = field(default_factory=dict)
+    """Id -> a container as listed when it was created or changed, and as it is since."""
     _started: dict[str, float] = field(default_factory=dict)  # id -> time of the question
 
     def read(self, question: Mapping[str, Any], topology: NumaTopology) -> Guest | None:
@@ -88,6 +93,7 @@ class ContainerStartReader:
     def _read(self, question: Mapping[str, Any], topology: NumaTopology) -> Guest | None:
         ask, reference = question.get("ask"), str(question.get("id") or "")
         document = question.get("document")
+        known = self._list_known()
         if ask in ("create", "created"):
             if document is None:
                 raise ClaimRefusedError(
@@ -96,22 +102,31 @@ class ContainerStartReader:
             name = str(question.get("name") or "")
             container = _require_readable(lambda: _parse(document, reference, name))
             if ask == "created":
-                self._remember(container)
+                self._note(None, container)
                 return None
-        elif ask in ("start", "update"):
-            container = self._find(reference)
+            replaced = _find_replaced(container, known.values())
+            if replaced is not None:
+                container = replace(container, id=replaced.id)
+            known = {**known, container.id: container}
+        elif ask in ("start", "update", "updated"):
+            container = _find(reference, known.values())
             if ask == "start":
                 self._note_start(container)
             else:
+                before = container
+                container = _require_readable(lambda: before.change_limits(_name_keys(document)))
+                if ask == "updated":
+                    listed = {each.id: each for each in self.list_listed()}
+                    self._note(listed.get(before.id), container)
+                    return None
                 if not (container.is_alive or self._was_started(container)):
                     return None
-                known = container
-                container = _require_readable(lambda: _change(known, document))
         else:
             raise HostDataError(_SOURCE, f"unknown question {ask!r}")
-        return self._build(replace(container, state="running"), topology)
+        uuids, _ = assign_uuids(known.values(), self.rules.trusts_labels)
+        return self._build(replace(container, state="running"), uuids[container.id], topology)
 
-    def _build(self, container: Container, topology: NumaTopology) -> Guest:
+    def _build(self, container: Container, uuid: str, topology: NumaTopology) -> Guest:
         container = self.obey(container)
         if self.rules.requires_limits:
             lacking = [
@@ -124,24 +139,31 @@ class ContainerStartReader:
             ]
             if lacking:
                 raise ClaimRefusedError([f"no limit of {' and '.join(lacking)} is set"])
-        if container.id == _UNKNOWN_ID:
-            uuid = str(uuid4())
-        else:
-            uuid = parse_workload_uuid(
-                container.id, container.name, container.labels, self.rules.trusts_labels
-            )
         guest = replace(build_guest(container, uuid, self.rules.unlimited_mb), disk_mb=0)
-        host = self.read_host()
+        host = self.read_host(container)
         if not host.topology.cells:
             host = replace(host, topology=topology)
         pins = derive_pins(container, guest, host)
         return replace(guest, pins=pins, details={**guest.details, **describe_gpus(container)})
 
-    def _remember(self, container: Container) -> None:
+    def _list_known(self) -> dict[str, Container]:
+        """Return the containers by id: as listed, or as created and changed since."""
+        listed = {container.id: container for container in self.list_listed()}
         with self._lock:
-            self._created[container.id] = container
-            while len(self._created) > KEPT_CONTAINERS:
-                del self._created[next(iter(self._created))]
+            # As it was listed: a container that was read again since is known better.
+            self._news = {
+                key: (before, container)
+                for key, (before, container) in self._news.items()
+                if listed.get(key) is before
+            }
+            return {**listed, **{key: container for key, (_, container) in self._news.items()}}
+
+    def _note(self, listed: Container | None, container: Container) -> None:
+        with self._lock:
+            self._news.pop(container.id, None)
+            self._news[container.id] = (listed, container)
+            while len(self._news) > KEPT_CONTAINERS:
+                del self._news[next(iter(self._news))]
 
     def _note_start(self, container: Container) -> None:
         now = time.monotonic()
@@ -156,13 +178,32 @@ class ContainerStartReader:
             started_at = self._started.get(container.id)
         return started_at is not None and time.monotonic() - started_at < STARTED_SECONDS
 
-    def _find(self, reference: str) -> Container:
-        with self._lock:
-            created = [c for c in self._created.values() if c.is_meant_by(reference)]
-        found = self.find(reference) or (created[-1] if created else None)
-        if found is None:
-            raise HostDataError(_SOURCE, f"container {reference} is not known yet")
-        return found
+
+def _find(reference: str, known: Collection[Container]) -> Container:
+    """Return what a request means: by id, else by name, else by the beginning of an id.
+
+    Of several with a name the engine has the one that was created last.
+    """
+    name = reference.removeprefix("/")
+    for found in (
+        [container for container in known if container.id == name],
+        [container for container in known if container.name == name],
+        [container for container in known if name and container.id.startswith(name)],
+    ):
+        if found:
+            return max(found, key=lambda container: container.created)
+    raise HostDataError(_SOURCE, f"container {reference} is not known yet")
+
+
+def _find_replaced(container: Container, known: Collection[Container]) -> Container | None:
+    """Return the container in whose place Compose creates one; it is removed before the start.
+
+    Source: Compose 2, ``recreateContainer``: the name is made of the old one's id and name.
+    """
+    old_id, _, _ = container.name.partition("_")
+    if _REPLACE_LABEL not in container.labels or len(old_id) != _SHORT_ID:
+        return None
+    return next((each for each in known if each.id.startswith(old_id)), None)
 
 
 def _require_readable(read: Callable[[], Container]) -> Container:
@@ -178,8 +219,9 @@ def _parse(document: Any, container_id: str, name: str) -> Container:
     config = _name_keys(document)
     return parse_container(
         {
-            "Id": container_id or _UNKNOWN_ID,
+            "Id": container_id or uuid4().hex * 2,
             "Name": name,
+            "Created": utc_clock().isoformat(),
             "HostConfig": config.get("HostConfig") or {},
             "State": {"Status": "created"},
             "Config": config,
@@ -211,27 +253,3 @@ def _name_inner_keys(value: Any) -> Any:
     if isinstance(value, list):
         return [_name_inner_keys(item) for item in value]
     return _name_keys(value) if isinstance(value, Mapping) else value
-
-
-def _change(container: Container, document: Any) -> Container:
-    """Return a container with the limits that a request to update it sets."""
-    new = parse_container(
-        {
-            "Id": container.id,
-            "HostConfig": _name_keys(document),
-            "State": {"Status": container.state},
-        }
-    )
-    changed = replace(
-        container,
-        memory_mb=container.memory_mb if new.memory_mb is None else new.memory_mb,
-        cpus=new.cpus or container.cpus,
-    )
-    if not new.vcpu_milli:
-        return changed
-    return replace(
-        changed,
-        vcpu_milli=new.vcpu_milli,
-        cpu_rule=new.cpu_rule,
-        has_cpu_limit=new.has_cpu_limit or container.has_cpu_limit,
-    )

@@ -5,7 +5,7 @@ libvirt holds the domain's lock until the hook has answered, so nothing here ask
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import Guest
@@ -23,6 +23,7 @@ class DomainStartReader:
     """A `StartReader` of libvirt's hook ``qemu``, whose standard input has the document."""
 
     roots: Roots
+    hears_ends: ClassVar[bool] = True
 
     def read(self, question: Mapping[str, Any], topology: NumaTopology) -> Guest:
         document = question.get("document")

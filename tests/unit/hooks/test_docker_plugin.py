@@ -121,14 +121,24 @@ def test_a_body_that_cannot_be_read_is_the_agent_s_to_decide(plugin, body):
     assert door.questions[0]["document"] is None
 
 
-def test_the_id_of_a_created_container_is_reported_first(plugin):
-    """The agent has it when Docker's client does, which starts the container next."""
+def test_a_created_container_is_reported_first(plugin):
+    """The agent knows it when Docker's client does, which starts the container next."""
     response = {"ResponseStatusCode": 201, "ResponseBody": encode({"Id": ID, "Warnings": []})}
+    request = describe("/v1.41/containers/create?name=web", BODY, **response)
     with Door(plugin.door) as door:
-        assert plugin(RESPONSE, describe("/v1.41/containers/create", BODY, **response)) == ALLOWED
-        plugin(REQUEST, describe(f"/containers/{ID}/start"))
-        created = {"driver": "docker", "ask": "created", "id": ID, "document": BODY}
-        assert created in door.questions
+        assert plugin(RESPONSE, request) == ALLOWED
+        created = {"ask": "created", "id": ID, "name": "web", "document": BODY}
+        assert door.questions == [{"driver": "docker", **created}]
+
+
+def test_an_updated_container_is_reported_first(plugin):
+    """It may be off, so that nobody asked."""
+    response = {"ResponseStatusCode": 200, "ResponseBody": encode({"Warnings": []})}
+    request = describe("/v1.41/containers/web/update", BODY, **response)
+    with Door(plugin.door) as door:
+        assert plugin(RESPONSE, request) == ALLOWED
+        updated = {"ask": "updated", "id": "web", "document": BODY}
+        assert door.questions == [{"driver": "docker", **updated}]
 
 
 @pytest.mark.parametrize(
