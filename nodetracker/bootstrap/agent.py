@@ -212,6 +212,7 @@ def build_agent(
         store,
         lambda: (manager.settings, manager.policy),
         lambda nodename, uuid: manager.note_end(nodename, uuid),
+        lambda nodename: manager.ledger_moved(nodename),
     )
     if engines:
         observers.append(door)

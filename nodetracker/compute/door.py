@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -42,6 +43,17 @@ KEPT_STARTS = 200
 ASKED_SECONDS = 60.0
 """How long an engine may take to start a guest after its question; listings lack it until then."""
 
+LISTING_SECONDS = 1.3
+"""How long a question of an engine that reports no ends waits for a listing before it is refused.
+
+An engine waits 2 s in all.
+"""
+
+MAX_WAITING = 8
+"""Questions that wait for a listing at a time; others are answered by the last one."""
+
+_UNFIT = frozenset({StartOutcome.REFUSED, StartOutcome.WARNED})
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -58,6 +70,7 @@ class Door:
         engines: by the name of their driver.
         read_policies: the settings and the policy of claims, as configured now.
         note_end: called with the node and the uuid of a guest that has ended.
+        request_audit: called with the node that is to be audited soon.
         clock: this host's own time.
     """
 
@@ -67,14 +80,19 @@ class Door:
         store: HostStore,
         read_policies: Callable[[], tuple[AgentSettings, AdmissionPolicy]],
         note_end: Callable[[str, str], None],
+        request_audit: Callable[[str], None],
         clock: Callable[[], datetime] = utc_clock,
     ) -> None:
         self._engines = engines
         self._store = store
         self._read_policies = read_policies
         self._note_end = note_end
+        self._request_audit = request_audit
         self._clock = clock
         self._lock = threading.Lock()
+        self._audited = threading.Condition(self._lock)
+        self._listed_at = 0.0  # when the last audit began, or later
+        self._waiting = threading.BoundedSemaphore(MAX_WAITING)
         self._record: NodeRecord | None = None
         self._numbers: dict[str, int] = {}  # guest that may start -> number of the question
         self._warnings: dict[str, HostWarning] = {}
@@ -121,30 +139,57 @@ class Door:
         started_at = time.monotonic()
         ask, operation = str(question.get("ask")), str(question.get("operation") or "")
         start = Start(self._clock(), driver, operation or ask, "", "", StartOutcome.UNAVAILABLE)
+        if ask == "gone":
+            with suppress(NodetrackerError):
+                self._end(question, engine, number)
+            return None
+        found = self._decide(question, engine, start, number)
+        if found is not None and (found.outcome in _UNFIT or not found.guest):
+            hears_ends = engine.reader.hears_ends
+            if wait_for_earlier() if hears_ends else self._wait_for_listing(started_at):
+                found = self._decide(question, engine, start, number)
+        if found is None:
+            return {"outcome": StartOutcome.ADMITTED.value, "reason": ""}
+        self._note(found, time.monotonic() - started_at)
+        return {"outcome": found.outcome.value, "reason": found.reason}
+
+    def _end(self, question: Mapping[str, Any], engine: Engine, number: int) -> None:
+        record = self._find_node()
+        guest = engine.reader.read(question, _topology_of(record))
+        if guest is not None:
+            self._release(guest.uuid, record, number)
+
+    def _decide(
+        self, question: Mapping[str, Any], engine: Engine, start: Start, number: int
+    ) -> Start | None:
+        """Return the start with its outcome, None if no guest starts."""
         try:
             record = self._find_node()
             guest = engine.reader.read(question, _topology_of(record))
             if guest is None:
-                return {"outcome": StartOutcome.ADMITTED.value, "reason": ""}
-            if ask == "gone":
-                self._release(guest.uuid, record, number)
                 return None
             start = replace(start, guest=guest.uuid, name=guest.name)
-            is_trial, mode = ask == "create", engine.mode
-            outcome, reason = self._admit(guest, record, mode, number, is_trial)
-            if outcome is not StartOutcome.ADMITTED and wait_for_earlier():
-                outcome, reason = self._admit(guest, record, mode, number, is_trial)
-            start = replace(start, outcome=outcome, reason=reason)
+            is_trial = question.get("ask") == "create"
+            outcome, reason = self._admit(guest, record, engine.mode, number, is_trial)
+            return replace(start, outcome=outcome, reason=reason)
         except ClaimRefusedError as error:
             unfit = engine.mode is AdmissionMode.ENFORCE
             outcome = StartOutcome.REFUSED if unfit else StartOutcome.WARNED
-            start = replace(start, outcome=outcome, reason=str(error))
+            return replace(start, outcome=outcome, reason=str(error))
         except NodetrackerError as error:
-            start = replace(start, reason=str(error))
-        if ask == "gone":
-            return None
-        self._note(start, time.monotonic() - started_at)
-        return {"outcome": start.outcome.value, "reason": start.reason}
+            return replace(start, reason=str(error))
+
+    def _wait_for_listing(self, since: float) -> bool:
+        """Wait until guests are listed that have ended, or were created, before a moment."""
+        record = self._record
+        if record is None or not self._waiting.acquire(blocking=False):
+            return False
+        try:
+            self._request_audit(record.nodename)
+            with self._audited:
+                return self._audited.wait_for(lambda: self._listed_at >= since, LISTING_SECONDS)
+        finally:
+            self._waiting.release()
 
     def _admit(
         self, guest: Guest, record: NodeRecord, mode: AdmissionMode, number: int, is_trial: bool
@@ -194,7 +239,7 @@ class Door:
             self._starts.append(start)
             self._counts[start.driver, start.outcome] += 1
             self._seconds[start.driver] += seconds
-        if start.outcome in (StartOutcome.REFUSED, StartOutcome.WARNED):
+        if start.outcome in _UNFIT:
             LOG.warning("%s: guest %s: %s", start.driver, start.name or start.guest, start.reason)
         elif start.outcome is StartOutcome.UNAVAILABLE:
             LOG.warning("%s: a start cannot be decided: %s", start.driver, start.reason)
@@ -232,6 +277,8 @@ class Door:
                 if record.guests[uuid].claim_uuid is None
             ]
             self._record = record
+            self._listed_at = time.monotonic() - report.duration_seconds
+            self._audited.notify_all()
             oldest = time.monotonic() - ASKED_SECONDS
             self._asked = {
                 u: at for u, at in self._asked.items() if u not in running and at >= oldest

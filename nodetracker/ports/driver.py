@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from nodetracker.model.audit import NodeEvent
 from nodetracker.model.guest import Guest
@@ -93,7 +93,14 @@ class Driver(Protocol):
 
 
 class StartReader(Protocol):
-    """Reads what an engine asks before it starts a guest. It asks the engine nothing."""
+    """Reads what an engine asks before it starts a guest. It asks the engine nothing.
+
+    Attributes:
+        hears_ends: the engine reports each guest that has ended; of others only listings do, which
+            the engine answers while it waits.
+    """
+
+    hears_ends: ClassVar[bool]
 
     def read(self, question: Mapping[str, Any], topology: NumaTopology) -> Guest | None:
         """Return the guest with all that it takes when it runs, None if none starts.

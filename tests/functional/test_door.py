@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import docker
@@ -416,6 +417,71 @@ def test_virsh_and_docker_fill_one_host_together(
         with pytest.raises(docker.errors.APIError, match=f"memory: {too_much_mb} MiB requested"):
             client.update_container("again", mem_limit=more, memswap_limit=more)
         client.close()
+
+
+@pytest.fixture
+def docker_agent(docker_host: Host, tmp_path: Path) -> Iterator[RunningAgent]:
+    """An agent whose engine is Docker alone, and whose node has `FREE_MB` left."""
+    total_mb = read_memory_info(Roots()).total_mb
+    with RunningAgent(
+        tmp_path,
+        driver="docker",
+        more=f"[docker]\nbase_url = {docker_host.engine.url}\n",
+        inactive_guests="ignored",
+        admission="enforce",
+        reserved_host_memory_mb=total_mb - FREE_MB,
+    ) as agent:
+        yield agent
+
+
+def test_a_container_that_has_ended_makes_room_at_once(
+    docker_host: Host, docker_agent: RunningAgent
+) -> None:
+    """Nobody reports its end: it is listed before the next one is refused."""
+    client = docker_host.engine.client()
+    limits = client.create_host_config(mem_limit="1000m", network_mode="none")
+
+    def create(name: str, **more: Any) -> None:
+        client.create_container(IMAGE, SLEEP, name=name, host_config=limits, **more)
+
+    create("web")
+    client.start("web")
+    wait_until(lambda: docker_agent.node().values.free_ram_mb == FREE_MB - 1000)
+    client.remove_container("web", force=True)
+    create("web")
+    client.start("web")
+    wait_until(lambda: docker_agent.node().values.free_ram_mb == FREE_MB - 1000)
+    with pytest.raises(docker.errors.APIError, match="memory: 1000 MiB requested"):
+        create("other")
+    old = client.inspect_container("web")["Id"]  # and now as Compose does
+    new = f"{old[:12]}_web"
+    create(new, labels={"com.docker.compose.replace": "web"})
+    client.kill("web")
+    client.remove_container("web")
+    client.rename(new, "web")
+    client.start("web")
+    client.close()
+    outcomes = [item["outcome"] for item in list_starts(docker_agent)]
+    assert outcomes == ["admitted"] * 4 + ["refused"] + ["admitted"] * 2
+
+
+def test_a_container_starts_as_it_was_created_and_changed_just_before(
+    docker_host: Host, docker_agent: RunningAgent
+) -> None:
+    client = docker_host.engine.client()
+    limits = client.create_host_config(mem_limit="600m", memswap_limit="8g", network_mode="none")
+    labels = {"nodetracker.workload": FIRST}
+    for name in ("web", "db"):
+        client.create_container(IMAGE, SLEEP, name=name, host_config=limits, labels=labels)
+    client.update_container("db", mem_limit="400m")
+    client.start("db")
+    client.update_container("web", mem_limit="1200m")
+    with pytest.raises(docker.errors.APIError, match="memory: 1200 MiB requested, 700 MiB free"):
+        client.start("web")
+    client.update_container("web", mem_limit="600m")
+    client.start("web")
+    client.close()
+    wait_until(lambda: docker_agent.node().values.free_ram_mb == FREE_MB - 1000)
 
 
 def test_containers_without_limits_are_refused_where_these_are_required(

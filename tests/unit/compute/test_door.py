@@ -37,6 +37,8 @@ GUEST = make_guest(vcpu_milli=2000, memory_mb=4096, disk_mb=0)
 class Reader:
     """Reads a guest's memory from the question."""
 
+    hears_ends = True
+
     def read(self, question, topology):
         if "memory_mb" not in question:
             raise HostDataError("hook", "the question has no document")
@@ -58,9 +60,25 @@ def ignore_end(nodename, uuid):
     pass
 
 
+def ignore_request(nodename):
+    pass
+
+
 def make_door(store, mode=AdmissionMode.ENFORCE, note_end=ignore_end):
     engines = {"libvirt": Engine(mode, Reader())}
-    return Door(engines, store, lambda: (SETTINGS, ADMISSION_POLICY), note_end)
+    return Door(engines, store, lambda: (SETTINGS, ADMISSION_POLICY), note_end, ignore_request)
+
+
+class Silent(Reader):
+    """Of an engine that does not report who has ended."""
+
+    hears_ends = False
+
+
+def make_silent_door(store, request_audit):
+    engines = {"libvirt": Engine(AdmissionMode.ENFORCE, Silent())}
+    policies = SETTINGS, ADMISSION_POLICY
+    return Door(engines, store, lambda: policies, ignore_end, request_audit)
 
 
 def ask(door, memory_mb, which=1, number=1, **question):
@@ -146,6 +164,65 @@ def test_a_guest_that_is_gone_makes_room_for_the_next_question(store):
 
     question = {"driver": "libvirt", "ask": "start", "uuid": make_guest(2).uuid, "memory_mb": 5000}
     assert door.answer(question, 3, hear_that_it_is_gone)["outcome"] == "admitted"
+
+
+def test_where_ends_are_not_reported_a_listing_is_waited_for_before_a_refusal(store):
+    def audit(nodename):
+        store.end_start(make_guest(1).uuid, "alpha", nodename)  # its engine lists it no more
+        door.audited(AuditReport({nodename: node(store)}))
+
+    door = make_silent_door(store, audit)
+    door.audited(AuditReport({"node-1": node(store)}))
+    assert ask(door, 5000)["outcome"] == "admitted"
+    assert ask(door, 5000, which=2)["outcome"] == "admitted"
+
+
+def test_an_audit_that_began_before_the_question_is_no_answer(store, monkeypatch):
+    monkeypatch.setattr("nodetracker.compute.door.LISTING_SECONDS", 0.2)
+
+    def audit(nodename):
+        store.end_start(make_guest(1).uuid, "alpha", nodename)
+        door.audited(AuditReport({nodename: node(store)}, duration_seconds=60))
+
+    door = make_silent_door(store, audit)
+    door.audited(AuditReport({"node-1": node(store)}))
+    ask(door, 5000)
+    assert ask(door, 5000, which=2)["outcome"] == "refused"
+
+
+def test_a_guest_that_is_not_known_yet_is_asked_about_after_a_listing(store):
+    known = {}
+
+    class Listing(Silent):
+        def read(self, question, topology):
+            return super().read(question | known, topology)
+
+    def audit(nodename):
+        known["memory_mb"] = 5000
+        door.audited(AuditReport({nodename: node(store)}))
+
+    engines = {"libvirt": Engine(AdmissionMode.ENFORCE, Listing())}
+    door = Door(engines, store, lambda: (SETTINGS, ADMISSION_POLICY), ignore_end, audit)
+    door.audited(AuditReport({"node-1": node(store)}))
+    question = {"driver": "libvirt", "ask": "start", "uuid": make_guest(1).uuid}
+    assert door.answer(question, 1, lambda: False)["outcome"] == "admitted"
+
+
+def test_few_questions_wait_for_a_listing_at_a_time(store, monkeypatch):
+    """All places are never taken by those that wait."""
+    monkeypatch.setattr("nodetracker.compute.door.MAX_WAITING", 1)
+    answers = []
+    requested = []
+
+    def audit(nodename):
+        requested.append(nodename)
+        answers.append(ask(door, 9000, which=2)["outcome"])
+
+    door = make_silent_door(store, audit)
+    monkeypatch.setattr("nodetracker.compute.door.LISTING_SECONDS", 0.05)
+    door.audited(AuditReport({"node-1": node(store)}))
+    assert ask(door, 9000)["outcome"] == "refused"
+    assert (answers, requested) == (["refused"], ["node-1"])
 
 
 def test_an_end_is_noted_for_audits_before_it_is_written(store, monkeypatch):
@@ -294,6 +371,8 @@ class TestSocket:
 
 
 class Refusing:
+    hears_ends = True
+
     def read(self, question, topology):
         raise ClaimRefusedError(["no limit of memory is set"])
 
@@ -307,6 +386,7 @@ def test_a_guest_that_may_start_nowhere_is_refused(store, mode, outcome):
         store,
         lambda: (SETTINGS, ADMISSION_POLICY),
         ignore_end,
+        ignore_request,
     )
     answer = door.answer({"driver": "docker", "ask": "start"}, 1, lambda: False)
     assert answer == {"outcome": outcome, "reason": "no limit of memory is set"}
@@ -314,11 +394,13 @@ def test_a_guest_that_may_start_nowhere_is_refused(store, mode, outcome):
 
 def test_a_question_by_which_nothing_starts_is_not_listed(store):
     class Idle:
+        hears_ends = True
+
         def read(self, question, topology):
             return None
 
     engines = {"docker": Engine(AdmissionMode.ENFORCE, Idle())}
-    door = Door(engines, store, lambda: (SETTINGS, ADMISSION_POLICY), ignore_end)
+    door = Door(engines, store, lambda: (SETTINGS, ADMISSION_POLICY), ignore_end, ignore_request)
     answer = door.answer({"driver": "docker", "ask": "created"}, 1, lambda: False)
     assert answer["outcome"] == "admitted"
     assert door.list_starts() == ()
