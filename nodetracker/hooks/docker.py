@@ -24,6 +24,7 @@ from nodetracker.hooks.files import (
     read_program,
     remove_files,
     render_drop_in,
+    replace_text,
     write_files,
     write_text,
 )
@@ -99,8 +100,11 @@ class DockerPlugin:
 
     def list_states(self, socket: Path) -> list[tuple[Path, str]]:
         """Return the path and state of each file, and whether Docker's configuration names it."""
-        text = self.config.read_text() if self.config.exists() else "{}"
-        state = "current" if _NAME in read_plugins(self.config, text) else "absent"
+        try:
+            plugins = read_plugins(self.config, read_config(self.config))
+            state = "current" if _NAME in plugins else "absent"
+        except RefusedError:
+            state = "unreadable"
         return [
             *((file.path, file.state) for file in self.list_files(socket)),
             (self.config, state),
@@ -120,7 +124,7 @@ class DockerPlugin:
             raise RefusedError("docker.service does not exist: Docker is not installed here")
         command = self._read_command()
         config = self._find_config(command)
-        text = config.read_text() if config.exists() else "{}\n"
+        text = read_config(config)
         named = add_plugin(config, text)
         is_new = self.when_unavailable is None
         written = write_files(self.list_files(socket, when_unavailable, config))
@@ -158,16 +162,14 @@ class DockerPlugin:
 
     def _remove_key(self, made: Sequence[Path]) -> list[Path]:
         config = self.config
-        if not config.exists():
-            return []
-        text = config.read_text()
+        text = read_config(config)
         rest = remove_plugin(config, text)
         if rest == text:
             return []
         if config in made and rest.strip() == "{}":
             config.unlink()
         else:
-            write_text(config.resolve(), rest, config.stat().st_mode & 0o777)
+            replace_text(config.resolve(), rest)
         return [config]
 
     def _read_command(self) -> list[str]:
@@ -238,6 +240,19 @@ class DockerPlugin:
         return match[1].split() if match else []
 
 
+def read_config(path: Path) -> str:
+    """Return the text of a configuration of Docker, "{}" if it does not exist or is empty.
+
+    Raises:
+        RefusedError: it cannot be read.
+    """
+    try:
+        text = path.read_text() if path.exists() else ""
+    except (OSError, UnicodeError) as error:
+        raise RefusedError(f"{path} cannot be read: {error}") from None
+    return text if text.strip() else "{}\n"
+
+
 def read_plugins(path: Path, text: str) -> list[str]:
     """Return the authorization plugins that a configuration of Docker names.
 
@@ -246,7 +261,7 @@ def read_plugins(path: Path, text: str) -> list[str]:
     """
     try:
         values = json.loads(text)
-        return list(values.get(_PLUGINS, ()))
+        return list(values.get(_PLUGINS) or ())
     except (ValueError, AttributeError, TypeError) as error:
         raise RefusedError(f"{path} is not a configuration of Docker: {error}") from None
 
@@ -297,21 +312,20 @@ def _write_config(dockerd: str, config: Path, text: str) -> None:
         RefusedError: it is refused.
     """
     path = config.resolve()
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     path.parent.mkdir(exist_ok=True)
     new = path.with_name(f"{path.name}.nodetracker")
     try:
-        write_text(new, text, mode)
+        write_text(new, text, 0o600)
         done = subprocess.run(  # noqa: S603 - the program that runs
             [dockerd, "--validate", f"--config-file={new}"],
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
-        # Docker before 23.0 cannot check it.
-        if done.returncode != 0 and "unknown flag: --validate" not in done.stderr:
-            raise RefusedError(f"{path} was not changed: {done.stderr.strip()}")
-        new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+    # Docker before 23.0 cannot check it.
+    if done.returncode != 0 and "unknown flag: --validate" not in done.stderr:
+        raise RefusedError(f"{path} was not changed: {done.stderr.strip()}")
+    replace_text(path, text)
 
 
 def _call(path: Path, line: str) -> Any:

@@ -74,14 +74,33 @@ def write_files(wanted: Iterable[OwnFile]) -> list[Path]:
     return [file.path for file in changed]
 
 
-def write_text(path: Path, text: str, mode: int) -> None:
-    """Replace a file at once."""
+def replace_text(path: Path, text: str) -> None:
+    """Replace the text of a file that may be another's, whose owner and mode stay.
+
+    Raises:
+        RefusedError: it cannot be replaced.
+    """
+    try:
+        found = path.stat() if path.exists() else None
+        owner = (found.st_uid, found.st_gid) if found else (-1, -1)
+        write_text(path, text, found.st_mode & 0o777 if found else 0o644, owner)
+    except OSError as error:
+        raise RefusedError(f"{path} was not changed: {error.strerror}") from None
+
+
+def write_text(path: Path, text: str, mode: int, owner: tuple[int, int] = (-1, -1)) -> None:
+    """Replace a file at once.
+
+    Args:
+        owner: user and group, -1 = one's own.
+    """
     descriptor, name = tempfile.mkstemp(prefix=".nodetracker-", dir=path.parent)
     try:
         with open(descriptor, "w") as stream:  # noqa: PTH123 - of a descriptor
             stream.write(text)
             stream.flush()
             os.fsync(descriptor)
+            os.fchown(descriptor, *owner)
             os.fchmod(descriptor, mode)
         Path(name).replace(path)
     except BaseException:

@@ -142,7 +142,8 @@ class RemoveAdmission(AdmissionCommand):
 class ShowAdmission(AdmissionCommand, ListCommand):
     details = """
     A file is current, outdated (admission install writes it again), absent, or foreign: not
-    installed by nodetracker. The last line says whether the agent answers.
+    installed by nodetracker. Docker's configuration may be unreadable, as one that is no JSON.
+    The last line says whether the agent answers.
     """
     example = "admission show"
     columns = ("driver", "path", "state", "when_unavailable")

@@ -1,7 +1,9 @@
 """Docker's plugin is installed and removed, below a root with stand-ins for systemd and dockerd."""
 
+import errno
 import itertools
 import json
+import os
 import socket
 import stat
 import tempfile
@@ -92,6 +94,7 @@ class Machine:
     def write_config(self, text):
         (self.root / CONFIG).parent.mkdir(parents=True, exist_ok=True)
         (self.root / CONFIG).write_text(text)
+        return self.root / CONFIG
 
     def read_config(self):
         return json.loads((self.root / CONFIG).read_text())
@@ -294,6 +297,50 @@ def test_what_was_changed_since_is_kept(tmp_path):
     assert remove_plugin(tmp_path, named) == '{"debug": false}'
     formatted = json.dumps(json.loads(named), indent=8)
     assert json.loads(remove_plugin(tmp_path, formatted)) == {"debug": False}
+
+
+def test_a_configuration_keeps_its_owner_and_mode(machine):
+    config = machine.write_config('{"debug": true}\n')
+    os.chown(config, 1234, 1235)
+    config.chmod(0o640)
+    machine.install()
+    machine.hook.remove()
+    found = config.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 1235, 0o640)
+    assert config.read_text() == '{"debug": true}\n'
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_configuration_is_as_none(machine, text):
+    """Docker reads it so."""
+    config = machine.write_config(text)
+    machine.install()
+    assert json.loads(config.read_text()) == NAMED
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b'{"labels": ["\xe9"]}', None], ids=repr)
+def test_a_configuration_that_cannot_be_read_is_named_and_shown(machine, text):
+    config = machine.write_config("")
+    config.unlink()
+    config.mkdir() if text is None else config.write_bytes(text)
+    with pytest.raises(RefusedError, match=str(config)):
+        machine.install()
+    states = dict(machine.hook.list_states(machine.root / "a.sock"))
+    assert states[config] == "unreadable"
+    assert machine.hook.remove() == ([], [])
+
+
+def test_a_configuration_that_cannot_be_replaced_is_named(machine, monkeypatch):
+    """As one that is mounted into a container."""
+
+    def fail(self, target):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    config = machine.write_config("{}")
+    machine.install()
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(RefusedError, match=f"{config} was not changed: Device or resource busy"):
+        machine.hook.remove()
 
 
 def test_states_say_whether_docker_s_configuration_names_it(machine):
