@@ -232,6 +232,51 @@ def test_a_cpu_is_pinned_once(store: Store) -> None:
         start(store, replace(small, uuid=another(2).uuid))
 
 
+def test_a_guest_with_a_claim_is_not_pinned_to_a_cpu_of_another(store: Store) -> None:
+    make_node(store)
+    pins = GuestPins((CellAssignment(0, memory_mb=1024, pins={0: 4}),))
+    small = replace(GUEST, vcpu_milli=1000, memory_mb=1024, pins=pins)
+    start(store, small)
+    claim(store, ask(another(2).uuid, PCPU=1, MEMORY_MB=1024))
+    with pytest.raises(ClaimRefusedError, match="CPU 4: pinned by another guest or claim"):
+        start(store, replace(small, uuid=another(2).uuid))
+
+
+def make_pages(store: Store) -> None:
+    """Give each cell 512 pages of 2 MiB."""
+    agent = make_node(store)
+    pool = {"size_kb": 2048, "total": 512, "used": 0, "reserved": 0}
+    cells = node(store).values.numa_topology["cells"]
+    topology = {"cells": [cell | {"mempages": [*cell["mempages"], pool]} for cell in cells]}
+    store.apply_changes(agent, [update(node(store), numa_topology=topology)], 60)
+
+
+@pytest.mark.parametrize("is_loose", [True, False])
+def test_huge_pages_beyond_a_guest_s_claims_are_asked_for(store: Store, is_loose: bool) -> None:
+    def bind(pages: int) -> GuestPins:
+        if is_loose:
+            return GuestPins(pages=(LoosePages(2048, pages, (0,)),))
+        part = CellAssignment(0, memory_mb=2 * pages, page_size_kb=2048, pages=pages)
+        return GuestPins((part,))
+
+    make_pages(store)
+    own = claim(store, ask(GUEST.uuid, VCPU=1, MEMORY_MB=512, numa={"page_size": 2048}))
+    assert own.numa is not None
+    assert own.numa.cells[0].host_cell == 0
+    small = replace(GUEST, vcpu_milli=1000, memory_mb=512)
+    assert start(store, replace(small, pins=bind(256))) is None
+    made = start(store, replace(small, pins=bind(300)))
+    assert made is not None
+    assert made.numa is not None
+    assert [(part.host_cell, part.pages) for part in made.numa.cells] == [(0, 44)]
+    with pytest.raises(ClaimRefusedError, match="huge pages of 2048 KiB .* 344 requested, 256"):
+        start(store, replace(small, pins=bind(600)))
+    claim(store, ask(another(2).uuid, VCPU=1, MEMORY_MB=512))
+    other = replace(small, uuid=another(2).uuid, pins=bind(256))
+    with pytest.raises(ClaimRefusedError, match="huge pages of 2048 KiB .* 256 requested, 212"):
+        start(store, other)
+
+
 def test_memory_bound_to_a_cell_is_that_of_the_cell(store: Store) -> None:
     make_node(store)
     pins = GuestPins((CellAssignment(1, vcpus=1, memory_mb=3000),))

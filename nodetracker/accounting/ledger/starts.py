@@ -4,7 +4,7 @@ The engine asks before it starts the guest. A guest with claims is admitted by t
 it is not larger; for the rest the agent makes a claim, which ends with the guest's run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -67,7 +67,7 @@ def decide_start(
     amounts = _find_lacking(guest, node)
     held = {address for claim in kept for address in claim.devices}
     devices = [address for address in guest.pins.devices if address not in held]
-    numa, refusals = (None, []) if kept else _place(guest, node)
+    numa, refusals = _place(guest, node, kept)
     refusals += _refuse_unresolved(guest, node)
     found = own_devices(node)
     for address in devices:
@@ -180,23 +180,50 @@ def _refuse_unresolved(guest: Guest, node: LockedNode) -> list[Refusal]:
     ]
 
 
-def _place(guest: Guest, node: LockedNode) -> tuple[NumaAssignment | None, list[Refusal]]:
-    """Return the assignment of a guest on the node's cells, and why it does not fit there."""
+def _place(
+    guest: Guest, node: LockedNode, kept: Sequence[Claim]
+) -> tuple[NumaAssignment | None, list[Refusal]]:
+    """Return the assignment of a guest on the node's cells, and why it does not fit there.
+
+    Args:
+        kept: its workload's claims, beside which a guest takes CPUs that it is pinned to, see
+            `assignment_of`, and huge pages; all else is the claims'.
+    """
     if not guest.pins.is_on_cells:
         return None, []
     cells = decode_host_cells(node.values.numa_topology)
-    others = [
-        *node.claim_assignments.values(),
-        *node.without_guest_cells().guest_assignments.values(),
-    ]
-    usage = sum_usage(cells, others)
+    guests = node.without_guest_cells().guest_assignments.values()
+    usage = sum_usage(cells, [*node.claim_assignments.values(), *guests])
+    held = [claim.numa for claim in kept if claim.numa is not None]
+    covered = sum_usage(cells, held)
     parts = [*guest.pins.cells]
+    if kept:
+        parts = [*_list_uncovered(parts, covered)]
     for loose in guest.pins.pages:
+        if kept:
+            within = [covered[cell.id] for cell in cells if cell.id in (loose.cells or covered)]
+            own = sum(cell.pages.get(loose.size_kb, 0) for cell in within)
+            loose = replace(loose, count=max(0, loose.count - own))
         used = {cell.id: usage[cell.id].pages.get(loose.size_kb, 0) for cell in cells}
         parts += _spread(loose, cells, used)
-    refusals = []
+    mine = {claim.uuid for claim in kept}
+    others = [numa for uuid, numa in node.claim_assignments.items() if uuid not in mine]
+    refusals = _refuse_pins(guest.pins.cells, [*others, *guests])
+    refusals += _refuse_pages(parts, cells, {cell.id: usage[cell.id].pages for cell in cells})
+    ratio = cell_limits(node.values).ram_allocation_ratio
+    refusals += [] if ratio is None else _refuse_memory(parts, cells, usage, ratio)
+    placed = [replace(part, isolated=frozenset()) for part in parts]
+    numa = NumaAssignment(tuple(part for part in placed if part.uses_resources))
+    return numa if numa.cells else None, refusals
+
+
+def _refuse_pins(
+    parts: Sequence[CellAssignment], others: Sequence[NumaAssignment]
+) -> list[Refusal]:
+    """Return a reason for each part whose CPUs another guest or claim has."""
     pinned = {cpu for other in others for part in other.cells for cpu in part.pins.values()}
     named = {cpu for other in others for part in other.cells for cpu in part.isolated}
+    refusals = []
     for part in parts:
         own = set(part.pins.values())
         taken = sorted((own & (pinned | named)) | (part.isolated & pinned))
@@ -204,12 +231,22 @@ def _place(guest: Guest, node: LockedNode) -> tuple[NumaAssignment | None, list[
             cpus = ", ".join(map(str, taken))
             text = f"CPU {cpus}: pinned by another guest or claim"
             refusals.append(Refusal(AdmissionCheck.NUMA, text))
-    refusals += _refuse_pages(parts, cells, {cell.id: usage[cell.id].pages for cell in cells})
-    ratio = cell_limits(node.values).ram_allocation_ratio
-    refusals += [] if ratio is None else _refuse_memory(parts, cells, usage, ratio)
-    placed = [replace(part, isolated=frozenset()) for part in parts]
-    numa = NumaAssignment(tuple(part for part in placed if part.uses_resources))
-    return numa if numa.cells else None, refusals
+    return refusals
+
+
+def _list_uncovered(
+    parts: Sequence[CellAssignment], covered: Mapping[int, CellUsage]
+) -> Iterator[CellAssignment]:
+    """Yield the huge pages of each part that are beyond those of a workload's claims."""
+    for part in parts:
+        size_kb = part.page_size_kb
+        own = covered[part.host_cell].pages if part.host_cell in covered else {}
+        pages = 0 if size_kb is None else part.pages - own.get(size_kb, 0)
+        if size_kb is not None and pages > 0:
+            memory_mb = pages * size_kb // KIB_PER_MIB
+            yield CellAssignment(
+                part.host_cell, memory_mb=memory_mb, page_size_kb=size_kb, pages=pages
+            )
 
 
 def _refuse_memory(
