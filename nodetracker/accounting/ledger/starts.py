@@ -4,6 +4,7 @@ The engine asks before it starts the guest. A guest with claims is admitted by t
 it is not larger; for the rest the agent makes a claim, which ends with the guest's run.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -19,6 +20,7 @@ from nodetracker.accounting.ledger.node_claims import (
 )
 from nodetracker.accounting.ledger.transaction import LedgerWrite, LockedNode
 from nodetracker.accounting.numa.cells import cell_limits, decode_host_cells, sum_usage
+from nodetracker.accounting.pci.columns import GPU_RESOURCE_CLASS, map_gpu_addresses
 from nodetracker.accounting.usage import charge_of_guest, leave_out
 from nodetracker.accounting.withheld import list_withholdings
 from nodetracker.model.amounts import Amounts
@@ -64,7 +66,13 @@ def decide_start(
     kept, ended = [c for c in mine if not c.by_door], [c for c in mine if c.by_door]
     for claim in ended:
         node = remove_claim(node, claim, kept)
+        used = Counter(node.used_resources) - Counter(claim.amounts.resources)
+        node = replace(node, used_resources=used)
     amounts = _find_lacking(guest, node)
+    gpus = _count_gpus(guest, node)
+    gpus -= sum(claim.amounts.resources.get(GPU_RESOURCE_CLASS, 0) for claim in kept)
+    if gpus > 0:
+        amounts = replace(amounts, resources={GPU_RESOURCE_CLASS: gpus})
     held = {address for claim in kept for address in claim.devices}
     devices = [address for address in guest.pins.devices if address not in held]
     numa, refusals = _place(guest, node, kept)
@@ -163,6 +171,21 @@ def _find_lacking(guest: Guest, node: LockedNode) -> Amounts:
     shared = own.cpu_milli - claimed.cpu_milli - pcpus * MILLI
     memory_mb = own.memory_mb - claimed.memory_mb - overhead
     return Amounts(max(0, shared), pcpus, max(0, memory_mb))
+
+
+def _count_gpus(guest: Guest, node: LockedNode) -> int:
+    """Return how many GPUs of the class PGPU a guest is bound to that no other guest uses.
+
+    As in audits one that guests share, or use parts of, counts once.
+    """
+    gpu_of = map_gpu_addresses(node.values.gpus, node.devices)
+    bound = {gpu_of[address] for address in guest.pins.devices if address in gpu_of}
+    return sum(
+        gpu["address"] in bound
+        and gpu.get("resource_class") == GPU_RESOURCE_CLASS
+        and not set(gpu["guests"]) - {guest.uuid}
+        for gpu in node.values.gpus
+    )
 
 
 def _refuse_unresolved(guest: Guest, node: LockedNode) -> list[Refusal]:

@@ -136,7 +136,7 @@ def ledger_gpu_columns(
         withheld: address of each GPU that is withheld -> why.
     """
     active = [claim for claim in claims if claim.is_active]
-    gpu_of = _map_addresses(gpus, devices)
+    gpu_of = map_gpu_addresses(gpus, devices)
     as_pci = {address for claim in active for address in claim.devices}
     as_pci |= {device.address for device in devices.values() if device.is_managed}
     not_counted = {gpu for address, gpu in gpu_of.items() if address in as_pci}
@@ -195,7 +195,7 @@ def _can_compute(device: TrackedDevice | None) -> bool:
     return device.driver not in _OTHER_DRIVERS and "vfio" not in device.driver
 
 
-def _map_addresses(
+def map_gpu_addresses(
     gpus: Iterable[Mapping[str, Any]], devices: Mapping[str, TrackedDevice]
 ) -> dict[str, str]:
     """Return the address of a GPU or of a function of it -> the GPU's address."""

@@ -195,7 +195,7 @@ def read_shared(
     ):
         nodes = read_assignments(connection, nodes)
     if any(request.amounts.resources for request in requests):
-        nodes = _read_resources(connection, nodes)
+        nodes = read_resources(connection, nodes)
     of_node: dict[int, dict[str, tuple[Claim, ...]]] = {node_id: {} for node_id in nodes}
     for claim in claims:
         own = of_node.get(claim.node_id, {})
@@ -274,7 +274,7 @@ def read_usage(connection: sa.Connection, node: LockedNode, request: ClaimReques
     if request.numa is not None or node.has_cells:
         node = read_assignments(connection, {node.id: node})[node.id]
     if request.amounts.resources:
-        node = _read_resources(connection, {node.id: node})[node.id]
+        node = read_resources(connection, {node.id: node})[node.id]
     return node
 
 
@@ -403,7 +403,7 @@ def _decode_claimed(row: sa.RowMapping, overhead_mb: int) -> tuple[Amounts, int]
     return amounts, damaged
 
 
-def _read_resources(
+def read_resources(
     connection: sa.Connection, nodes: Mapping[int, LockedNode]
 ) -> dict[int, LockedNode]:
     """Return nodes with the amounts of classes without columns that their active claims hold."""

@@ -9,7 +9,12 @@ from nodetracker.accounting.ledger.starts import decide_end, decide_start
 from nodetracker.accounting.ledger.transaction import LockedNode
 from nodetracker.db.claim_lists import select_claims
 from nodetracker.db.ledger.claims import apply_write
-from nodetracker.db.ledger.locked_nodes import lock_row, read_assignments, read_related
+from nodetracker.db.ledger.locked_nodes import (
+    lock_row,
+    read_assignments,
+    read_related,
+    read_resources,
+)
 from nodetracker.db.migrations import list_where
 from nodetracker.db.schema import tables
 from nodetracker.model.change import StoreEvent
@@ -67,6 +72,8 @@ def _lock_workload(
     nodes = read_related(connection, rows, workload_uuid, has_devices)
     if not nodes:
         raise NotFoundError(f"no such node: {nodename} on host {host}")
+    if pins is not None and pins.devices:
+        nodes = read_resources(connection, nodes)
     (node,) = nodes.values()
     is_own = sa.and_(_claims.compute_node_id == node.id, _claims.workload_uuid == workload_uuid)
     claims = select_claims(connection, sa.and_(is_own, tables.IS_ACTIVE))
