@@ -43,10 +43,10 @@ KEPT_STARTS = 200
 ASKED_SECONDS = 60.0
 """How long an engine may take to start a guest after its question; listings lack it until then."""
 
-LISTING_SECONDS = 1.3
-"""How long a question of an engine that reports no ends waits for a listing before it is refused.
+LISTING_SECONDS = 1.1
+"""How long a question of an engine that reports no ends waits in all before it is refused.
 
-An engine waits 2 s in all.
+An engine waits 2 s, and takes no answer as leave to start.
 """
 
 MAX_WAITING = 8
@@ -145,8 +145,10 @@ class Door:
             return None
         found = self._decide(question, engine, start, number)
         if found is not None and (found.outcome in _UNFIT or not found.guest):
-            hears_ends = engine.reader.hears_ends
-            if wait_for_earlier() if hears_ends else self._wait_for_listing(started_at):
+            has_news = wait_for_earlier()
+            if not engine.reader.hears_ends:
+                has_news |= self._wait_for_listing(started_at)
+            if has_news:
                 found = self._decide(question, engine, start, number)
         if found is None:
             return {"outcome": StartOutcome.ADMITTED.value, "reason": ""}
@@ -187,7 +189,8 @@ class Door:
         try:
             self._request_audit(record.nodename)
             with self._audited:
-                return self._audited.wait_for(lambda: self._listed_at >= since, LISTING_SECONDS)
+                left = since + LISTING_SECONDS - time.monotonic()
+                return self._audited.wait_for(lambda: self._listed_at >= since, left)
         finally:
             self._waiting.release()
 

@@ -78,9 +78,14 @@ class DoorSocket(LocalSocket):
 
     def _wait_for_earlier(self, number: int) -> bool:
         with self._closed:
-            has_earlier = min(self._open) < number
-            self._closed.wait_for(lambda: min(self._open) >= number, EARLIER_SECONDS)
+            self._open.discard(number)  # a question that waits makes no room for others
+            self._closed.notify_all()
+            has_earlier = self._has_earlier(number)
+            self._closed.wait_for(lambda: not self._has_earlier(number), EARLIER_SECONDS)
         return has_earlier
+
+    def _has_earlier(self, number: int) -> bool:
+        return any(other < number for other in self._open)
 
     def _talk(self, connection: socket.socket, number: int) -> None:
         try:

@@ -4,6 +4,9 @@ import json
 import logging
 import socket
 import stat
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -16,7 +19,7 @@ from nodetracker.model.fact import FactEntry, FactState
 from nodetracker.model.guest import PowerState
 from nodetracker.model.settings import AgentSettings, Policy
 from nodetracker.model.start import AdmissionMode, StartOutcome
-from nodetracker.rpc.door_socket import SOCKET_FILE, DoorSocket
+from nodetracker.rpc.door_socket import EARLIER_SECONDS, SOCKET_FILE, DoorSocket
 from tests.builders import (
     ADMISSION_POLICY,
     SINCE,
@@ -357,6 +360,26 @@ class TestSocket:
         question = {"driver": "libvirt", "ask": "start", "uuid": GUEST.uuid, "memory_mb": 1}
         answer = json.loads(self.ask(path, json.dumps(question).encode() + b"\n"))
         assert answer == {"outcome": "admitted", "reason": ""}
+
+    def test_waits_for_none_that_waits_itself(self, tmp_path):
+        """Else those that do not fit would wait for each other."""
+        waited = []
+        all_ask = threading.Barrier(3)
+
+        def answer(question, number, wait_for_earlier):
+            all_ask.wait(30)
+            began = time.monotonic()
+            wait_for_earlier()
+            waited.append(time.monotonic() - began)
+            all_ask.wait(30)
+
+        server = DoorSocket(tmp_path / SOCKET_FILE, answer)
+        server.start()
+        with ThreadPoolExecutor(3) as pool:
+            for _ in range(3):
+                pool.submit(self.ask, tmp_path / SOCKET_FILE, b"{}\n")
+        assert server.stop(5)
+        assert max(waited) < EARLIER_SECONDS
 
     @pytest.mark.parametrize("data", [b"\n", b"[]\n", b"{\n", b"[" * 100_000 + b"\n"])
     def test_closes_what_is_no_question(self, path, data):
