@@ -429,6 +429,7 @@ RULES: Mapping[str, Rule | None] = MappingProxyType(
         "load_hosts": None,
         "load_ledger_nodes": None,
         "count_exclusions": None,
+        "find_nearest": None,
         "sum_fleet": None,
         "read_overview": None,
         "list_gpus": None,

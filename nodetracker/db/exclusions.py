@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nodetracker.accounting.ledger.admission import AdmissionCheck
+from nodetracker.accounting.ledger.admission import AMOUNT_CHECKS, AdmissionCheck
 from nodetracker.accounting.ledger.claims import evaluate_candidate
 from nodetracker.accounting.ledger.exclusions import (
     MAX_EVALUATED,
@@ -61,6 +61,13 @@ def count_exclusions(
     return replace(found, total=total, lower_bounds=frozenset(AdmissionCheck))
 
 
+def find_nearest(
+    connection: sa.Connection, request: ClaimRequest, policy: AdmissionPolicy, limit: int
+) -> list[int]:
+    query = select_by_rank(shape_of(request), policy.service_down_time).limit(limit)
+    return list(connection.execute(query, list_values(request)).scalars())
+
+
 @lru_cache(maxsize=STATEMENTS)
 def select_nearest(shape: RequestShape, service_down_time: int) -> "sa.Select[Any]":
     """Return the statement for the ids of the nodes that a request may name, the nearest first.
@@ -69,10 +76,47 @@ def select_nearest(shape: RequestShape, service_down_time: int) -> "sa.Select[An
     their columns or have no PCI device for a request of some, then those that lack the least
     share of the requested amounts.
     """
-    checks = map_checks(shape).values()
-    failed: Amount = sum((sa.case((passes, 0), else_=1) for passes in checks), sa.literal(0))
+    closed, failed, _, missing = _measure(shape, service_down_time)
+    return _select_named(shape).order_by(closed, failed, missing, _nodes.id)
+
+
+@lru_cache(maxsize=STATEMENTS)
+def select_by_rank(shape: RequestShape, service_down_time: int) -> "sa.Select[Any]":
+    """Return that statement in the order of `NearMiss.rank`, as far as columns decide it.
+
+    A service that accepts no claims counts as one check.
+    """
+    closed, failed, others, missing = _measure(shape, service_down_time)
+    shortage = closed + others + missing
+    names = _nodes.host, _nodes.hypervisor_hostname
+    return _select_named(shape).order_by(closed + failed, shortage, *names)
+
+
+def _select_named(shape: RequestShape) -> "sa.Select[Any]":
+    query = sa.select(_nodes.id).where(*are_named(shape))
+    is_indexed = shape.is_indexed and not (shape.has_host or shape.has_pci)
+    return read_index(query) if is_indexed else query
+
+
+def _measure(shape: RequestShape, service_down_time: int) -> tuple[Amount, Amount, Amount, Amount]:
+    """Return how far a node is from a grant, by its columns.
+
+    Returns:
+        1 if its service accepts no claims; the number of checks that its row fails; of these,
+        all but those of amounts; the sum of the shares of the requested amounts that it lacks.
+    """
+    closed = sa.case((accepts_claims(shape, service_down_time), 0), else_=1)
+    of_amounts: list[Amount] = []
+    others: Amount = sa.literal(0)
+    for check, passes in map_checks(shape).items():
+        fails = sa.case((passes, 0), else_=1)
+        if check in AMOUNT_CHECKS.values():
+            of_amounts.append(fails)
+        else:
+            others += fails
     if shape.has_pci:
-        failed += sa.case((sa.type_coerce(_nodes.pci_stats, sa.Text()) == "[]", 1), else_=0)
+        others += sa.case((sa.type_coerce(_nodes.pci_stats, sa.Text()) == "[]", 1), else_=0)
+    failed = sum(of_amounts, others)
     missing: Amount = sum(
         (
             sa.case((most < wanted, (wanted - most) / _amount_of(name)), else_=double(0))
@@ -81,11 +125,7 @@ def select_nearest(shape: RequestShape, service_down_time: int) -> "sa.Select[An
         ),
         double(0),
     )
-    closed = sa.case((accepts_claims(shape, service_down_time), 0), else_=1)
-    query = sa.select(_nodes.id).where(*are_named(shape))
-    is_indexed = shape.is_indexed and not (shape.has_host or shape.has_pci)
-    query = read_index(query) if is_indexed else query
-    return query.order_by(closed, failed, missing, _nodes.id)
+    return closed, failed, others, missing
 
 
 def _amount_of(name: str) -> Amount:

@@ -222,6 +222,7 @@ class SqlStore(SqlReader):
 
     find_candidates = reading(candidates.find_candidates)
     count_exclusions = reading(exclusions.count_exclusions)
+    find_nearest = reading(exclusions.find_nearest)
     load_ledger_nodes = reading(fleet.load_ledger_nodes)
     find_claims = reading(claim_lists.find_claims)
     find_guests = reading(claim_lists.find_guests)

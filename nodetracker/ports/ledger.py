@@ -302,3 +302,11 @@ class SchedulerStore(FleetStore, LedgerStore, Protocol):
         classes are evaluated only on as many that pass all other checks. For a fleet
         it takes up to a second; call it when no candidate was found.
         """
+
+    @repeatable
+    def find_nearest(self, request: ClaimRequest, policy: AdmissionPolicy, limit: int) -> list[int]:
+        """Return the ids of the nodes that may accept a claim first, by one statement.
+
+        They are in the order of `NearMiss.rank`, as far as columns decide it: NUMA cells, PCI
+        devices and amounts of further resource classes are not considered.
+        """

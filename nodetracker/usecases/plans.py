@@ -1,12 +1,13 @@
 """Plan where the guests of hosts that go would fit elsewhere; nothing is written."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import chain, islice
 
-from nodetracker.accounting.ledger.claims import evaluate_claim
+from nodetracker.accounting.ledger.admission import Admission
+from nodetracker.accounting.ledger.claims import evaluate_candidate, evaluate_claim
 from nodetracker.accounting.ledger.departures import (
     Departure,
     HostPlan,
@@ -24,7 +25,12 @@ from nodetracker.accounting.ledger.packing import (
     pack,
     place_in_turn,
 )
-from nodetracker.accounting.ledger.transaction import SharedNode, share_node
+from nodetracker.accounting.ledger.transaction import (
+    LockedNode,
+    SharedNode,
+    assume_locked,
+    share_node,
+)
 from nodetracker.model.claim import ClaimRequest, MigrationType, MoveRequest
 from nodetracker.model.errors import NotFoundError, RequestError
 from nodetracker.model.settings import SchedulerSettings
@@ -40,7 +46,7 @@ _READ_FIRST = 10
 """Nodes whose states are read first for a kind of guest; then twice as many each time."""
 
 _MISSES = 20
-"""Nodes that are evaluated to find the nearest ones, those that lack the least amounts."""
+"""Nodes that are evaluated to find the nearest ones, those that lack the least."""
 
 
 class HostPlanner:
@@ -68,12 +74,12 @@ class HostPlanner:
             NotFoundError: a host has no nodes.
             RequestError: a host is named twice, or they have more guests.
         """
-        leaving, remaining = self._list_leaving(hosts)
+        leaving, remaining, own = self._list_leaving(hosts)
         if max_guests is not None and len(leaving) > max_guests:
             reason = f"have {len(leaving)} guests, more than the {max_guests} of one plan"
             raise RequestError("hosts", reason)
         policy = policy_for(self._policy, leaving)
-        search = _Search(self._store, policy, self._settings, hosts, leaving, migration_type)
+        search = _Search(self._store, policy, self._settings, hosts, own, leaving, migration_type)
         packing = search.run()
         by_uuid = {departure.request.uuid: departure for departure in leaving}
         moves = [
@@ -89,17 +95,22 @@ class HostPlanner:
             tuple(hosts), tuple(moves), tuple(stranded), tuple(remaining), packing.is_certain
         )
 
-    def _list_leaving(self, hosts: Sequence[str]) -> tuple[list[Departure], list[Remaining]]:
+    def _list_leaving(
+        self, hosts: Sequence[str]
+    ) -> tuple[list[Departure], list[Remaining], set[int]]:
+        """Return what leaves hosts, what is not planned, and the ids of their nodes."""
         for host, count in Counter(hosts).items():
             if count > 1:
                 raise RequestError("hosts", f"{host} is named twice")
         leaving: list[Departure] = []
         remaining: list[Remaining] = []
+        own: set[int] = set()
         for part in in_parts(hosts):
             records = self._store.load_hosts(part)
             for host in part:
                 if not any(record.host == host for record in records):
                     raise NotFoundError(f"host {host} has no nodes")
+            own |= {record.id for record in records}
             claims = [uuid for record in records for uuid in record.claims]
             asked = self._store.find_requirements(claims)
             for item in chain.from_iterable(list_departures(record, asked) for record in records):
@@ -107,7 +118,7 @@ class HostPlanner:
                     leaving.append(item)
                 else:
                     remaining.append(item)
-        return leaving, remaining
+        return leaving, remaining, own
 
 
 def in_parts(hosts: Iterable[str]) -> Iterator[list[str]]:
@@ -132,6 +143,7 @@ class _Search:
         policy: AdmissionPolicy,
         settings: SchedulerSettings,
         hosts: Sequence[str],
+        own: Collection[int],
         leaving: Sequence[Departure],
         migration_type: MigrationType,
     ) -> None:
@@ -139,6 +151,7 @@ class _Search:
         self._policy = policy
         self._search = CandidatePolicy(policy.service_down_time, settings.multipliers)
         self._hosts = frozenset(hosts)
+        self._own = own
         self._type = migration_type
         self._requests = [departure.request for departure in leaving]
         self._assumed = {item.request.uuid for item in leaving if item.is_derived}
@@ -200,18 +213,25 @@ class _Search:
         found: dict[Hashable, tuple[NearMiss, ...]] = {}
         for kind, request in kinds.items():
             near = nsmallest(_MISSES, rooms, lambda room: measure_lack(request, room[1]))  # noqa: B023
-            misses = [
-                evaluate_miss(shared.node.host, shared.node.nodename, admission)
+            found[kind] = _choose_nearest(
+                (node, evaluate_claim(request, node, self._policy))
                 for shared, _ in near
-                for admission in [
-                    evaluate_claim(request, shared.see(request.workload.uuid), self._policy)
-                ]
-            ]
-            ranked = sorted(filter(None, misses), key=lambda miss: miss.rank)
-            found[kind] = tuple(ranked[:NEAREST])
+                for node in [shared.see(request.workload.uuid)]
+            )
         return found
 
     def _find_excluded(self, request: ClaimRequest) -> tuple[NearMiss, ...]:
-        excluded = self._store.count_exclusions(self._as_move(request), self._policy)
-        near = [excluded.nearest, *excluded.further]
-        return tuple(miss for miss in near if miss and miss.host not in self._hosts)[:NEAREST]
+        """Return the nearest of the nodes that the search for a request excludes."""
+        move = self._as_move(request)
+        near = self._store.find_nearest(move, self._policy, _MISSES + len(self._own))
+        ids = [node_id for node_id in near if node_id not in self._own][:_MISSES]
+        return _choose_nearest(
+            (node, evaluate_candidate(move, node, self._policy))
+            for found in self._store.load_ledger_nodes(ids, [move])
+            for node in [assume_locked(found, move.workload.uuid)]
+        )
+
+
+def _choose_nearest(evaluated: Iterable[tuple[LockedNode, Admission]]) -> tuple[NearMiss, ...]:
+    misses = (evaluate_miss(node.host, node.nodename, admission) for node, admission in evaluated)
+    return tuple(sorted(filter(None, misses), key=lambda miss: miss.rank)[:NEAREST])

@@ -311,6 +311,7 @@ class Fleet:
             policy = CandidatePolicy(3600, order=order)
             yield f"find_candidates {order}", partial(store.find_candidates, request, policy, 10)
         yield "count_exclusions", lambda: store.count_exclusions(request, POLICY)
+        yield "find_nearest", lambda: store.find_nearest(request, POLICY, 20)
         limited = replace(plain, limits={"VCPU": 100, "DISK_GB": 100})
         yield "count_exclusions limits", lambda: store.count_exclusions(limited, POLICY)
         yield "select", lambda: scheduler.select(request)

@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -28,6 +30,13 @@ OF_SERVICE = {
     AdmissionCheck.SERVICE, AdmissionCheck.ENABLED, AdmissionCheck.MAINTENANCE, AdmissionCheck.UP,
     AdmissionCheck.SPARE,
 }  # fmt: skip
+
+
+def add_node(store: SqlStore, host: str, columns: Mapping[str, Any]) -> None:
+    """Add an empty node without overcommitment of CPUs, with these columns."""
+    agent = register(store, host, f"agent-of-{host}")
+    values = make_values(**{"facts": {}, "cpu_used": 0.0, "cpu_allocation_ratio": 1.0, **columns})
+    store.apply_changes(agent, [create(agent, "n1", values)], 60)
 
 
 def read_all(store: Store) -> list[LedgerNode]:
@@ -76,6 +85,51 @@ def test_of_equally_near_nodes_the_first_by_the_bytes_of_its_name_is_the_nearest
     nearest = store.count_exclusions(ask(VCPU=10_000), POLICY).nearest
     assert nearest is not None
     assert nearest.host == "C"
+
+
+def is_by_columns(node: LedgerNode, request: ClaimRequest, checks: set[AdmissionCheck]) -> bool:
+    """Return whether columns decide which checks a node fails for a request."""
+    known = {claim.workload.uuid for claim in node.claims} | {*node.unclaimed, *node.larger}
+    return (
+        len(OF_SERVICE & checks) <= 1
+        and not list_left(request) & checks
+        and node.values.tracks_resources
+        and request.workload.uuid not in known
+    )
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_the_nearest_nodes_fail_the_fewest_checks_by_their_columns(store: SqlStore) -> None:
+    fleet = RandomFleet(store, 4, nodes=24)
+    nodes = read_all(store)
+    seen: Counter[int] = Counter()
+    for _ in range(60):
+        request = fleet.make_request()
+        evaluated = evaluate_all(nodes, request)
+        found = store.find_nearest(request, POLICY, len(nodes))
+        assert sorted(found) == sorted(node.id for node, _ in evaluated), request
+        assert store.find_nearest(request, POLICY, 3) == found[:3]
+        checks = {node.id: set(miss.checks if miss else ()) for node, miss in evaluated}
+        sure = {node.id for node, _ in evaluated if is_by_columns(node, request, checks[node.id])}
+        failed = [len(checks[node_id]) for node_id in found if node_id in sure]
+        assert failed == sorted(failed), request
+        seen.update(failed)
+    assert all(seen[number] >= 10 for number in range(4)), seen
+
+
+@pytest.mark.parametrize("stores", SQL_BACKENDS, indirect=True)
+def test_of_nodes_that_fail_as_many_checks_the_nearest_lack_the_least(store: SqlStore) -> None:
+    nodes = (
+        ("small", {"vcpus": 2}), ("large", {"vcpus": 3}), ("also-large", {"vcpus": 3}),
+        ("little", {"vcpus": 3, "memory_mb": 256}), ("disabled", {"vcpus": 8}),
+    )  # fmt: skip
+    for host, columns in nodes:
+        add_node(store, host, columns)
+    disabled = ServiceChange(disabled=True, disabled_reason="disk")
+    store.set_service("disabled", COMPUTE_BINARY, disabled)
+    names = {node.id: node.host for node in store.list_nodes()}
+    found = store.find_nearest(ask(VCPU=4, MEMORY_MB=512), POLICY, 10)
+    assert [names[id_] for id_ in found] == ["also-large", "large", "small", "disabled", "little"]
 
 
 def list_left(request: ClaimRequest) -> set[AdmissionCheck]:
@@ -163,11 +217,7 @@ def test_the_nearest_nodes_fail_the_fewest_checks_and_lack_the_least_but_closed_
         ("small", {"vcpus": 2}), ("large", {"vcpus": 3}),
     )  # fmt: skip
     for host, columns in nodes:
-        agent = register(store, host, f"agent-of-{host}")
-        values = make_values(
-            **{"facts": {}, "cpu_used": 0.0, "cpu_allocation_ratio": 1.0} | columns
-        )
-        store.apply_changes(agent, [create(agent, "n1", values)], 60)
+        add_node(store, host, columns)
     disabled = ServiceChange(disabled=True, disabled_reason="disk")
     store.set_service("disabled", COMPUTE_BINARY, disabled)
     order = [host for host, _ in reversed(nodes)]

@@ -97,8 +97,8 @@ def node_id(scene: Scene) -> int:
 
 
 WHOLE = {
-    "count_exclusions", "join_agent", "list_credentials", "list_custom_traits", "list_gpus", "list_rooms",
-    "purge", "read_overview", "resolve_warnings", "save_tolerances", "sample_trends", "sum_fleet",
+    "count_exclusions", "find_nearest", "join_agent", "list_credentials", "list_custom_traits", "list_gpus",
+    "list_rooms", "purge", "read_overview", "resolve_warnings", "save_tolerances", "sample_trends", "sum_fleet",
 }  # fmt: skip
 """Methods that read or write all of the fleet."""
 

@@ -159,6 +159,15 @@ def test_what_fits_nowhere_has_the_reasons_of_the_nearest_nodes(store):
     assert [miss.host for miss in stranded.nearest] == ["nearer", "other"]
 
 
+def test_hosts_that_go_are_not_among_the_nearest_nodes(store):
+    add_host_that_goes(store, [ask(VCPU=14)])
+    leaving = [f"also-{number}" for number in range(6)]
+    for host in leaving:
+        add_node(store, host, make_empty_values(vcpus=12))
+    (stranded,) = plan(store, GOES, *leaving).stranded
+    assert [miss.host for miss in stranded.nearest] == ["other"]
+
+
 def test_guests_without_a_claim_are_planned_beside_the_others(store):
     add_host_that_goes(store, [ask(VCPU=4)], guests=[make_guest(7), make_guest(8)])
     found = plan(store)
@@ -248,6 +257,15 @@ class TestCosts:
             assert plan(store, host).fits
             assert len(read) == expected
             store.set_service(host, COMPUTE_BINARY, ServiceChange(disabled=True))
+
+    def test_few_nodes_are_read_to_name_the_nearest_of_those_without_room(self, store, read):
+        for number in range(60):
+            add_node(store, f"h{number:02}", make_empty_values(vcpus=2))
+        add_host_that_goes(store, [ask(VCPU=9) for _ in range(20)])
+        found = plan(store)
+        nearest = {tuple(miss.host for miss in item.nearest) for item in found.stranded}
+        assert (len(found.stranded), nearest) == (20, {("other", "h00", "h01")})
+        assert len(read) == 20
 
     def test_hosts_are_read_together(self, store):
         add_node(store, "also", make_empty_values(), [make_guest(1, memory_mb=0, disk_mb=0)])
