@@ -18,8 +18,9 @@ from nodetracker.views.claims import render_migration
 
 _SERVICE_FIELDS = (
     "uuid", "host", "binary", "topic", "version", "epoch", "disabled", "disabled_reason",
-    "disabled_at", "disabled_by", "maintenance", "forced_down",
-    "forced_down_reason", "forced_down_at", "forced_down_by", "spare",
+    "disabled_at", "disabled_by", "maintenance", "maintenance_reason", "maintenance_at",
+    "maintenance_by", "forced_down", "forced_down_reason", "forced_down_at", "forced_down_by",
+    "spare",
 )  # fmt: skip
 _CLAIM_EVENTS = {
     ClaimState.HELD: "claim.create",

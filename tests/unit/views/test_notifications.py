@@ -129,3 +129,17 @@ def test_a_warning_is_raised_once():
     assert [(item.event_type, item.payload["kind"]) for item in raised] == [
         ("warning.raise", "state_path")
     ]
+
+
+def test_the_update_of_a_service_has_why_since_when_and_by_whom_it_is_in_maintenance():
+    before = make_service()
+    after = dataclasses.replace(
+        before,
+        maintenance=True,
+        maintenance_reason="fan",
+        maintenance_at=NOW,
+        maintenance_by="alice",
+    )
+    new = notifications.build_service_notification(before, after).payload["new"]
+    assert (new["maintenance_reason"], new["maintenance_by"]) == ("fan", "alice")
+    assert new["maintenance_at"] == NOW.isoformat()
