@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from nodetracker.model.service import COMPUTE_BINARY, AuditState, ServiceChange
 from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningKind
 from nodetracker.process.clock import utc_clock
-from tests.builders import create, make_values, register, update
+from tests.builders import create, key_of, make_values, register, update
 from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import serve_page
 from tests.stores import SqliteStore
@@ -38,9 +38,7 @@ def store():
         store.apply_changes(agent, [change], 60)
         if hour != HOURS - 100:
             store.sample_trends()
-    (service,) = store.list_services("alpha")
-    # What is down has no forecast.
-    store.report_state(agent, service.report_count + 1, AuditState())
+    report(store)  # what is down has no forecast
     return store
 
 
@@ -155,25 +153,41 @@ def test_marks_of_events_lead_to_them_by_keyboard(browser, store, url, view):
         assert tab.problems == []
 
 
+def maintain(store):
+    change = ServiceChange(maintenance=True, maintenance_reason="fan")
+    store.set_service("alpha", COMPUTE_BINARY, change)
+
+
+def die_and_return(store):
+    """Be found without a heartbeat by the watcher of the fleet, and up again."""
+    warning = HostWarning(WarningKind.HOST_DOWN, WHOLE_HOST, NO_ITEM, "no heartbeat")
+    store.raise_warning("alpha", warning)
+    store.resolve_warnings(warning.kind, ["alpha"])
+
+
+def stop_and_start(store):
+    report(store, is_last=True)
+    register(store)
+    report(store)
+
+
+def report(store, is_last=False):
+    (service,) = store.list_services("alpha")
+    store.report_state(key_of(service), service.report_count + 1, AuditState(), is_last=is_last)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (ServiceChange(maintenance=True, maintenance_reason="fan"), "in maintenance: fan"),
-        (
-            HostWarning(WarningKind.HOST_DOWN, WHOLE_HOST, NO_ITEM, "no heartbeat"),
-            "down: no heartbeat",
-        ),
+        (maintain, "in maintenance: fan"),
+        (die_and_return, "down: no heartbeat.* nodetracker-compute up"),
+        (stop_and_start, "nodetracker-compute stopped.* nodetracker-compute started"),
     ],
 )
-def test_what_a_host_was_set_to_and_that_it_went_down_has_marks(
+def test_what_a_host_was_set_to_and_that_it_went_down_and_came_up_has_marks(
     browser, store, url, view, change, said
 ):
-    """That one died without a stop is noticed by the watcher of the fleet."""
-    if isinstance(change, HostWarning):
-        store.raise_warning("alpha", change)
-        store.resolve_warnings(change.kind, ["alpha"])
-    else:
-        store.set_service("alpha", COMPUTE_BINARY, change)
+    change(store)
     with open_tab(browser, url + view) as tab:
         open_charts(tab)
         marks = tab.page.get_by_role("group", name="Events").get_by_role("button")

@@ -47,7 +47,7 @@ const sign = (key) => [html`<svg class="trend swatch" viewBox="0 0 10 10" aria-h
 const sampledHour = () => Math.floor((serverNow() - LATE_MS) / STEPS.hour);
 
 const AGENT = "nodetracker-compute";
-const ENDS = ["stopped", "down"];
+const TURNS = ["stopped", "down", "started", "up"];
 const NOTED = ["disabled", "maintenance", "forced_down", "kernel_version"]; // what marks of events are about
 
 // Charts of samples, whose code is loaded now, with the events of the fleet or a node.
@@ -58,7 +58,7 @@ function OpenCharts({ samples, forecast, period, place }) {
   const { history: services = [] } = useList("history", { kind: "service", since, host: place?.host, limit: EVENTS }, 0).data ?? {};
   const { history: changes = [] } = useList("history", { kind: place ? "node" : "service", since, ...(place ?? { host: undefined }), limit: EVENTS }, 0).data ?? {};
   const events = useMemo(() => [...services.filter(({ diff }) => diff.binary === AGENT), ...changes.filter(({ kind }) => kind === "node")]
-    .filter(({ diff }) => ENDS.includes(diff.event) || NOTED.some((name) => name in diff)).sort((a, b) => a.at.localeCompare(b.at)), [services, changes]);
+    .filter(({ diff }) => TURNS.includes(diff.event) || NOTED.some((name) => name in diff)).reverse().sort((a, b) => a.at.localeCompare(b.at)), [services, changes]);
   useEffect(() => {
     import("./charts.js").then(setCharts);
   }, []);
