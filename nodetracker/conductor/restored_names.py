@@ -50,7 +50,8 @@ class RestoredNames:
 
         Raises:
             FencedError: the agent looks for its row; it ends if that still has another name.
-            RpcUnavailableError: another conductor may have written its heartbeats.
+            RpcUnavailableError: another conductor may have written its heartbeats, or a dump is
+                being loaded: the credential is in the database, and no services row of its host.
         """
         if agent.agent_id != caller.agent_id or agent.host == caller.host:
             return
@@ -58,7 +59,8 @@ class RestoredNames:
             f"the credential is that of host {caller.host}, not of host {agent.host}: if the host "
             f"was renamed, run nodetracker-manage host rename {caller.host} {agent.host}"
         )
-        if not self._rename(caller, agent) and agent.agent_id not in self._sent_on:
+        is_first = agent.agent_id not in self._sent_on
+        if not self._rename(caller, agent) and (is_first or not self._has_row(caller)):
             self._sent_on.add(agent.agent_id)
             raise RpcUnavailableError(text)
         self._sent_on.discard(agent.agent_id)
@@ -77,6 +79,10 @@ class RestoredNames:
         if problem:
             LOG.warning("Host %s is not renamed again: %s", caller.host, problem)
         return False
+
+    def _has_row(self, caller: Caller) -> bool:
+        services = self._store.list_services(caller.host, COMPUTE_BINARY)
+        return any(service.incarnation.agent_id == caller.agent_id for service in services)
 
     def _try_rename(self, service: ServiceRecord, held: AgentKey) -> str:
         """Rename a host; return why it is refused, or nothing."""

@@ -60,6 +60,18 @@ def test_a_host_whose_heartbeats_were_written_under_the_name_has_it_again(rename
     assert service.epoch < renamed.key.epoch  # the agent takes it as a restored one
 
 
+def test_while_a_dump_is_loaded_the_agent_asks_again(renamed):
+    """Its credential is there before its services row."""
+    for conductor in (renamed.known, renamed.other):
+        for _ in range(3):
+            with pytest.raises(RpcUnavailableError):
+                conductor.refuse(renamed.caller, renamed.key)
+    renamed.store.restore(renamed.dump)
+    with pytest.raises(FencedError):
+        renamed.known.refuse(renamed.caller, renamed.key)
+    assert renamed.names() == [NEW]
+
+
 def test_another_conductor_leaves_it_to_the_next_one_and_then_names_the_command(renamed):
     renamed.store.restore(renamed.dump)
     command = f"run nodetracker-manage host rename {OLD} {NEW}"
