@@ -98,10 +98,9 @@ def test_aborting_a_destination_notifies_of_its_migration(store, recorder):
 def test_a_service_s_changes_are_notified_with_old_and_new_values(store, recorder):
     store.set_service("alpha", COMPUTE_BINARY, ServiceChange(maintenance=True))
     (notification,) = recorder.all
-    assert (notification.payload["old"], notification.payload["new"]) == (
-        {"maintenance": False},
-        {"maintenance": True},
-    )
+    old, new = notification.payload["old"], notification.payload["new"]
+    assert old == {"maintenance": False, "maintenance_at": None}
+    assert (new.keys(), new["maintenance"]) == (old.keys(), True)
 
 
 def test_deleting_a_service_notifies_of_its_nodes(store, recorder):
