@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions, tables
 from nodetracker.db.store import SqlStore, open_store
+from nodetracker.process.outage import SETTLE_SECONDS
 from tests.functional.servers import mariadb, postgresql
 from tests.functional.servers.mariadb import MariaDB
 from tests.functional.servers.postgresql import PostgreSQL
@@ -301,14 +302,17 @@ def test_a_read_only_server_is_an_outage_that_ends(server: Any, agent: RunningAg
 def test_connections_that_are_cut_again_and_again_are_one_outage(
     server: Any, agent: RunningAgent
 ) -> None:
+    began = time.monotonic()
     for number in range(40):
         if number % 8 == 0:
             agent.change()
         server.kill_connections()
         time.sleep(0.15)
+    # On a busy machine these take long, and the agent may work for a while between two of them.
+    outages = 1 + int((time.monotonic() - began) / SETTLE_SECONDS)
     agent.assert_at_work_again()
     agent.assert_said_in_pairs()
-    assert len(agent.new_lines()) <= 2
+    assert len(agent.new_lines()) <= 2 * outages
 
 
 def test_an_expired_certificate_is_an_outage_in_words(tmp_path: Path) -> None:
