@@ -43,7 +43,7 @@ from nodetracker.model.serializer import encode, encode_error
 from nodetracker.model.text import is_host_name, parse_uuid, render_value
 from nodetracker.ports import AgentKey, CredentialStore, FleetStore
 from nodetracker.process.change_log import RefusalLog, log_change
-from nodetracker.process.clock import DatabaseClock
+from nodetracker.process.clock import DatabaseClock, refuse_expired
 from nodetracker.process.outage import SETTLE_SECONDS, OutageLog
 from nodetracker.rpc.interface import describe_mismatch
 from nodetracker.web.admission import STRANGER_BYTES, Places
@@ -327,6 +327,7 @@ class ConductorApplication:
 
         What it says is read once its credential is found.
         """
+        expires_at = _read_expiry(body)
         reported: tuple[Caller, AgentKey] | None = None
 
         def authorize(credential: Credential) -> Mapping[str, Any]:
@@ -338,10 +339,10 @@ class ConductorApplication:
             return self._authorizer.authorize(caller, "report_state", arguments)
 
         try:
-            news = self._heartbeats.report_for_news(secret_hash, authorize)
+            news = self._heartbeats.report_for_news(secret_hash, authorize, expires_at)
             if news is None:  # its use is to be stored, or it is refused
                 self._heartbeats.find_credential(secret_hash, request.address)
-                news = self._heartbeats.report_for_news(secret_hash, authorize)
+                news = self._heartbeats.report_for_news(secret_hash, authorize, expires_at)
         except ForbiddenError as error:
             refusal = error
         else:
@@ -395,22 +396,14 @@ class ConductorApplication:
 
     def _refuse_expired(self, body: Mapping[str, Any]) -> None:
         """Refuse a call whose caller has stopped waiting, by the database's time."""
-        text = body.get("expires_at")
-        if text is None:
+        expires_at = _read_expiry(body)
+        if expires_at is None:
             return
-        try:
-            expires_at = datetime.fromisoformat(text)
-        except (TypeError, ValueError):
-            expires_at = None
-        if expires_at is None or expires_at.tzinfo is None:
-            raise RequestError("expires_at", f"invalid value {render_value(text)}")
         now = self._clock.read()
         if now is None:
             now = self._heartbeats.now()
             self._clock.set(now)
-        late = (now - expires_at).total_seconds()
-        if late > 0:
-            raise RpcUnavailableError(f"the call arrived {late:.1f} s too late; nothing was done")
+        refuse_expired(expires_at, now)
 
     def log_refusal(
         self, host: str | None, address: str, path: str, error: NodetrackerError
@@ -432,6 +425,19 @@ class ConductorApplication:
             address=address,
             outcome=f"refused: {error}",
         )
+
+
+def _read_expiry(body: Mapping[str, Any]) -> datetime | None:
+    text = body.get("expires_at")
+    if text is None:
+        return None
+    try:
+        expires_at = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        expires_at = None
+    if expires_at is None or expires_at.tzinfo is None:
+        raise RequestError("expires_at", f"invalid value {render_value(text)}")
+    return expires_at
 
 
 def _takes_calls(body: Mapping[str, Any]) -> bool:

@@ -7,11 +7,17 @@ from types import SimpleNamespace
 import sqlalchemy as sa
 
 from nodetracker.db import codec, history
-from nodetracker.db.connection.dialect import UtcDateTime, milliseconds_ahead, utc_now
+from nodetracker.db.connection.dialect import (
+    UtcDateTime,
+    milliseconds_ahead,
+    read_time,
+    utc_now,
+)
 from nodetracker.db.schema import tables
 from nodetracker.db.services import check_columns, is_held_by
 from nodetracker.model.errors import FencedError
 from nodetracker.model.service import AgentKey, AuditState
+from nodetracker.process.clock import refuse_expired
 
 _services = tables.services.c
 
@@ -31,8 +37,17 @@ def report_state(
     host_time: datetime,
     is_last: bool,
     known_calls: int | None = None,
+    expires_at: datetime | None = None,
 ) -> bool:
-    """Return whether more calls were made than are known."""
+    """Return whether more calls were made than are known.
+
+    Args:
+        expires_at: nothing is written later, as the agent may have ended since.
+
+    Raises:
+        FencedError: another agent holds the host.
+        RpcUnavailableError: it is too late.
+    """
     values = {
         **{f"agent_{item.name}": getattr(agent, item.name) for item in dataclasses.fields(agent)},
         "new_count": report_count,
@@ -44,7 +59,13 @@ def report_state(
         known = values | {"known_calls": known_calls}
         if connection.execute(_UNCALLED_HEARTBEAT, known).rowcount:
             return False
-    if connection.execute(_LAST_HEARTBEAT if is_last else _HEARTBEAT, values).rowcount != 1:
+    statement = _LAST_HEARTBEAT if is_last else _HEARTBEAT
+    if expires_at is not None:
+        values["expires_at"] = expires_at
+        statement = _TIMELY_HEARTBEAT
+    if connection.execute(statement, values).rowcount != 1:
+        if expires_at is not None:
+            refuse_expired(expires_at, read_time(connection))
         raise FencedError(
             f"host {agent.host} is no longer held by agent {agent.agent_id}, epoch {agent.epoch}: "
             "another agent took it over, or its services row was deleted or renamed; "
@@ -71,5 +92,6 @@ _HEARTBEAT = (
         last_audit=sa.bindparam("state"),
     )
 )
+_TIMELY_HEARTBEAT = _HEARTBEAT.where(utc_now() <= sa.bindparam("expires_at", type_=UtcDateTime()))
 _LAST_HEARTBEAT = _HEARTBEAT.values(ended_epoch=_AGENT.epoch)
 _UNCALLED_HEARTBEAT = _HEARTBEAT.where(_services.calls == sa.bindparam("known_calls"))

@@ -259,7 +259,10 @@ class SqlStore(SqlReader):
                 LOG.exception("Store observer %s failed", type(observer).__name__)
 
     def report_for_news(
-        self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
+        self,
+        secret_hash: str,
+        authorize: Callable[[Credential], Mapping[str, Any]],
+        expires_at: datetime | None = None,
     ) -> HostNews | None:
 
         def report(connection: sa.Connection) -> HostNews | None:
@@ -269,7 +272,9 @@ class SqlStore(SqlReader):
             given = authorize(owner)
             asked_at = given.get("host_time") or self._clock()
             heartbeat = given["agent"], given["report_count"], given["state"]
-            heartbeats.report_state(connection, *heartbeat, asked_at, is_last=False)
+            heartbeats.report_state(
+                connection, *heartbeat, asked_at, is_last=False, expires_at=expires_at
+            )
             return replace(news, calls=host_calls.take_calls(connection, news.calls))
 
         return self._database.write(report, retry_on_lock_wait=False)

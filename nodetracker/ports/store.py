@@ -460,7 +460,10 @@ class CredentialStore(Protocol):
         """
 
     def report_for_news(
-        self, secret_hash: str, authorize: Callable[[Credential], Mapping[str, Any]]
+        self,
+        secret_hash: str,
+        authorize: Callable[[Credential], Mapping[str, Any]],
+        expires_at: datetime | None = None,
     ) -> HostNews | None:
         """Store the heartbeat of a credential's agent and return its host's news, at once.
 
@@ -470,6 +473,11 @@ class CredentialStore(Protocol):
 
         Args:
             authorize: returns the arguments of `report_state`, or refuses them.
+            expires_at: nothing is written later: a heartbeat that was held up must not
+                show an agent alive that has ended.
+
+        Raises:
+            RpcUnavailableError: it is later than `expires_at`.
         """
 
     def list_credentials(self) -> list[Credential]:

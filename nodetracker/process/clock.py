@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from nodetracker.model.errors import RpcUnavailableError
+
 
 def utc_clock() -> datetime:
     """Return this host's time."""
@@ -26,6 +28,13 @@ class Timer:
     def wait(self, condition: threading.Condition, seconds: float) -> None:
         """Wait until a condition, which the caller holds, is notified or the time is over."""
         condition.wait(min(seconds, threading.TIMEOUT_MAX))
+
+
+def refuse_expired(expires_at: datetime, now: datetime) -> None:
+    """Raise RpcUnavailableError for a call whose caller has stopped waiting."""
+    late = (now - expires_at).total_seconds()
+    if late > 0:
+        raise RpcUnavailableError(f"the call arrived {late:.1f} s too late; nothing was done")
 
 
 class DatabaseClock:

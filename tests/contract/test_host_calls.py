@@ -18,6 +18,7 @@ from nodetracker.model.errors import (
     ForbiddenError,
     NotFoundError,
     RequestError,
+    RpcUnavailableError,
 )
 from nodetracker.model.service import (
     COMPUTE_BINARY,
@@ -290,6 +291,23 @@ def test_a_heartbeat_that_is_refused_writes_and_takes_nothing(store):
         store.report_for_news(joined, lambda found: heartbeat(agent, 7))
     assert store.list_services(agent.host)[0].report_count == 7
     assert store.find_answer(agent.host, waiting) is None
+
+
+def test_a_heartbeat_that_has_expired_writes_nothing(store):
+    """It was held up: its agent may have ended since."""
+    agent = register(store)
+    joined = join(store, agent)
+    expires_at = store.now() + MINUTE
+    store.report_for_news(joined, lambda found: heartbeat(agent, 1), expires_at)
+    (before,) = store.list_services(agent.host)
+    later = expires_at + timedelta(seconds=1.5)
+    set_clock(store.engine, lambda: later)
+    with pytest.raises(RpcUnavailableError, match=r"^the call arrived 1\.5 s too late"):
+        store.report_for_news(joined, lambda found: heartbeat(agent, 2), expires_at)
+    assert store.list_services(agent.host) == [before]
+    with pytest.raises(FencedError):
+        store.report_for_news(joined, lambda found: heartbeat(agent, 1), later + MINUTE)
+    assert before.report_count == 1
 
 
 def test_a_heartbeat_of_a_credential_to_decide_about_is_left(store):

@@ -441,6 +441,22 @@ class TestCalls:
             open_conductor_store(caller).report_state(key_of(service), 1, AuditState())
         assert store.list_services("h1")[0].report_count == 0
 
+    def test_a_heartbeat_that_is_late_when_it_is_written_is_refused(
+        self, call, token, endpoint, store, caplog
+    ):
+        """The conductor may have been stopped after it read the call."""
+        caller = call()
+        service = register(open_conductor_store(caller))
+        endpoint._clock.set(store.now() - timedelta(hours=2))
+        caller.clock.set(store.now() - timedelta(hours=1))
+        with pytest.raises(StoreUnavailableError, match="3[56]\\d\\d.* s too late"):
+            open_conductor_store(caller).report_state(
+                key_of(service), 1, AuditState(), known_calls=UNKNOWN_COUNT
+            )
+        (after,) = store.list_services("h1")
+        assert (after.report_count, after.last_seen_up) == (0, service.last_seen_up)
+        assert "no longer held" not in caplog.text
+
     @pytest.mark.parametrize("path", ["/store/now", "/store/report_state"])
     @pytest.mark.parametrize("version", ["9.0", "4.99"])
     def test_one_of_a_version_that_is_not_served_is_refused(
