@@ -25,6 +25,7 @@ from nodetracker.hooks.files import (
     remove_files,
     render_drop_in,
     replace_text,
+    run_program,
     write_files,
     write_text,
 )
@@ -129,8 +130,8 @@ class DockerPlugin:
         is_new = self.when_unavailable is None
         written = write_files(self.list_files(socket, when_unavailable, config))
         if written:
-            _run("systemctl", "daemon-reload")
-        _run("systemctl", "enable", "--now", _SOCKET_UNIT)
+            run_program("systemctl", "daemon-reload")
+        run_program("systemctl", "enable", "--now", _SOCKET_UNIT)
         self._check_answer()
         if named != text:
             _write_config(command[0], config, named)
@@ -154,10 +155,10 @@ class DockerPlugin:
         if self._is_in_use():
             again = "nodetracker-manage admission remove --driver docker"
             return removed, ["systemctl reload docker", again]
-        _run("systemctl", "disable", "--now", _SOCKET_UNIT, _SERVICE_UNIT)
+        run_program("systemctl", "disable", "--now", _SOCKET_UNIT, _SERVICE_UNIT)
         paths = [self._program, self._drop_in, self._socket, self._service]
         removed += remove_files(paths, [*made, self._root / LIBRARY])
-        _run("systemctl", "daemon-reload")
+        run_program("systemctl", "daemon-reload")
         return removed, []
 
     def _remove_key(self, made: Sequence[Path]) -> list[Path]:
@@ -185,7 +186,9 @@ class DockerPlugin:
         return line.rstrip("\0").split("\0")
 
     def _read_pid(self) -> str:
-        return _run("systemctl", "show", "--property=MainPID", "--value", "docker.service").strip()
+        return run_program(
+            "systemctl", "show", "--property=MainPID", "--value", "docker.service"
+        ).strip()
 
     def _find_config(self, command: Sequence[str]) -> Path:
         path = "etc/docker/daemon.json"
@@ -341,15 +344,3 @@ def _call(path: Path, line: str) -> Any:
         connection.sendall(f"{line} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     return json.loads(answer.partition(b"\r\n\r\n")[2])
-
-
-def _run(*command: str) -> str:
-    """Return what a program prints.
-
-    Raises:
-        RefusedError: it fails.
-    """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        raise RefusedError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout

@@ -1,6 +1,7 @@
 """Install and remove files of ours beside those of others, whose files are never touched."""
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -165,3 +166,15 @@ ExecStartPre=-{wait}
 def read_program(name: str) -> str:
     """Return the text of a file of this package."""
     return files(__package__).joinpath(name).read_text()
+
+
+def run_program(*command: str) -> str:
+    """Return what a program prints.
+
+    Raises:
+        RefusedError: it fails.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise RefusedError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

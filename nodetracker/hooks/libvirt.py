@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 from nodetracker.hooks.files import (
@@ -14,11 +15,13 @@ from nodetracker.hooks.files import (
     read_program,
     remove_files,
     render_drop_in,
+    run_program,
     write_files,
 )
 from nodetracker.model.errors import RefusedError
 
 SERVICES = ("libvirtd", "virtqemud")
+_OLDEST = (6, 5)  # older ones run no scripts of qemu.d
 
 
 class LibvirtHook:
@@ -81,11 +84,12 @@ class LibvirtHook:
             The paths that were written, and what is left to the operator, as commands.
 
         Raises:
-            RefusedError: libvirt is not installed, or another's file is in the way.
+            RefusedError: libvirt is not installed or too old, or another's file is in the way.
         """
         directory = self._root / "etc/libvirt"
         if not directory.is_dir():
             raise RefusedError(f"{directory} does not exist: libvirt is not installed here")
+        self._refuse_old()
         is_new = self.when_unavailable is None
         written = write_files(self.list_files(socket, when_unavailable))
         return written, self._list_steps(written, is_new)
@@ -96,6 +100,17 @@ class LibvirtHook:
         drop_ins = [name_drop_in(self._root, unit) for unit in SERVICES]
         removed = remove_files([self._program, *drop_ins, self._hook], directories)
         return removed, self._list_steps(removed, is_new=False)
+
+    def _refuse_old(self) -> None:
+        path = ":".join(str(self._root / place) for place in ("usr/sbin", "usr/local/sbin"))
+        daemon = next(filter(None, (shutil.which(name, path=path) for name in SERVICES)), None)
+        text = run_program(daemon, "--version").strip() if daemon else ""
+        version = re.search(r"\b(\d+)\.(\d+)(\.\d+)*$", text)
+        if version and (int(version[1]), int(version[2])) < _OLDEST:
+            raise RefusedError(
+                f"libvirt {version[0]} does not run the scripts of {self._hook.parent}: "
+                "6.5 or newer is needed"
+            )
 
     def _list_steps(self, changed: list[Path], is_new: bool) -> list[str]:
         units = list_units(self._root, SERVICES)

@@ -102,7 +102,7 @@ def create(client: Any, name: str) -> str:
 @pytest.fixture
 def new_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     host = Host()
-    monkeypatch.setattr(installer, "_run", host.run)
+    monkeypatch.setattr(installer, "run_program", host.run)
     yield host
     host.remove()
 
@@ -111,7 +111,7 @@ def new_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 def shared() -> Iterator[Host]:
     with pytest.MonkeyPatch.context() as patch:
         host = Host()
-        patch.setattr(installer, "_run", host.run)
+        patch.setattr(installer, "run_program", host.run)
         host.install()
         yield host
         host.remove()

@@ -347,7 +347,7 @@ def docker_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hos
     """A dockerd with the plugin."""
     host = Host()
     host.door = tmp_path / "state/admission.sock"
-    monkeypatch.setattr(installer, "_run", host.run)
+    monkeypatch.setattr(installer, "run_program", host.run)
     host.install()
     yield host
     host.remove()

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from nodetracker.hooks.libvirt import LibvirtHook
+from nodetracker.model.errors import RefusedError
 from tests.door import ADMITTED, REASON, REFUSED, Door, listen_without_accepting
 
 XML = "<domain type='kvm'><name>w</name><metadata>ü</metadata></domain>"
@@ -213,3 +214,19 @@ def test_a_service_waits_until_the_agent_answers(tmp_path):
             waiting.wait(1)
         with Door(hook.door):
             assert waiting.wait(5) == 0
+
+
+@pytest.mark.parametrize("daemon", ["libvirtd", "virtqemud"])
+def test_it_is_installed_only_where_libvirt_runs_it(tmp_path, daemon):
+    """Older ones would start every guest without a question."""
+    program = tmp_path / "usr/sbin" / daemon
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    for version in ("6.0.0", "6.4", "5.10.1"):
+        program.write_text(f"#!/bin/sh\necho '{daemon} (libvirt) {version}'\n")
+        with pytest.raises(RefusedError, match=rf"^libvirt {version} .*qemu\.d: 6\.5 or newer"):
+            Hook(tmp_path)
+        assert [path.name for path in (tmp_path / "etc").rglob("*")] == ["libvirt"]
+        (tmp_path / "etc/libvirt").rmdir()
+    program.write_text(f"#!/bin/sh\necho '{daemon} (libvirt) 6.5.0'\n")
+    assert Hook(tmp_path).script.exists()
