@@ -41,7 +41,7 @@ class Problems:
             return function(*positional, **named)
         except ConfigError as error:
             self._texts += error.problems
-        except (cfg.Error, ValueError) as error:  # of a value that `check_values` names
+        except (cfg.Error, TypeError, ValueError) as error:  # of a value that `check_values` names
             self._unread = error
         return cast("_R", None)
 
@@ -108,13 +108,24 @@ def read_value(conf: cfg.ConfigOpts, group: str, name: str) -> Any:
         blamed = match["name"].replace("-", "_")
         if blamed != name:  # which this value or this default refers to
             read_value(conf, DEFAULT.name, blamed)
-        option = conf._get_opt_info(name, None if group == DEFAULT.name else group)["opt"]
+        option = _find_option(conf, group, name)
         raw, where = _find_raw(group, name, match["where"])
         problem = explain_invalid(option, raw) or match["reason"]
         raise ConfigError(f"[{group}] {name}: {problem} ({where})") from error
     if isinstance(value, float) and math.isnan(value):  # passes the library's bounds
         raise ConfigError(f"[{group}] {name}: 'nan' is not a number")
+    if value is None and (option := _find_option(conf, group, name)).default is not None:
+        # The library (10.7) reads a number without a digit as None.
+        location = conf.get_location(name, None if group == DEFAULT.name else group)
+        _, where = _find_raw(group, name, location.detail if location else "")
+        raise ConfigError(
+            f"[{group}] {name}: '' is {_describe_expected(option.type, '')} ({where})"
+        )
     return value
+
+
+def _find_option(conf: cfg.ConfigOpts, group: str, name: str) -> cfg.Opt:
+    return conf._get_opt_info(name, None if group == DEFAULT.name else group)["opt"]
 
 
 def _find_raw(group: str, name: str, where: str) -> tuple[list[str], str]:

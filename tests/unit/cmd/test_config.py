@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nodetracker.bootstrap.config_files import find_exposures, find_ignored, find_problems
 from nodetracker.bootstrap.options.opts import register_options_for_check
+from nodetracker.bootstrap.settings import build_settings
 from nodetracker.bootstrap.values import check_values
 from nodetracker.cmd import manage
 from nodetracker.cmd.commands import config
@@ -160,6 +161,15 @@ def test_a_value_of_the_environment_is_named_with_its_variable(tmp_path, monkeyp
     assert raised.value.problems == (
         "[compute] probe_timeout: 'x' is not a whole number (OS_COMPUTE__PROBE_TIMEOUT)",
     )
+
+
+@pytest.mark.parametrize("name", ["report_interval", "service_down_time"])
+def test_a_number_without_a_digit_is_invalid_where_the_option_has_a_default(tmp_path, name):
+    conf, path = make_conf(tmp_path, f"[DEFAULT]\n{name} =\n[compute]\ncpu_allocation_ratio =\n")
+    with pytest.raises(ConfigError) as raised:
+        build_settings(conf)
+    assert f"[DEFAULT] {name}: '' is not a whole number ({path})" in raised.value.problems
+    assert "cpu_allocation_ratio" not in str(raised.value)
 
 
 def test_a_credential_of_the_program_is_read_after_the_usual_files(tmp_path, monkeypatch):
