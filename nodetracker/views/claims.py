@@ -33,6 +33,8 @@ _LACKS = {
     AdmissionCheck.PCI: "lack a device",
 }
 
+_OF_ONE = {"are": "is", "fit": "fits", "have": "has", "lack": "lacks"}
+
 _TOO_LARGE = {
     AdmissionCheck.CPU: "so many CPUs",
     AdmissionCheck.PCPU: "so many pinned CPUs",
@@ -240,8 +242,9 @@ def _explain_check(check: AdmissionCheck, exclusions: Exclusions) -> str:
     bound = "at least " if check in exclusions.lower_bounds else ""
     count, too_large = exclusions.counts[check], exclusions.too_large.get(check, 0)
     nodes = f"{bound}{count:,} of {count_many(exclusions.total, 'node')}"
-    limit = f"allow no claim of {_TOO_LARGE.get(check, 'so much of another resource')}"
+    limit = f"no claim of {_TOO_LARGE.get(check, 'so much of another resource')}"
     if too_large == count:
-        return f"{nodes} {limit}"
-    others = f", or {limit} ({too_large:,})" if too_large else ""
-    return f"{nodes} {_LACKS.get(check, check.value)}{others}"
+        return f"{nodes} {'allows' if count == 1 else 'allow'} {limit}"
+    others = f", or allow {limit} ({too_large:,})" if too_large else ""
+    verb, _, rest = _LACKS.get(check, check.value).partition(" ")
+    return f"{nodes} {_OF_ONE.get(verb, verb) if count == 1 else verb} {rest}{others}"

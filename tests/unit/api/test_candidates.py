@@ -45,7 +45,7 @@ class TestList:
                     "check": "enabled",
                     "nodes": 1,
                     "is_lower_bound": False,
-                    "text": "1 of 3 nodes are disabled",
+                    "text": "1 of 3 nodes is disabled",
                 }
             ],
             "nearest": {
