@@ -14,6 +14,7 @@ from nodetracker.accounting.ledger.exclusions import NearMiss
 from nodetracker.model.amounts import MEMORY, PCPU, VCPU
 from nodetracker.model.claim import ClaimRequest, MigrationType
 from nodetracker.model.serializer import encode, pick
+from nodetracker.model.text import count_noun
 from nodetracker.model.units import MIB_PER_GIB, MILLI, whole_units
 from nodetracker.views.claims import explain_reasons
 
@@ -24,8 +25,20 @@ def render_plan(plan: HostPlan) -> dict[str, Any]:
         "hosts": list(plan.hosts),
         "fits": plan.fits,
         "is_certain": plan.is_certain,
+        "text": describe_plan(plan),
         "guests": list(list_guests(plan)),
     }
+
+
+def describe_plan(plan: HostPlan) -> str:
+    """Return how many guests fit elsewhere, and of how many claims none is there to be planned."""
+    claims = sum(not item.needs_place for item in plan.remaining)
+    guests = len(plan.moves) + len(plan.stranded) + len(plan.remaining) - claims
+    verb = "fits" if guests == 1 else "fit"
+    text = f"{len(plan.moves)} of {count_noun(guests, 'guest')} {verb} elsewhere"
+    if not guests:
+        text = "There are no guests to move"
+    return f"{text}; nothing is planned for {count_noun(claims, 'claim')}" if claims else text
 
 
 def list_guests(plan: HostPlan) -> Iterator[dict[str, Any]]:
@@ -50,8 +63,8 @@ def _render_guest(departure: Departure, **more: Any) -> dict[str, Any]:
 
 def _render_remaining(item: Remaining) -> dict[str, Any]:
     shown = pick(item.workload, "workload_uuid=uuid", "workload_name=name", "kind")
-    shown |= pick(item, "from_host=host", "from_nodename=nodename")
-    return {**shown, "claim_uuid": None, "is_derived": False, **_NO_PLACE, "reason": item.reason}
+    shown |= pick(item, "claim_uuid", "from_host=host", "from_nodename=nodename")
+    return {**shown, "is_derived": False, **_NO_PLACE, "reason": item.reason}
 
 
 def _explain_stranded(stranded: Stranded, is_certain: bool) -> dict[str, Any]:

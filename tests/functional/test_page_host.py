@@ -23,7 +23,7 @@ ROOM = {  # CPUs of the guests of a host of 7, and whether these fit elsewhere
     "bulky": ([6], "^0 of 1 guest fits elsewhere.*vm-1.*no node was found"),
     "mixed": ([2, 4], "^1 of 2 guests fit elsewhere.*vm-2"),
     "small": ([1, 1], "^2 of 2 guests fit elsewhere$"),
-    "empty": ([], "^It has no guests$"),
+    "empty": ([], "^There are no guests to move$"),
 }
 
 LOSSES = {

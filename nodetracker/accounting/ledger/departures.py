@@ -52,12 +52,14 @@ class Remaining:
     """A workload for which nothing is planned, and why not.
 
     Attributes:
+        claim_uuid: its claim there, None without one or of several.
         needs_place: whether it runs on the node, and no open migration has a place for it.
     """
 
     workload: Workload
     host: str
     nodename: str
+    claim_uuid: str | None
     reason: str
     needs_place: bool
 
@@ -122,7 +124,8 @@ def list_departures(
         if reason is not None:
             is_here = item.guest is not None and item.guest.missing_since is None
             needs_place = is_here and not any(claim.uuid in moving for claim in item.claims)
-            yield Remaining(workload, node.host, node.nodename, reason, needs_place)
+            uuid = item.claims[0].uuid if len(item.claims) == 1 else None
+            yield Remaining(workload, node.host, node.nodename, uuid, reason, needs_place)
         elif item.charge != Amounts() or _list_devices(node, item):
             yield _make_departure(node, workload, item, asked)
 

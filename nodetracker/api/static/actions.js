@@ -1,7 +1,7 @@
 // Buttons of actions, each with a dialog that asks once; one about hosts says how they are, and asks again if that has changed meanwhile.
 import { refreshAll, request, useMay } from "./api.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
-import { announce, bdi, button, decisions, field, join, list, number, plural, RequestForm, sentence, states } from "./widgets.js";
+import { announce, bdi, button, decisions, field, join, list, plural, RequestForm, sentence, states } from "./widgets.js";
 
 const AGENT = "nodetracker-compute";
 const CHANGED = 412; // the status of a refusal, because somebody else was faster
@@ -25,10 +25,7 @@ function Plan({ hosts }) {
   const say = (text, left = []) => html`<div role="status"><p>${text}</p>${list(left.map((guest) => html`<bdi>${guest.workload_name}</bdi> <span class="quiet">${guest.reason}</span>`), "plain many")}</div>`;
   if (error) return say(`Whether its guests fit elsewhere is not known: ${join([error.title, error.detail], ": ")}`);
   if (!data) return say("Looking where its guests would fit…");
-  const left = data.guests.filter(({ to_host: host }) => host === null);
-  const placed = data.guests.length - left.length;
-  const total = data.fits ? placed : data.guests.length; // what is left of a plan that fits is not to be moved
-  return say(data.guests.length === 0 ? "It has no guests" : `${number(placed)} of ${plural(total, "guest")} ${total === 1 ? "fits" : "fit"} elsewhere`, left);
+  return say(data.text, data.guests.filter(({ to_host: host }) => host === null));
 }
 
 // The dialog of an action on places {"Host": name}, or on many things with a request each: [{name, path}], of which hosts need no path.

@@ -11,10 +11,10 @@ from nodetracker.cmd.commands.base import ListCommand, argument, flag
 from nodetracker.cmd.screen.table import Column, Kind
 from nodetracker.cmd.screen.terminal import safe_text
 from nodetracker.model.claim import MigrationType
-from nodetracker.model.errors import ConflictError
+from nodetracker.model.errors import ConflictError, RequestError
 from nodetracker.model.text import count_noun
 from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
-from nodetracker.views.plans import is_requestable, list_guests, render_moves
+from nodetracker.views.plans import describe_plan, is_requestable, list_guests, render_moves
 
 _TYPES = [MigrationType.MIGRATION.value, MigrationType.EVACUATION.value]
 
@@ -62,16 +62,8 @@ class PlanHosts(ListCommand):
         self.exit_code = EXIT_DONE if plan.fits else EXIT_FAILED
         if args.file:
             self._write(args, plan)
-        self._say(plan)
+        self.app.stderr.write(f"{describe_plan(plan)}\n")
         return [_name(row) for row in list_guests(plan)]
-
-    def _say(self, plan: HostPlan) -> None:
-        guests = len(plan.moves) + len(plan.stranded) + len(plan.remaining)
-        verb = "fits" if guests == 1 else "fit"
-        text = f"{len(plan.moves)} of {count_noun(guests, 'guest')} {verb} elsewhere"
-        if not guests:
-            text = "There are no guests"
-        self.app.stderr.write(f"{text}\n")
 
     def _write(self, args: argparse.Namespace, plan: HostPlan) -> None:
         moves = render_moves(plan, MigrationType(args.type))
@@ -80,13 +72,17 @@ class PlanHosts(ListCommand):
                 file.write(json.dumps(moves, indent=1) + "\n")
         except FileExistsError:
             raise ConflictError(f"{args.file} exists; --force replaces it") from None
+        except OSError as error:
+            raise RequestError(str(args.file), f"cannot be written: {error.strerror}") from error
         left_out = [move.departure for move in plan.moves if not is_requestable(move)]
         self.app.stderr.write(f"{args.file}: {count_noun(len(moves), 'move')}\n")
         for departure in left_out:
             workload = departure.request.workload
             why = "adopt it first" if departure.claim_uuid is None else "no alias names its devices"
-            name = safe_text(workload.name or workload.uuid)
-            self.app.stderr.write(f"left out: {name} ({workload.uuid}): {why}\n")
+            name = (
+                f"{safe_text(workload.name)} ({workload.uuid})" if workload.name else workload.uuid
+            )
+            self.app.stderr.write(f"left out: {name}: {why}\n")
 
 
 def _name(row: Mapping[str, Any]) -> dict[str, Any]:

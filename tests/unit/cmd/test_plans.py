@@ -25,11 +25,11 @@ def programs(conf, tmp_path):
     return programs
 
 
-def claim(programs, guest, resources):
+def claim(programs, guest, resources, host="goes"):
     path = programs.directory / "request.json"
     workload = {"uuid": guest.uuid, "name": guest.name}
     path.write_text(json.dumps({"workload": workload, "resources": resources}))
-    assert programs.manage("claim", "create", str(path), "--host", "goes").returncode == 0
+    assert programs.manage("claim", "create", str(path), "--host", host).returncode == 0
 
 
 def test_a_plan_lists_each_guest_with_its_node(programs):
@@ -45,17 +45,32 @@ def test_a_plan_lists_each_guest_with_its_node(programs):
 
 def test_a_host_without_guests_has_nothing_to_plan(programs):
     done = programs.manage("host", "plan", "host-2", "-f", "json")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "There are no guests\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "[]\n",
+        "There are no guests to move\n",
+    )
 
 
 def test_what_does_not_fit_is_an_error_with_its_reason(programs):
     claim(programs, make_guest(3), {"VCPU": 3})
     done = programs.manage("host", "plan", "goes", "host-2", "-f", "json")
     assert done.returncode == 1
-    assert "0 of 3 guests fit elsewhere" in done.stderr
+    assert done.stderr == "0 of 2 guests fit elsewhere; nothing is planned for 1 claim\n"
     reasons = {row["workload_name"]: row["reason"] for row in json.loads(done.stdout)}
     assert reasons["vm-3"] == "its claim is held, and it does not run on the node"
     assert reasons["vm-1"] == "fits on no node"
+
+
+def test_claims_without_a_guest_are_no_guests(programs):
+    for number in (3, 4):
+        claim(programs, make_guest(number), {"VCPU": 1}, "host-2")
+    done = programs.manage("host", "plan", "host-2", "-f", "json")
+    assert (done.returncode, done.stderr) == (
+        1, "There are no guests to move; nothing is planned for 2 claims\n"
+    )  # fmt: skip
+    held = {row["uuid"] for row in programs.ask("claim", "list", "--host", "host-2")}
+    assert {row["claim_uuid"] for row in json.loads(done.stdout)} == held
 
 
 def test_the_file_claims_the_destinations_and_names_who_is_left_out(programs):
@@ -68,6 +83,13 @@ def test_the_file_claims_the_destinations_and_names_who_is_left_out(programs):
         assert (created.returncode, json.loads(created.stdout)["granted"]) == (0, 1)
     [moved] = programs.ask("migration", "list")
     assert (moved["migration_type"], moved["dest_host"]) == ("migration", "host-2")
+
+
+def test_a_file_that_cannot_be_written_is_named(programs):
+    done = programs.manage("host", "plan", "goes", "--file", "/nowhere/plan.json")
+    assert done.returncode == 1
+    error = "/nowhere/plan.json: cannot be written: No such file or directory\n"
+    assert done.stderr.splitlines(keepends=True)[-1] == error
 
 
 def test_a_file_is_replaced_only_on_request(programs):

@@ -36,8 +36,9 @@ _GUEST = answer(
 
 PLAN = answer(
     hosts=[str],
-    fits=(bool, "every guest has a node"),
+    fits=(bool, "every guest has a node, and nothing is left out"),
     is_certain=(bool, "without a node for every guest: that there is no way, not only none found"),
+    text=(str, "how many guests have a node, in a sentence"),
     guests=[_GUEST],
 )
 
