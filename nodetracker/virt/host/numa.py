@@ -14,6 +14,7 @@ from nodetracker.model.host import CpuInfo
 from nodetracker.model.numa import NumaCell, NumaTopology, PagePool
 from nodetracker.model.units import capacity_mib_from_kib
 from nodetracker.virt.host.cpu import parse_cpu_list, parse_cpu_mask
+from nodetracker.virt.host.memory import parse_meminfo
 from nodetracker.virt.host.roots import (
     Problems,
     Roots,
@@ -61,8 +62,9 @@ def read_numa_topology(roots: Roots, cpu: CpuInfo | None) -> NumaTopology:
             cores and sockets.
 
     Returns:
-        The cells; empty when the kernel has no NUMA directory. Cells that share
-        a CPU are one cell, and one that is removed meanwhile is left out.
+        The cells; empty when the kernel has no NUMA directory, unless it has huge pages:
+        then one cell. Cells that share a CPU are one cell, and one that is removed
+        meanwhile is left out.
 
     Raises:
         HostDataError: the CPUs, memory or huge pages of a cell cannot be read;
@@ -74,7 +76,7 @@ def read_numa_topology(roots: Roots, cpu: CpuInfo | None) -> NumaTopology:
     problems = Problems(base)
     cell_ids = _read_online_cells(base, problems)
     read = (_read_cell(base, cell_id, problems) for cell_id in cell_ids)
-    found = [cell for cell in read if cell is not None]
+    found = [cell for cell in read if cell is not None] or _read_without_cells(roots, cpu, problems)
     page_size_kb = _read_page_size_kb(roots, base, found, problems)
     cells = tuple(
         NumaCell(
@@ -130,6 +132,22 @@ def _read_cell(base: Path, cell_id: int, problems: Problems) -> _CellFiles | Non
         if not path_exists(directory):
             return None
         raise
+
+
+def _read_without_cells(roots: Roots, cpu: CpuInfo | None, problems: Problems) -> list[_CellFiles]:
+    """Return the machine as one cell if it has huge pages, of a kernel built without NUMA."""
+    huge_pages = read_huge_pages(roots.sysfs / "kernel/mm/hugepages", problems)
+    if cpu is None or not any(pool.total for pool in huge_pages):
+        return []
+    path = roots.procfs / "meminfo"
+    return [
+        _CellFiles(
+            0,
+            cpu.online,
+            CellMemory(parse_meminfo(read_text(path), str(path)).total_kb),
+            huge_pages,
+        )
+    ]
 
 
 def _read_cell_memory(base: Path, cell_id: int) -> CellMemory:

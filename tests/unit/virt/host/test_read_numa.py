@@ -55,6 +55,21 @@ def test_without_a_numa_directory_there_are_no_cells(make_roots: MakeRoots) -> N
     assert read_numa_topology(make_roots(), cpu_info("0-1")) == NumaTopology(cells=())
 
 
+def test_huge_pages_of_a_kernel_without_numa_are_in_one_cell(make_roots: MakeRoots) -> None:
+    pool = "sys/kernel/mm/hugepages/hugepages-2048kB"
+    roots = make_roots(
+        {
+            "proc/meminfo": "MemTotal: 16777216 kB\n",
+            f"{pool}/nr_hugepages": "7168\n",
+            f"{pool}/free_hugepages": "7000\n",
+        }
+    )
+    (found,) = read_numa_topology(roots, cpu_info("0-3", ("0-1", "2-3"), s0="0-3")).cells
+    assert (found.id, found.cpus, found.memory_mb) == (0, parse_cpu_set("0-3"), 16384)
+    assert found.pages == (PagePool(4, 524288), PagePool(2048, 7168, in_use=168))
+    assert found.siblings == (parse_cpu_set("0-1"), parse_cpu_set("2-3"))
+
+
 def test_cells_with_gaps_in_their_ids_keep_their_own_memory_and_distances(
     make_roots: MakeRoots,
 ) -> None:
