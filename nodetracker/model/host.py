@@ -92,6 +92,8 @@ class Filesystem:
             its nearest existing parent.
         total_mb, used_mb, available_mb: MiB; available is the space left for
             unprivileged writers.
+        unusable_mb: space that would be available if the filesystem were not read-only or
+            out of inodes.
         device, fs_type: as in mountinfo, "" when not found.
         device_id: st_dev of `path`; equal ids mean the same filesystem.
     """
@@ -103,6 +105,7 @@ class Filesystem:
     device: str = ""
     fs_type: str = ""
     device_id: int = 0
+    unusable_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class StorageInfo:
     Attributes:
         overcommitted_mb: MiB by which guests' disks there may still grow.
         reserved_mb: MiB of `instances` that the driver uses for other purposes
-            than guests, e.g. images; they count as used.
+            than guests, e.g. images, or that nobody can use; they count as used.
         further: another filesystem that guests write to, None if there is none.
         problems: files that could not be used.
     """

@@ -229,7 +229,8 @@ class DockerDriver(MachineDriver):
     def _reserve(self, storage: StorageInfo) -> StorageInfo:
         if not self._image_share:
             return storage
-        return replace(storage, reserved_mb=int(storage.instances.total_mb * self._image_share))
+        images_mb = int(storage.instances.total_mb * self._image_share)
+        return replace(storage, reserved_mb=storage.reserved_mb + images_mb)
 
     def _read_host_of(self, container: Container) -> HostTopology:
         """Return what a container can be bound to; audits read device nodes if any has some."""

@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -36,6 +36,10 @@ _NO_DRIVE = re.compile(r"(?:sr|fd)[0-9].*|mmcblk[0-9]+(?:boot[0-9]+|rpmb)")
 
 _WITHOUT_HARDWARE = re.compile(r"(?:loop|ram|zram|dm-|md|bcache|zd|drbd|rbd|nbd)[0-9].*")
 """Devices of memory, of other disks or of other machines, where only names say so."""
+
+_ZFS = "zfs"
+_POOLED = frozenset({"btrfs", "bcachefs", _ZFS})
+"""Filesystems whose subvolumes or datasets have device ids of their own and share one space."""
 
 _REMOTE_BUSES = frozenset({"rbd", "nbd"})
 _MULTIPATH = "mpath-"
@@ -107,9 +111,29 @@ def read_storage(path: Path, roots: Roots, further_path: Path | None = None) -> 
     filesystem, disks = read_filesystem(path, roots), read_disks(roots)
     further = None if further_path is None else read_filesystem(further_path, roots)
     problems = (*filesystem.problems, *disks.problems, *(further.problems if further else ()))
-    if further is None or further.value.device_id == filesystem.value.device_id:
-        return StorageInfo(filesystem.value, disks.value, problems=problems)
-    return StorageInfo(filesystem.value, disks.value, further=further.value, problems=problems)
+    instances = filesystem.value
+    info = StorageInfo(instances, disks.value, reserved_mb=instances.unusable_mb, problems=problems)
+    if further is None or further.value.device_id == instances.device_id:
+        return info
+    return replace(info, further=further.value)
+
+
+def is_on(path: Path, filesystem: Filesystem, roots: Roots) -> bool:
+    """Return whether an existing path is on a filesystem, or on one that shares its space.
+
+    Raises:
+        OSError: the path cannot be read.
+        HostDataError: ``mountinfo`` is needed and cannot be read.
+    """
+    device_id = path.stat().st_dev
+    if device_id == filesystem.device_id or filesystem.fs_type not in _POOLED:
+        return device_id == filesystem.device_id
+    mount = read_mount(path.parent, roots)
+    return mount is not None and _name_pool(mount) == _name_pool(filesystem)
+
+
+def _name_pool(of: Mount | Filesystem) -> tuple[str, str]:
+    return of.fs_type, of.device.partition("/")[0] if of.fs_type == _ZFS else of.device
 
 
 def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
@@ -117,8 +141,9 @@ def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
 
     The amounts are measured, not claimed by guests. Total and available are
     rounded down, used is rounded up. Available excludes the blocks reserved
-    for root, so used and available need not add up to the total. Device and
-    type are "" with a problem when ``mountinfo`` cannot be used.
+    for root, so used and available need not add up to the total. Nothing is available, with
+    a problem, while nothing can be written. Device and type are "" with a problem when
+    ``mountinfo`` cannot be used.
 
     Raises:
         HostDataError: the filesystem cannot be measured; the fact is held.
@@ -131,6 +156,7 @@ def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
     try:
         device_id = measured.stat().st_dev
         usage = psutil.disk_usage(str(measured))
+        inodes = os.statvfs(measured)
     except OSError as error:
         raise HostDataError(str(measured), describe_os_error(error)) from error
     if usage.total == 0:
@@ -138,14 +164,23 @@ def read_filesystem(path: Path, roots: Roots) -> Partial[Filesystem]:
     problems = Problems(measured)
     cost = "device and type of the filesystem are unknown"
     mount = problems.attempt(partial(_read_mount, measured, roots), None, cost)
+    free_mb = capacity_mib_from_bytes(usage.free)
+    unusable = ""
+    if mount is not None and "ro" in mount.options:
+        unusable = "is on a filesystem that is read-only"
+    elif inodes.f_files > 0 == inodes.f_favail:
+        unusable = "is on a filesystem without free inodes"
+    if unusable:
+        problems.add(str(measured), unusable, "its free space is not offered")
     filesystem = Filesystem(
         path=_as_utf8(str(measured)),
         total_mb=capacity_mib_from_bytes(usage.total),
         used_mb=usage_mib_from_bytes(usage.used),
-        available_mb=capacity_mib_from_bytes(usage.free),
+        available_mb=0 if unusable else free_mb,
         device=_as_utf8(mount.device) if mount else "",
         fs_type=_as_utf8(mount.fs_type) if mount else "",
         device_id=device_id,
+        unusable_mb=free_mb if unusable else 0,
     )
     return Partial(filesystem, problems.list_all())
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Filesystem, StorageInfo
 from nodetracker.model.units import capacity_mib_from_bytes, usage_mib_from_bytes
-from nodetracker.virt.host.disk import read_storage
+from nodetracker.virt.host.disk import is_on, read_storage
 from nodetracker.virt.host.roots import Roots, describe_os_error
 from nodetracker.virt.libvirt.ceph import measure_usable
 from nodetracker.virt.libvirt.domain import Domain, DomainDisk
@@ -137,8 +137,9 @@ def read_local_storage(
     """Return this machine's filesystem on which guests' disks are kept below a path."""
     info = read_storage(path, roots)
     if reserve_image_cache:
-        info = replace(info, reserved_mb=measure_image_cache(path / IMAGE_CACHE, info.instances))
-    return add_overcommit(NodeStorage(info, StorageScope(images_type)), disks, is_local=True)
+        cache_mb = measure_image_cache(path / IMAGE_CACHE, info.instances, roots)
+        info = replace(info, reserved_mb=info.reserved_mb + cache_mb)
+    return add_overcommit(NodeStorage(info, StorageScope(images_type)), disks, roots)
 
 
 def read_pool_storage(
@@ -153,15 +154,20 @@ def read_pool_storage(
     if settings.images_type == "rbd":
         usable = measure_usable(pool.info, pool.scope.source, settings.ceph)
         pool = replace(pool, info=usable)
-    return add_overcommit(pool, disks, is_local=False)
+    return add_overcommit(pool, disks)
 
 
-def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: bool) -> NodeStorage:
+def add_overcommit(
+    storage: NodeStorage, disks: Sequence[GuestDisk], roots: Roots | None = None
+) -> NodeStorage:
     """Add up the space by which the disks of all guests may still grow.
 
     Files on this machine are inspected, as sparse files use less space than
     their size; files on another filesystem are left out. Block devices and
     other volumes do not use the filesystem.
+
+    Args:
+        roots: of this machine; None = the storage is another machine's.
     """
     total = 0
     problems, unknown = [], []
@@ -172,13 +178,14 @@ def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: b
             if capacity is None and storage.scope.contains(disk):
                 unknown.append((disk.item, disk.unknown_size))
             continue
-        if is_local and path:
+        if roots is not None and path:
             try:
                 found = Path(path).stat()
+                is_here = is_on(Path(path), storage.info.instances, roots)
             except OSError as error:
                 problems.append((disk.item, f"{path}: {describe_os_error(error)}"))
                 continue
-            if found.st_dev != storage.info.instances.device_id:
+            if not is_here:
                 elsewhere.add((disk.uuid, disk.device.target))
                 continue
             taken = found.st_blocks * _BLOCK_BYTES
@@ -193,10 +200,10 @@ def add_overcommit(storage: NodeStorage, disks: Sequence[GuestDisk], is_local: b
     )
 
 
-def measure_image_cache(directory: Path, filesystem: Filesystem) -> int:
+def measure_image_cache(directory: Path, filesystem: Filesystem, roots: Roots) -> int:
     """Return the MiB that an image cache uses, 0 if it is missing or on another filesystem."""
     try:
-        if directory.stat().st_dev != filesystem.device_id:
+        if not is_on(directory, filesystem, roots):
             return 0
         names = [entry.name for entry in directory.iterdir()]
     except FileNotFoundError:

@@ -264,6 +264,29 @@ def test_a_link_is_followed_to_where_it_is_mounted(tmp_path: Path, make_roots: M
     assert (found.path, found.device, found.fs_type) == (f"{tmp_path}/data", "/dev/sdz1", "xfs")
 
 
+def test_a_filesystem_that_nobody_can_write_to_offers_no_space(
+    tmp_path: Path, make_roots: MakeRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = read_storage(tmp_path, Roots())
+    assert (measured.instances.unusable_mb, measured.reserved_mb) == (0, 0)
+    line = f"27 1 8:0 / {tmp_path} rw - ext4 /dev/sdz1"
+    roots = make_roots({"proc/self/mountinfo": f"{line} ro,errors=remount-ro\n"})
+    read_only = read_storage(tmp_path, roots)
+    assert read_only.instances.available_mb == 0
+    assert abs(read_only.reserved_mb - measured.instances.available_mb) < 1024
+    assert "is on a filesystem that is read-only" in read_only.problems[0].text
+    # A mount point of the agent alone may be read-only, as under ProtectSystem.
+    bound = {"proc/self/mountinfo": f"{line} rw\n".replace(" rw - ", " ro - ")}
+    assert read_storage(tmp_path, make_roots(bound)).reserved_mb == 0
+    full = list(os.statvfs(tmp_path))
+    full[7] = 0  # f_favail
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(full))
+    without_inodes = read_storage(tmp_path, make_roots())
+    assert without_inodes.available_mb == 0
+    assert without_inodes.reserved_mb > 0
+    assert "without free inodes" in without_inodes.problems[0].text
+
+
 def test_an_unknown_mount_leaves_device_and_type_blank(
     tmp_path: Path, make_roots: MakeRoots
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.host import Filesystem, StorageInfo
+from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.domain import DomainDisk
 from nodetracker.virt.libvirt.storage import (
     DiskSizes,
@@ -42,7 +43,7 @@ def measure(disks, is_local, device_id=0):
     storage = NodeStorage(
         StorageInfo(Filesystem("/", 0, 0, 0, device_id=device_id)), StorageScope()
     )
-    return add_overcommit(storage, disks, is_local)
+    return add_overcommit(storage, disks, Roots() if is_local else None)
 
 
 def measure_mb(*arguments):
@@ -52,6 +53,33 @@ def measure_mb(*arguments):
 def test_a_sparse_file_may_grow_to_its_size(tmp_path):
     path = sparse(tmp_path / "a.raw", written=4)
     assert 95 <= measure_mb([disk(path)], True, tmp_path.stat().st_dev) <= 96
+
+
+@pytest.mark.parametrize(
+    ("own", "of_the_guest", "is_charged"),
+    [
+        ("btrfs /dev/sda2", "btrfs /dev/sda2", True),
+        ("btrfs /dev/sda2", "btrfs /dev/sdb1", False),
+        ("zfs tank/vms", "zfs tank/data/vm-100", True),
+        ("zfs tank/vms", "zfs backup/vm-100", False),
+        ("ext4 /dev/sda2", "ext4 /dev/sda2", False),
+    ],
+)
+def test_subvolumes_and_datasets_share_the_space_of_their_filesystem(
+    tmp_path, own, of_the_guest, is_charged
+):
+    (tmp_path / "vm").mkdir()
+    path = sparse(tmp_path / "vm/a.raw")
+    mountinfo = tmp_path / "proc/self/mountinfo"
+    mountinfo.parent.mkdir(parents=True)
+    mountinfo.write_text(f"27 1 0:44 / {tmp_path}/vm rw - {of_the_guest} rw\n")
+    fs_type, device = own.split()
+    filesystem = Filesystem("/srv", 0, 0, 0, device=device, fs_type=fs_type, device_id=-1)
+    storage = NodeStorage(StorageInfo(filesystem), StorageScope())
+    roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
+    found = add_overcommit(storage, [disk(path)], roots)
+    assert found.info.overcommitted_mb == (100 if is_charged else 0)
+    assert found.scope.elsewhere == (set() if is_charged else {("uuid", "vda")})
 
 
 IMAGES = {
@@ -157,11 +185,12 @@ def test_no_pool_of_the_right_type_is_an_error():
 def test_the_image_cache_is_measured_by_allocated_blocks(tmp_path):
     own = Filesystem("/srv", 0, 0, 0, device_id=tmp_path.stat().st_dev)
     cache = tmp_path / "_base"
-    assert measure_image_cache(cache, own) == 0
+    assert measure_image_cache(cache, own, Roots()) == 0
     cache.mkdir()
     (cache / "image").write_bytes(b"x" * 3 * 2**20)
     (cache / "sparse").touch()
     os.truncate(cache / "sparse", 2**30)
     (cache / "link").symlink_to(cache / "image")
-    assert measure_image_cache(cache, own) == 3
-    assert measure_image_cache(cache, dataclasses.replace(own, device_id=-1)) == 0
+    assert measure_image_cache(cache, own, Roots()) == 3
+    other = dataclasses.replace(own, device_id=-1)
+    assert measure_image_cache(cache, other, Roots()) == 0
