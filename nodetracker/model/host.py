@@ -21,6 +21,20 @@ class HostProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuLimit:
+    """Online CPUs on which the kernel runs no guests, or none that is not pinned to them.
+
+    Attributes:
+        path: the file that names them.
+        allows_pins: guests that are pinned to them run there.
+    """
+
+    path: str
+    cpus: CpuSet
+    allows_pins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CpuInfo:
     """The processors of a host.
 
@@ -35,6 +49,7 @@ class CpuInfo:
         architecture: machine as in ``uname -m``, e.g. ``x86_64``.
         model, vendor: as in ``/proc/cpuinfo``, "" when unknown.
         flags: features in ascending order.
+        limits: CPUs on which guests do not run although they are online.
         problems: files that could not be used.
     """
 
@@ -49,6 +64,7 @@ class CpuInfo:
     model: str = ""
     vendor: str = ""
     flags: tuple[str, ...] = ()
+    limits: tuple[CpuLimit, ...] = ()
     problems: tuple[HostProblem, ...] = ()
 
 

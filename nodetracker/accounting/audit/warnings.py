@@ -15,10 +15,30 @@ from nodetracker.model.warning import NO_ITEM, WHOLE_HOST, HostWarning, WarningK
 
 
 def list_cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWarning]:
-    """Warn about configured CPUs that are offline, as no failed probe reports them."""
-    if snapshot.cpu.value is None:
+    """Warn about configured CPUs that are offline, and offered ones on which guests do not run.
+
+    No failed probe reports them.
+    """
+    cpu = snapshot.cpu.value
+    if cpu is None:
         return []
-    return [
+    shared, dedicated = inventory.offered_cpus(cpu.online, policy)
+    unused = {
+        limit.path: limit.cpus & (shared if limit.allows_pins else shared | dedicated)
+        for limit in cpu.limits
+    }
+    limited = [
+        HostWarning(
+            WarningKind.HOST_DATA,
+            snapshot.nodename,
+            path,
+            f"{path}: guests do not run on CPUs {render_cpu_set(cpus)} ({len(cpus)}), which are "
+            "offered all the same; cpu_shared_set and cpu_dedicated_set say which to offer",
+        )
+        for path, cpus in unused.items()
+        if cpus
+    ]
+    return limited + [
         HostWarning(
             WarningKind.CPU_SET_OFFLINE,
             snapshot.nodename,
@@ -27,9 +47,7 @@ def list_cpu_set_warnings(snapshot: HostSnapshot, policy: Policy) -> list[HostWa
             if none_left
             else f"{option}: {render_cpu_set(lacking)} is offline and ignored",
         )
-        for option, lacking, none_left in inventory.unusable_cpu_sets(
-            snapshot.cpu.value.online, policy
-        )
+        for option, lacking, none_left in inventory.unusable_cpu_sets(cpu.online, policy)
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodetracker.model.cpuset import MAX_CPU_ID, CpuSet, parse_cpu_set
 from nodetracker.model.errors import HostDataError
-from nodetracker.model.host import CpuInfo
+from nodetracker.model.host import CpuInfo, CpuLimit
 from nodetracker.virt.host.arm import name_arm_processor
 from nodetracker.virt.host.roots import (
     Problems,
@@ -17,6 +17,7 @@ from nodetracker.virt.host.roots import (
     is_this_machine,
     list_directory,
     parse_integer,
+    path_exists,
     read_optional_integer,
     read_optional_text,
 )
@@ -115,8 +116,44 @@ def read_cpu_info(roots: Roots) -> CpuInfo:
         model=cpuinfo.model,
         vendor=cpuinfo.vendor,
         flags=cpuinfo.flags,
+        limits=read_cpu_limits(roots, online, problems),
         problems=problems.list_all(),
     )
+
+
+def read_cpu_limits(
+    roots: Roots, online: CpuSet, problems: Problems, group: str = ""
+) -> tuple[CpuLimit, ...]:
+    """Return the online CPUs on which guests do not run, for each cause.
+
+    Args:
+        group: control group of the guests, "" = not known.
+
+    Source: Linux Documentation/admin-guide, kernel-parameters.txt (isolcpus) and cgroup-v2.rst
+    (cpuset.cpus.effective).
+    """
+    read = partial(_read_limit, problems)
+    groups = roots.sysfs / "fs/cgroup"
+    isolated = roots.sysfs / "devices/system/cpu/isolated"
+    found = [CpuLimit(str(isolated), online & read(isolated, frozenset()), allows_pins=True)]
+    files = []
+    if not path_exists(groups / "cpuset.cpus"):  # else the root is the group of a container
+        files.append(groups / "cpuset.cpus.effective")
+    if group:
+        files.append(groups / group / "cpuset.cpus.effective")
+        files.append(groups / "cpuset" / group / "cpuset.cpus")
+    found += [CpuLimit(str(file), online - read(file, online)) for file in files]
+    return tuple(limit for limit in found if limit.cpus)
+
+
+def _read_limit(problems: Problems, path: Path, default: CpuSet) -> CpuSet:
+    """Return the CPUs of a list, the default if it is missing, empty or unusable."""
+
+    def read() -> CpuSet:
+        return parse_cpu_list(read_optional_text(path) or "", str(path)) or default
+
+    cost = "CPUs on which no guest runs may be offered without a warning"
+    return problems.attempt(read, default, cost)
 
 
 def _shows_limit(cpuinfo: Cpuinfo, online: CpuSet) -> bool:

@@ -13,14 +13,15 @@ from xml.etree.ElementTree import Element
 
 from nodetracker.model.errors import DriverUnavailableError, HostDataError
 from nodetracker.model.fact import Fact, failed, fresh
-from nodetracker.model.host import Gpu, HostProblem, MemoryInfo, SystemInfo
+from nodetracker.model.host import CpuInfo, Gpu, HostProblem, MemoryInfo, SystemInfo
 from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.virt.host.cpu import read_cpu_limits
 from nodetracker.virt.host.gpu import read_gpus
 from nodetracker.virt.host.pci import read_netdevs, read_pci_devices
-from nodetracker.virt.host.roots import Partial
+from nodetracker.virt.host.roots import Partial, Problems
 from nodetracker.virt.host.system import CacheReader, read_system_info
 from nodetracker.virt.libvirt.capabilities import (
     FreePages,
@@ -65,6 +66,9 @@ if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient
 
 T = TypeVar("T")
+
+_GUESTS_GROUP = "machine.slice"
+"""The control group in which libvirt starts guests where systemd runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,8 @@ class HypervisorReader:
         self.features = features_fact.value or self.features
         features = self.features or HostFeatures()
         cpu = derive_cpu(host, document, features.cpu)
+        if self._local is not None:
+            cpu = cpu.map(self._local.add_cpu_limits)
         numa = derive_numa(document, cpu, self._read_free_pages(nodename, document))
         self._topology = numa.value or self._topology
         if any(item.domain and item.domain.needs_default_pages for item in domains.value or ()):
@@ -322,6 +328,12 @@ class LocalFacts:
         roots = self.environment.roots
         key = ProbeKey(f"{roots.procfs}/sys/kernel", nodename, "system")
         return self.environment.probes.start(key, lambda: read_system_info(roots, self.caches))
+
+    def add_cpu_limits(self, cpu: CpuInfo) -> CpuInfo:
+        """Return the CPUs with those of them on which guests do not run."""
+        problems = Problems(self.environment.roots.sysfs)
+        limits = read_cpu_limits(self.environment.roots, cpu.online, problems, _GUESTS_GROUP)
+        return replace(cpu, limits=limits, problems=(*cpu.problems, *problems.list_all()))
 
     def probe_storage(self, nodename: str, disks: Sequence[GuestDisk]) -> Fact[NodeStorage]:
         path, roots = Path(self.environment.instances_path), self.environment.roots

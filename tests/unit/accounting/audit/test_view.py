@@ -10,6 +10,7 @@ from nodetracker.model.guest import GuestListing, GuestPins, WorkloadKind
 from nodetracker.model.host import (
     ContainerEngine,
     CpuInfo,
+    CpuLimit,
     Filesystem,
     MemoryInfo,
     Nic,
@@ -123,6 +124,29 @@ class TestCpuSets:
         assert [warning.message for warning in view.warnings] == [
             "cpu_shared_set: 8-9 is offline and ignored"
         ]
+
+    @pytest.mark.parametrize(
+        ("policy", "cpus"),
+        [
+            (Policy(), {"isolated": "4-5", "machine.slice": "6-7"}),
+            (Policy(cpu_shared_set=frozenset({0, 1})), {}),
+            (
+                Policy(cpu_shared_set=frozenset({0, 4}), cpu_dedicated_set=frozenset({5, 6})),
+                {"isolated": "4", "machine.slice": "6"},
+            ),
+        ],
+        ids=["all are shared", "none of them", "some are dedicated"],
+    )
+    def test_offered_cpus_on_which_no_guest_runs_are_warned_of(self, policy, cpus):
+        limits = (
+            CpuLimit("isolated", frozenset({4, 5}), allows_pins=True),
+            CpuLimit("machine.slice", frozenset({6, 7})),
+        )
+        cpu = fresh("x", dataclasses.replace(self.cpu.value, limits=limits))
+        view = account(make_snapshot(cpu=cpu), None, policy, NOW)
+        found = {w.item: w.message for w in view.warnings if w.kind is WarningKind.HOST_DATA}
+        assert found.keys() == cpus.keys()
+        assert all(f"on CPUs {text} (" in found[path] for path, text in cpus.items())
 
     def test_a_set_without_an_online_cpu_holds_the_fact(self):
         policy = Policy(cpu_shared_set=frozenset({8, 9}))

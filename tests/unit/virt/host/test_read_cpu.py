@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from nodetracker.model.cpuset import CpuSet, parse_cpu_set, render_cpu_set
 from nodetracker.model.errors import HostDataError
-from nodetracker.virt.host.cpu import parse_cpu_list, parse_cpu_mask, parse_cpuinfo, read_cpu_info
-from nodetracker.virt.host.roots import Roots
+from nodetracker.virt.host.cpu import (
+    parse_cpu_list,
+    parse_cpu_mask,
+    parse_cpuinfo,
+    read_cpu_info,
+    read_cpu_limits,
+)
+from nodetracker.virt.host.roots import Problems, Roots
 
 CPU = "sys/devices/system/cpu"
 
@@ -72,6 +78,37 @@ def test_of_two_numbers_of_cpus_the_smaller_is_offered_with_a_warning(
     assert len(cpu.problems) == (online in {"0-3", "2-5"})
     assert all(problem.path.endswith("cpuinfo") for problem in cpu.problems)
     assert all("cpu/online" in problem.text for problem in cpu.problems)
+
+
+def test_cpus_on_which_no_guest_runs_are_limits(make_roots: MakeRoots) -> None:
+    groups = "sys/fs/cgroup"
+    files = {
+        f"{CPU}/online": "0-7\n",
+        f"{CPU}/isolated": "4-5\n",
+        f"{groups}/cpuset.cpus.effective": "0-6\n",
+        f"{groups}/machine.slice/cpuset.cpus.effective": "0-3\n",
+    }
+    roots = make_roots(files)
+    online = parse_cpu_set("0-7")
+
+    def limits(group: str) -> dict[str, tuple[str, bool]]:
+        found = read_cpu_limits(roots, online, Problems("x"), group)
+        return {
+            limit.path.removeprefix(f"{roots.sysfs}/"): (
+                render_cpu_set(limit.cpus),
+                limit.allows_pins,
+            )
+            for limit in found
+        }
+
+    isolated = {"devices/system/cpu/isolated": ("4-5", True)}
+    outside = {"fs/cgroup/cpuset.cpus.effective": ("7", False)}
+    assert limits("") == isolated | outside
+    assert read_cpu_info(roots).limits == read_cpu_limits(roots, online, Problems("x"))
+    inner = {"fs/cgroup/machine.slice/cpuset.cpus.effective": ("4-7", False)}
+    assert limits("machine.slice") == isolated | outside | inner
+    (roots.sysfs / "fs/cgroup/cpuset.cpus").write_text("0-3\n")
+    assert limits("") == isolated
 
 
 def test_possible_cpus_that_are_not_present_do_not_count(make_roots: MakeRoots) -> None:
