@@ -219,5 +219,6 @@ def _may_be(use: UnresolvedUse, device: TrackedDevice, gpus: Gpus) -> bool:
         return use.within == device.address
     if use.kind is ResourceKind.GPU:
         return any(gpu["address"] in own and _may_be_gpu(use, gpu) for gpu in gpus)
-    kinds = (f"{device.vendor_id}:{device.product_id}", f"class:{device.class_id[:2]}")
+    vendor, product = device.vendor_id, device.product_id
+    kinds = (f"vendor:{vendor}", f"{vendor}:{product}", f"class:{device.class_id[:2]}")
     return use.within in ("", *kinds, *own)

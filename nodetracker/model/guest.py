@@ -58,9 +58,10 @@ class UnresolvedUse:
     Attributes:
         kind: what it is one of.
         within: narrows it down; "" = any of its kind. Of GPUs the vendor as in the column
-            ``gpus``; of PCI functions ``vendor:product``, ``class:`` with the first two
-            digits of the class, or the address of one function or of the PF of virtual ones;
-            of a shared function its own address, which is not given away whole.
+            ``gpus``; of PCI functions ``vendor:product``, ``vendor:`` with the vendor's id,
+            ``class:`` with the first two digits of the class, or the address of one
+            function or of the PF of virtual ones; of a shared function its own address,
+            which is not given away whole.
         name: as the guest has it, e.g. ``MIG-5f1c…`` or ``/dev/dri/renderD129``.
         reason: why it is not known which one it is, with the library, extra or drop-in
             that is missing; one line.

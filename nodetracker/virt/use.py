@@ -28,6 +28,7 @@ from nodetracker.virt.host.gpu import AMD, INTEL, NVIDIA, parse_nvml_address
 from nodetracker.virt.host.roots import (
     Roots,
     list_directory,
+    path_exists,
     read_link_name,
     read_link_parent,
     read_optional_text,
@@ -53,6 +54,20 @@ _CLASS_NODES = (
 )
 """Nodes of functions that guests share: path, directory of ``/sys/class``, class of functions."""
 
+_ACCELERATORS = (
+    (re.compile(r"/dev/apex_[0-9]{1,4}"), "1ac1:089a"),  # Coral
+    (re.compile(r"/dev/(?:davinci|hl)[0-9]{1,4}"), "class:12"),  # Ascend, Gaudi
+    (re.compile(r"/dev/neuron[0-9]{1,4}"), "vendor:1d0f"),  # Inferentia, Trainium
+    (re.compile(r"/dev/hailo[0-9]{1,4}"), "vendor:1e60"),
+    (re.compile(r"/dev/tenstorrent/[0-9]{1,4}"), "vendor:1e52"),
+    (re.compile(r"/dev/cambricon_dev[0-9]{1,4}"), "vendor:cabc"),
+    (re.compile(r"/dev/iluvatar[0-9]{1,4}"), "vendor:1e3e"),
+    (re.compile(r"/dev/disk/by-[a-z]+/nvme-.+"), "class:01"),
+)
+"""Nodes that may be of such functions where neither their name nor ``/sys`` says of which."""
+
+_BY_PATH = re.compile(rf"/dev/(?:.+/)?by-path/pci-({ADDRESS_PATTERN.pattern})-.+")
+
 _CLASS_DIRECTORIES = {
     "nvme": "/dev",
     "infiniband_verbs": "/dev/infiniband",
@@ -64,6 +79,7 @@ _CDI_NAME = re.compile(r"([A-Za-z0-9._-]+)/([A-Za-z0-9._-]+)=(.+)")
 _CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi", "run/cdi")
 _GPU_CLASSES = frozenset({"gpu", "mig"})
 _VENDOR_DOMAINS = {"nvidia": NVIDIA, "amd": AMD, "intel": INTEL}
+_ACCELERATOR_DOMAINS = {"habana": "class:12", "huawei": "class:12"}
 _DRIVERS = {NVIDIA: ("nvidia",), AMD: ("amdgpu",), INTEL: ("i915", "xe")}
 _INFORMATION = re.compile(r"^(GPU UUID|Device Minor):\s*(\S+)", re.MULTILINE)
 _MIG_PARENT = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/[0-9]+/[0-9]+")
@@ -104,7 +120,7 @@ class DeviceNodes:
         mdevs: uuid of a mediated device -> address of its parent.
         vdpa: name of a vDPA device's node in ``/dev`` -> address of its parent.
         nodes: another device node, as ``/dev/nvme0`` -> address, None for one that is not a
-            PCI function.
+            PCI function; of most kinds only those that guests have.
         netdevs: network interface -> addresses of the functions below it, none if it has none.
         cdi: qualified CDI name -> paths of its device nodes.
         problems: directory -> why it could not be read.
@@ -121,21 +137,26 @@ class DeviceNodes:
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_device_nodes(roots: Roots) -> DeviceNodes:
+def read_device_nodes(roots: Roots, paths: Iterable[str] = ()) -> DeviceNodes:
     """Return which device nodes the kernel and the CDI specifications have.
+
+    Args:
+        paths: those that guests have, and CDI names.
 
     Source: ``/proc/driver/nvidia/gpus/*/information``, ``/sys/class/drm``,
     ``/sys/class/vfio-dev``, the Container Device Interface.
     """
     problems: dict[str, str] = {}
     attempt = partial(_attempt, problems)
+    cdi = _read_cdi(roots, attempt)
+    wanted = {*paths}.union(*cdi.values())
     return DeviceNodes(
         nvidia=attempt("nvidia", lambda: _read_nvidia(roots)),
         drm=attempt("drm", lambda: _read_links(roots.sysfs / "class/drm")),
         vfio=attempt("vfio", lambda: _read_links(roots.sysfs / "class/vfio-dev")),
         vdpa=attempt("vdpa", lambda: _read_vdpa(roots.sysfs / "bus/vdpa/devices")),
-        nodes=attempt("nodes", lambda: _read_class_nodes(roots)),
-        cdi=_read_cdi(roots, attempt),
+        nodes=attempt("nodes", lambda: _read_class_nodes(roots) | find_nodes(roots, wanted)),
+        cdi=cdi,
         problems=problems,
     )
 
@@ -149,8 +170,11 @@ def _attempt(problems: dict[str, str], source: str, read: Callable[[], Any]) -> 
         return {}
 
 
-def read_guest_devices(roots: Roots) -> DeviceNodes:
+def read_guest_devices(roots: Roots, paths: Iterable[str] = ()) -> DeviceNodes:
     """Return what the guests of a hypervisor use of the host, beside functions by address.
+
+    Args:
+        paths: the device nodes that guests have.
 
     Source: Linux Documentation/ABI/testing/sysfs-bus-vfio-mdev, sysfs-bus-vdpa, sysfs-class-net.
     """
@@ -161,7 +185,7 @@ def read_guest_devices(roots: Roots) -> DeviceNodes:
         drm=attempt("drm", lambda: _read_links(sysfs / "class/drm")),
         mdevs=attempt("mdev", lambda: _read_parents(sysfs / "bus/mdev/devices")),
         vdpa=attempt("vdpa", lambda: _read_vdpa(sysfs / "bus/vdpa/devices")),
-        nodes=attempt("nodes", lambda: _read_class_nodes(roots)),
+        nodes=attempt("nodes", lambda: _read_class_nodes(roots) | find_nodes(roots, paths)),
         netdevs=attempt("net", lambda: _read_interfaces(sysfs / "class/net")),
         problems=problems,
     )
@@ -177,13 +201,37 @@ def _read_class_nodes(roots: Roots) -> dict[str, str | None]:
     return found
 
 
+def find_nodes(roots: Roots, paths: Iterable[str]) -> dict[str, str | None]:
+    """Return those device nodes that are in a class of ``/sys``, as in `DeviceNodes.nodes`.
+
+    A link as ``/dev/disk/by-id/…`` is the node that it leads to.
+    """
+    base = roots.sysfs / "class"
+    classes = [base / kind for kind in list_directory(base) or () if kind != "net"]
+    found: dict[str, str | None] = {}
+    for path in paths:
+        if not path.startswith("/dev/") or "\0" in path:
+            continue
+        node = os.path.realpath(roots.rootfs / path.lstrip("/"))
+        names = {PurePath(node).name, path.removeprefix("/dev/").replace("/", "!")}
+        for place in (directory / name for directory in classes for name in names):
+            if path_exists(place):
+                found[path] = _find_above(place / "device") or _find_above(place)
+    return found
+
+
 def _find_function(link: Path) -> str | None:
     """Return the PCI function that a link leads to, or that has what it leads to."""
     name = read_link_name(link)
     if name is None or ADDRESS_PATTERN.fullmatch(name):
         return name
-    places = reversed(Path(os.path.realpath(link)).parts)
-    return next((place for place in places if ADDRESS_PATTERN.fullmatch(place)), None)
+    return _find_above(link)
+
+
+def _find_above(place: Path) -> str | None:
+    """Return the PCI function that a place, without links, is in."""
+    parts = reversed(Path(os.path.realpath(place)).parts)
+    return next((part for part in parts if ADDRESS_PATTERN.fullmatch(part)), None)
 
 
 def _read_vdpa(base: Path) -> dict[str, str]:
@@ -395,6 +443,18 @@ class UseResolver:
                 return UnresolvedUse(ResourceKind.PCI, path, reason, kind)
         if path in _DIRECTORIES and "nodes" in self.nodes.problems:
             return UnresolvedUse(ResourceKind.PCI, path, self.nodes.problems["nodes"])
+        return self._resolve_other(path)
+
+    def _resolve_other(self, path: str) -> Use:
+        """Resolve a device node of a driver that is not known here."""
+        match = _BY_PATH.fullmatch(path)
+        address = match[1] if match else self.nodes.nodes.get(path)
+        if address is not None:
+            return self._share(path, address)
+        for pattern, within in _ACCELERATORS:
+            if pattern.fullmatch(path):
+                reason = self._explain("nodes", "nothing in /sys/class says whose node it is")
+                return UnresolvedUse(ResourceKind.PCI, path, reason, within)
         return ABSENT
 
     def resolve_interface(self, name: str) -> list[Use]:
@@ -462,12 +522,14 @@ class UseResolver:
             return self._resolve_name(AMD if is_amd else NVIDIA, name, name)
         if name in self.nodes.cdi:
             return self._merge(name, self.resolve_nodes(self.nodes.cdi[name]))
-        vendor = _VENDOR_DOMAINS.get(match[1].rpartition(".")[0].rpartition(".")[2], "")
+        domain = match[1].rpartition(".")[0].rpartition(".")[2]
+        vendor = _VENDOR_DOMAINS.get(domain, "")
         if match[2] in _GPU_CLASSES:
             own = match[3].removeprefix("mig") if ":" in match[3] else match[3]
             return self._resolve_name(vendor, own, name)
         reason = self._explain("cdi", "no specification in /etc/cdi or /var/run/cdi has it")
-        return UnresolvedUse(ResourceKind.PCI, name, reason)
+        within = _ACCELERATOR_DOMAINS.get(domain, "")
+        return UnresolvedUse(ResourceKind.PCI, name, reason, within)
 
     def _resolve_name(self, vendor: str, name: str, shown: str) -> Use:
         if name == ALL:

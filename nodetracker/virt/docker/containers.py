@@ -5,7 +5,7 @@ A value of the wrong type or form raises ContainerError.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard, TypeVar
 
@@ -23,8 +23,15 @@ _NO_GPU = frozenset({"", "none", "void"})
 _MOUNTED = "/var/run/nvidia-container-devices/"
 """Mounts below it request GPUs from NVIDIA's runtime, too."""
 
-_RUNTIME = re.compile(r"(?:.*/)?(nvidia|amd)(?:-[a-z.-]+)?")
-"""Runtimes that obey the environment: NVIDIA's (also in modes) and AMD's."""
+_RUNTIME = re.compile(r"(?:.*/)?(nvidia|amd|habana|ascend)(?:-[a-z.-]+)?")
+"""Runtimes that obey the environment: NVIDIA's (also in modes), AMD's, Gaudi's and Ascend's."""
+
+_VARIABLES = {
+    "amd": ("AMD_VISIBLE_DEVICES", "amd.com/gpu="),
+    "habana": ("HABANA_VISIBLE_DEVICES", "habana.ai/gaudi="),
+    "ascend": ("ASCEND_VISIBLE_DEVICES", "huawei.com/npu="),
+}
+"""Runtime -> the variable that it obeys, and the beginning of the CDI names of what that names."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -142,13 +149,18 @@ class Container:
         """
         match = _RUNTIME.fullmatch(self.runtime or default_runtime)
         vendor = match[1] if match else "nvidia" if has_hook else ""
-        if vendor == "amd":
-            own = tuple(name for name in self.visible_gpus if name.startswith("amd.com/"))
-        else:
-            own = tuple(name for name in self.visible_gpus if not name.startswith("amd.com/"))
         if not vendor or self.gpu_names:
             return self
+        of_others = {name for _, start in _VARIABLES.values() for name in self._list_named(start)}
+        own = (
+            self._list_named(_VARIABLES[vendor][1])
+            if vendor in _VARIABLES
+            else tuple(name for name in self.visible_gpus if name not in of_others)
+        )
         return replace(self, gpu_names=own)
+
+    def _list_named(self, start: str) -> tuple[str, ...]:
+        return tuple(name for name in self.visible_gpus if name.startswith(start))
 
     @property
     def power_state(self) -> PowerState:
@@ -206,7 +218,11 @@ def parse_container(raw: Any) -> Container:
         visible_gpus=parse_visible_gpus(config.get("Env"), description.get("Mounts")),
         runtime=_parse_runtime(description, host_config),
         annotations=_texts(config, "Annotations") | _texts(host_config, "Annotations"),
-        devices=parse_devices(host_config.get("Devices"), host_config.get("DeviceRequests")),
+        devices=parse_devices(
+            host_config.get("Devices"),
+            host_config.get("DeviceRequests"),
+            parse_mounted_devices(host_config, description.get("Mounts")),
+        ),
         health=parse_health(_text(health.get("Status")) if isinstance(health, Mapping) else ""),
         exit_code=exit_code if status in _OVER and isinstance(exit_code, int) else None,
         is_oom_killed=state.get("OOMKilled") is True,
@@ -350,7 +366,7 @@ def parse_visible_gpus(environment: Any, mounts: Any = None) -> tuple[str, ...]:
     Images for CUDA before version 9 have no such variable and get all.
 
     Returns:
-        As `parse_gpu_names`; AMD's as CDI names.
+        As `parse_gpu_names`; those of other vendors as CDI names.
 
     >>> parse_visible_gpus(["A=b", "NVIDIA_VISIBLE_DEVICES=0,GPU-1", "AMD_VISIBLE_DEVICES=1"])
     ('0', 'GPU-1', 'amd.com/gpu=1')
@@ -365,8 +381,10 @@ def parse_visible_gpus(environment: Any, mounts: Any = None) -> tuple[str, ...]:
         for mount in _items({"Mounts": mounts}, "Mounts", dict)
     ]
     found += [path.removeprefix(_MOUNTED) for path in mounted if path.startswith(_MOUNTED)]
-    of_amd = map(str.strip, pairs.get("AMD_VISIBLE_DEVICES", "").split(","))
-    return (*found, *(f"amd.com/gpu={name}" for name in of_amd if name not in _NO_GPU))
+    for variable, start in _VARIABLES.values():
+        names = map(str.strip, pairs.get(variable, "").split(","))
+        found += [start + name for name in names if name not in _NO_GPU]
+    return tuple(found)
 
 
 def _parse_runtime(description: Mapping[str, Any], host_config: Mapping[str, Any]) -> str:
@@ -377,14 +395,35 @@ def _parse_runtime(description: Mapping[str, Any], host_config: Mapping[str, Any
     return ""
 
 
-def parse_devices(devices: Any, requests: Any = None) -> tuple[str, ...]:
+def parse_mounted_devices(host_config: Mapping[str, Any], mounts: Any) -> tuple[str, ...]:
+    """Return the paths in ``/dev`` that are mounted into a container which may use such devices.
+
+    That is one with rules for devices, or a privileged one. ``/dev`` as a whole, which programs
+    of the host get to watch it, is left out.
+
+    >>> rules, mounts = ["c 226:* rwm"], [{"Type": "bind", "Source": "/dev/dri"}]
+    >>> parse_mounted_devices({"DeviceCgroupRules": rules}, mounts)
+    ('/dev/dri',)
+    """
+    rules = _items(host_config, "DeviceCgroupRules", str)
+    found = _items({"Mounts": mounts}, "Mounts", dict)
+    if not (rules or host_config.get("Privileged") is True):
+        return ()
+    sources = [_get(mount, "Source", str) or "" for mount in found]
+    return tuple(path for path in sources if path.startswith("/dev/"))
+
+
+def parse_devices(
+    devices: Any, requests: Any = None, mounted: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Return the host paths of a container's devices, or CDI names, in ascending order.
 
     Args:
         requests: those by CDI name that are not GPUs are added.
+        mounted: further paths.
     """
     found = _items({"Devices": devices}, "Devices", dict)
-    paths = [_get(device, "PathOnHost", str) or "" for device in found]
+    paths = [*mounted, *(_get(device, "PathOnHost", str) or "" for device in found)]
     for request in _requests({"DeviceRequests": requests}):
         if _driver(request) == "cdi":
             paths += [

@@ -1,9 +1,10 @@
 """Read this machine as a container host: its facts, its engine and containers as guests."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nodetracker.model.amount_text import render_mib
@@ -130,11 +131,10 @@ class DockerDriver(MachineDriver):
                 self._default_runtime = report.value.default_runtime
             self._has_hooks = report.value.engine.name == "podman"
         nodes = self._host_topology.nodes
-        if any(
-            found.devices or found.gpu_names or found.visible_gpus
-            for found in (() if listing.value is None else listing.value.containers)
-        ):
-            devices = self._probes.run(self._key("devices"), self._read_devices)
+        containers = () if listing.value is None else listing.value.containers
+        if any(found.devices or found.gpu_names or found.visible_gpus for found in containers):
+            paths = {path for found in containers for path in found.devices}
+            devices = self._probes.run(self._key("devices"), partial(self._read_devices, paths))
             if devices.value is None:
                 nodes = DeviceNodes(problems=dict.fromkeys(SOURCES, devices.error or ""))
             else:
@@ -236,7 +236,8 @@ class DockerDriver(MachineDriver):
         """Return what a container can be bound to; audits read device nodes if any has some."""
         if not (container.devices or container.gpu_names):
             return self._host_topology
-        return replace(self._host_topology, nodes=read_device_nodes(self._roots))
+        nodes = read_device_nodes(self._roots, container.devices)
+        return replace(self._host_topology, nodes=nodes)
 
     def _list_guests(self, listing: ContainerListing, built: BuiltGuests) -> GuestListing:
         """Return the containers as guests, with their pins; those as last read are partial."""
@@ -285,8 +286,8 @@ class DockerDriver(MachineDriver):
         default = "nvidia" if self._default_runtime is None else self._default_runtime
         return container.obey(default, has_hook)
 
-    def _read_devices(self) -> tuple[DeviceNodes, GpuHooks]:
-        return read_device_nodes(self._roots), read_gpu_hooks(self._roots)
+    def _read_devices(self, paths: Collection[str]) -> tuple[DeviceNodes, GpuHooks]:
+        return read_device_nodes(self._roots, paths), read_gpu_hooks(self._roots)
 
     def _evaluate_labels(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
         return [

@@ -4,7 +4,7 @@ The facts of a local hypervisor's node that are this machine's own files are rea
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -79,7 +79,6 @@ class _PciReading:
     netdevs: Mapping[str, str] = field(default_factory=dict)
     mdev_types: Mapping[str, tuple[MdevType, ...]] = field(default_factory=dict)
     problems: tuple[HostProblem, ...] = ()
-    nodes: DeviceNodes = field(default_factory=DeviceNodes)
 
 
 class HypervisorReader:
@@ -108,6 +107,7 @@ class HypervisorReader:
         self._local = LocalFacts(environment, settings) if is_local else None
         self._scope = StorageScope(settings.images_type)
         self._last_pci = _PciReading()
+        self._last_nodes = DeviceNodes()
         self._bulk = BulkReader(self._source, session.bulk_clients, environment.probes)
         self._domains = DomainReader(
             session.client.get_domain_xml, has_saved_state=session.client.has_saved_state
@@ -148,6 +148,8 @@ class HypervisorReader:
         states = pending_states.fact()
         bulk = states if states.value is None else self._bulk.read(nodename, len(states.value))
         domains = self._read_domains(nodename, states, bulk)
+        nodes = {node for item in domains.value or () for node in _list_nodes(item)}
+        pending_nodes = start("devices", lambda: self._read_nodes(nodes))
         if domains.value is not None:
             self._last_sizes = self._sizes.read(nodename, domains.value, bulk.value, self._scope)
         sizes = self._last_sizes or SizeReading(())
@@ -171,6 +173,7 @@ class HypervisorReader:
         functions = pending_functions.fact()
         found = functions.value or _PciReading()
         self._last_pci = functions.value or self._last_pci
+        self._last_nodes = pending_nodes.fact().value or self._last_nodes
         pci = functions.map(lambda value: value.devices)
         own_memory = None if self._settings.file_backed_memory else host.value
         identity = self.session.identity
@@ -203,7 +206,7 @@ class HypervisorReader:
                 bulk,
                 self._scope,
                 self._topology,
-                UseResolver(self._last_pci.devices, (), self._last_pci.nodes),
+                UseResolver(self._last_pci.devices, (), self._last_nodes),
                 self._last_pci.mdev_types,
             ),
             measured=self._meter.observe(domains.value, bulk.value),
@@ -262,8 +265,12 @@ class HypervisorReader:
             netdevs.value,
             self._devices.mdev_types(),
             (*devices.problems, *netdevs.problems),
-            DeviceNodes() if self._local is None else read_guest_devices(self._environment.roots),
         )
+
+    def _read_nodes(self, paths: Collection[str]) -> DeviceNodes:
+        if self._local is None:
+            return DeviceNodes()
+        return read_guest_devices(self._environment.roots, paths)
 
     def _read_domains(
         self,
@@ -372,6 +379,10 @@ class LocalFacts:
             snapshot = replace(snapshot, storage=storage.map(lambda value: value.info))
         gpus = self.probe_gpus(nodename, snapshot.pci)
         return replace(snapshot, gpus=gpus, system=system.fact())
+
+
+def _list_nodes(listed: ListedDomain) -> tuple[str, ...]:
+    return () if listed.domain is None else listed.domain.nodes
 
 
 class DomainMeter:

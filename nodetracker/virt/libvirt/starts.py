@@ -36,5 +36,5 @@ class DomainStartReader:
         resolver = UseResolver()
         if domain.mdevs or domain.interfaces or domain.nodes:
             functions = read_pci_devices(self.roots).value
-            resolver = UseResolver(functions, (), read_guest_devices(self.roots))
+            resolver = UseResolver(functions, (), read_guest_devices(self.roots, domain.nodes))
         return build_starting(domain, topology, resolver, ())

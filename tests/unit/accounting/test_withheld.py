@@ -276,8 +276,9 @@ def test_a_function_that_guests_share_is_not_given_away_whole(withholds):
     assert not [w for w in found.warnings if w.kind is WarningKind.GUEST_UNRESOLVED]
 
 
-def test_an_unknown_interface_withholds_the_network_cards_alone():
-    unknown = UnresolvedUse(ResourceKind.PCI, "ens9", "no such interface", "class:02")
+@pytest.mark.parametrize("within", ["class:02", "vendor:8086"])
+def test_what_may_be_a_network_card_withholds_the_network_cards_alone(within):
+    unknown = UnresolvedUse(ResourceKind.PCI, "ens9", "no such interface", within)
     found = view(user(1, unknown), specs=(NIC_SPEC, GPU_SPEC))
     free = {address for address, device in found.devices.items() if device.is_available}
     assert free == {FIRST, SECOND}

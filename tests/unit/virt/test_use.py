@@ -352,6 +352,62 @@ def test_a_directory_is_the_device_nodes_in_it(sysfs_host, path, expected):
     assert {*host.resolve_nodes(["/dev"])} >= {*host.resolve_nodes([path])} - {ABSENT}
 
 
+def test_a_node_of_any_driver_is_the_function_that_its_class_shows(tmp_path):
+    roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
+    for name, place in {
+        "apex/apex_0": "devices/pci0000:00/0000:06:00.0/apex/apex_0",
+        "tenstorrent/tenstorrent!0": "devices/pci0000:00/0000:07:00.0/tenstorrent!0",
+        "block/nvme0n1": "devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1",
+        "block/sda": "devices/pci0000:00/0000:00:17.0/ata1/host0/block/sda",
+        "davinci/davinci0": "devices/virtual/davinci/davinci0",
+        "misc/fuse": "devices/virtual/misc/fuse",
+    }.items():
+        (roots.sysfs / place).mkdir(parents=True)
+        (roots.sysfs / "class" / name).parent.mkdir(parents=True, exist_ok=True)
+        (roots.sysfs / "class" / name).symlink_to(roots.sysfs / place)
+    links = tmp_path / "dev/disk/by-id"
+    links.mkdir(parents=True)
+    (links / "nvme-eui.01").symlink_to("../../nvme0n1")
+    expected = {
+        "/dev/apex_0": "0000:06:00.0",
+        "/dev/tenstorrent/0": "0000:07:00.0",
+        "/dev/disk/by-id/nvme-eui.01": "0000:01:00.0",
+        "/dev/sda": "0000:00:17.0",
+        "/dev/disk/by-path/pci-0000:02:00.0-nvme-1": "0000:02:00.0",
+    }
+    others = ["/dev/fuse", "/dev/net/tun", "/dev/a\0b", "vendor.com/nic=1"]
+    nodes = read_device_nodes(roots, [*expected, *others, "/dev/davinci0"])
+    assert nodes.nodes == read_guest_devices(roots, [*expected, "/dev/davinci0"]).nodes | {
+        "/dev/fuse": None
+    }
+    host = UseResolver((), (), nodes)
+    assert {path: host.resolve_node(path) for path in expected} == {
+        path: share(path, address) for path, address in expected.items()
+    }
+    assert [host.resolve_node(path) for path in others[:3]] == [ABSENT] * 3
+    use = host.resolve_node("/dev/davinci0")
+    assert (use.kind, use.within) == (ResourceKind.PCI, "class:12")
+
+
+@pytest.mark.parametrize(
+    ("path", "within"),
+    [
+        ("/dev/apex_0", "1ac1:089a"),
+        ("/dev/davinci3", "class:12"),
+        ("/dev/hl0", "class:12"),
+        ("/dev/neuron1", "vendor:1d0f"),
+        ("/dev/tenstorrent/0", "vendor:1e52"),
+        ("/dev/disk/by-id/nvme-eui.02", "class:01"),
+        ("habana.ai/gaudi=all", "class:12"),
+        ("huawei.com/npu=0-3", "class:12"),
+    ],
+)
+def test_an_accelerator_that_the_kernel_does_not_show_may_be_any_of_its_kind(path, within):
+    use = BARE.resolve_node(path)
+    assert isinstance(use, UnresolvedUse)
+    assert (use.kind, use.within) == (ResourceKind.PCI, within)
+
+
 def test_device_nodes_that_cannot_be_listed_are_unresolved(tmp_path):
     roots = Roots(tmp_path / "proc", tmp_path / "sys", tmp_path)
     (roots.sysfs / "class").mkdir(parents=True)

@@ -229,6 +229,38 @@ def test_amd_s_runtime_obeys_its_own_variable():
     assert parse_container(raw).obey("runc", False).gpu_names == ("amd.com/gpu=0",)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "variable", "names"),
+    [
+        ("habana", "HABANA_VISIBLE_DEVICES=all", ("habana.ai/gaudi=all",)),
+        ("ascend", "ASCEND_VISIBLE_DEVICES=0-3,5", ("huawei.com/npu=0-3", "huawei.com/npu=5")),
+        ("runc", "HABANA_VISIBLE_DEVICES=all", ()),
+        ("nvidia", "ASCEND_VISIBLE_DEVICES=0", ()),
+    ],
+)
+def test_runtimes_of_accelerators_obey_their_own_variables(runtime, variable, names):
+    raw = describe_container(1, Runtime=runtime)
+    raw["Config"]["Env"] = [variable]
+    assert parse_container(raw).obey("runc", False).gpu_names == names
+
+
+@pytest.mark.parametrize(
+    ("settings", "devices"),
+    [
+        ({"DeviceCgroupRules": ["c 226:* rwm"]}, ("/dev/apex_0", "/dev/dri")),
+        ({"Privileged": True}, ("/dev/apex_0", "/dev/dri")),
+        ({"DeviceCgroupRules": None, "Privileged": False}, ()),
+    ],
+)
+def test_devices_that_are_mounted_are_used_where_the_container_may(settings, devices):
+    raw = describe_container(1, **settings)
+    raw["Mounts"] = [
+        {"Type": "bind", "Source": source}
+        for source in ("/dev/dri", "/dev/apex_0", "/dev", "/srv/data")
+    ]
+    assert parse_container(raw).devices == devices
+
+
 def test_images_for_old_releases_of_cuda_get_all_gpus():
     raw = describe_container(1, Runtime="nvidia")
     raw["Config"]["Env"] = ["CUDA_VERSION=8.0"]
