@@ -130,13 +130,13 @@ class RequestCommand(ShowCommand):
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, NodetrackerError):
                 refused += 1
-                rows.append(_render_refusal(request, outcome))
-                answer = explain_error(outcome)
+                row = _render_refusal(request, outcome)
+                name, answer = request.workload.name, explain_error(outcome)
             else:
-                rows.append(render(outcome))
-                answer = " ".join(outcome.places[-1])
-            name = safe_text(request.workload.name or request.workload.uuid)
-            lines.append(f"{request.uuid}  {name}  {answer}")
+                row = render(outcome)
+                name, answer = row["workload_name"], " ".join(outcome.places[-1])
+            rows.append(row)
+            lines.append(f"{row['uuid']}  {safe_text(name or request.workload.uuid)}  {answer}")
         self.exit_code = EXIT_FAILED if refused else EXIT_DONE
         return {"granted": len(rows) - refused, "refused": refused, noun: Lines(rows, lines)}
 

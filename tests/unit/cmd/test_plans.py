@@ -82,6 +82,8 @@ def test_the_file_claims_the_destinations_and_names_who_is_left_out(programs):
         created = programs.manage("migration", "create", str(path), "-f", "json")
         assert (created.returncode, json.loads(created.stdout)["granted"]) == (0, 1)
     [moved] = programs.ask("migration", "list")
+    table = programs.manage("migration", "create", str(path)).stdout
+    assert f"{moved['uuid']}  vm-1  host-2 n\n" in table, "what migration confirm takes"
     assert (moved["migration_type"], moved["dest_host"]) == ("migration", "host-2")
 
 
