@@ -213,10 +213,9 @@ def _translate(violation: Any) -> RequestError:
     if violation.validator == "additionalProperties":
         known = violation.schema["properties"]
         unknown = next(key for key in value if key not in known)
-        return RequestError(
-            _render_path(path),
-            f"unknown key {render_value(unknown)}: expected one of {', '.join(known)}",
-        )
+        expected = f"one of {', '.join(known)}" if known else "none"
+        reason = f"unknown key {render_value(unknown)}: expected {expected}"
+        return RequestError(_render_path(path), reason)
     kind = "key " if "propertyNames" in violation.relative_schema_path else ""
     is_too_long = violation.validator == "maxItems"
     got = f"a list of {len(value)}" if is_too_long else f"{kind}{render_value(value)}"

@@ -42,7 +42,7 @@ PAGE: Schema = {
 }
 """The parameters of every list; `limit` above ``[api] max_limit`` is cut."""
 
-WITH_COUNT: Schema = {"with_count": (bool, "whether to count what the filters select")}
+WITH_COUNT: Schema = {"with_count": (bool, "true to count what the filters select, or false")}
 """The parameter of lists that say how many items they have in all."""
 
 LINKS: Schema = {

@@ -97,6 +97,10 @@ class TestCreate:
         assert found.status_code == 400
         assert found.json["errors"][0]["detail"].startswith(detail)
 
+    def test_takes_no_parameter(self, api, source):
+        found = post(api, "/v1/migrations?dry_run=true", make_move(source))
+        assert found.json["errors"][0]["detail"] == "unknown key 'dry_run': expected none"
+
     def test_an_unknown_source_is_refused(self, api, source):
         body = make_move({**source, "uuid": UNKNOWN}, **DEST)
         found = post(api, "/v1/migrations", body)

@@ -38,6 +38,29 @@ def test_describes_parameters_and_answers(api):
     assert set(found["responses"]) == {"200", "default"}
 
 
+def list_values(schema):
+    for item in schema.get("properties", {}).values():
+        if isinstance(item, dict):
+            yield item
+            yield from list_values(item)
+            yield from list_values(item.get("items", {}))
+
+
+BEGINNINGS = {"boolean": "true", "integer": "an integer", "array": "a list"}
+
+
+@pytest.mark.parametrize("route", OWN, ids=lambda route: route.path)
+def test_a_description_says_what_is_expected(route: Route):
+    """Errors quote it after "expected"."""
+    for operations in route.methods.values():
+        [operation] = operations
+        for value in (*list_values(operation.query), *list_values(operation.body or {})):
+            kind = "enum" if "enum" in value else value["type"]
+            if kind != "array" or value not in operation.query["properties"].values():
+                begin = BEGINNINGS.get(str(kind), "one of" if kind == "enum" else "")
+                assert value["description"].startswith(begin), value
+
+
 @pytest.mark.parametrize("route", OWN, ids=lambda route: route.path)
 def test_every_operation_declares_its_answers(route: Route):
     for operations in route.methods.values():

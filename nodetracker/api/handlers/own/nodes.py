@@ -64,7 +64,7 @@ LIST_QUERY = parameters(
     maintenance=bool,
     overcommitted=bool,
     freshness=list_of(one_of(Freshness), "how recent it was read; may be repeated"),
-    warnings=(bool, "whether it or its host has unresolved warnings, those not silenced"),
+    warnings=(bool, "true (it or its host has unresolved warnings that are not silenced) or false"),
     sort_key=choice(FLEET_ORDERS),
     sort_dir=choice(("asc", "desc")),
     **WITH_COUNT,

@@ -16,8 +16,14 @@ _TYPES = (MigrationType.MIGRATION.value, MigrationType.EVACUATION.value)
 
 REQUEST = parameters(
     "hosts",
-    hosts=list_of(SHORT_TEXT, "the hosts that are to be empty", minItems=1, maxItems=_MAX_HOSTS),
-    type=choice(_TYPES) | {"description": "of the moves; only an evacuation uses spare hosts"},
+    hosts=list_of(
+        SHORT_TEXT,
+        f"a list of 1 to {_MAX_HOSTS} hosts that are to be empty",
+        minItems=1,
+        maxItems=_MAX_HOSTS,
+    ),
+    type=choice(_TYPES)
+    | {"description": f"one of {', '.join(_TYPES)}, which alone uses spare hosts"},
 )
 
 _GUEST = answer(

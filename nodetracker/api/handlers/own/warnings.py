@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from nodetracker.accounting.liveness import Liveness
-from nodetracker.accounting.schemas import Schema
+from nodetracker.accounting.schemas import Schema, integer
 from nodetracker.api.call import Answer, Call
 from nodetracker.api.fields import (
     NODENAME,
@@ -60,12 +60,7 @@ SILENCE = parameters(
     "reason",
     "for_seconds",
     reason=SHORT_TEXT,
-    for_seconds={
-        "description": "for how long, a year at most",
-        "type": "integer",
-        "minimum": 1,
-        "maximum": round(MAX_SILENCE.total_seconds()),
-    },
+    for_seconds=integer(1, round(MAX_SILENCE.total_seconds())),
 )
 
 
