@@ -365,9 +365,10 @@ def _build_engine(
     if mode is AdmissionMode.OFF:
         return None
     if conf.compute.inactive_guests != "ignored":
+        group = plugin.group if values["admission"] else "compute"
         raise ConfigError(
-            "[compute] admission: needs inactive_guests = ignored: while instances that are off "
-            "count as if they ran, their start changes nothing that could be refused"
+            f"[{group}] admission: needs [compute] inactive_guests = ignored: while instances that "
+            "are off count as if they ran, their start changes nothing that could be refused"
         )
     if len(drivers) != 1:
         raise ConfigError(f"[{plugin.group}] admission: needs one engine, not {len(drivers)}")

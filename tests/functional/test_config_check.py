@@ -57,7 +57,11 @@ BAD = {
     ),
     "admission where guests that are off count": (
         f"[compute]\ncompute_driver = libvirt\nadmission = warn\n{DATABASE}",
-        {AGENT: ("[compute] admission: needs inactive_guests = ignored",)},
+        {AGENT: ("[compute] admission: needs [compute] inactive_guests = ignored",)},
+    ),
+    "admission of an engine where guests that are off count": (
+        f"[compute]\ncompute_driver = docker\n[docker]\nadmission = warn\n{DATABASE}",
+        {AGENT: ("[docker] admission: needs [compute] inactive_guests = ignored",)},
     ),
     "admission of several hypervisors": (
         "[compute]\ncompute_driver = libvirt\ninactive_guests = ignored\n"
