@@ -24,6 +24,7 @@ from nodetracker.accounting.ledger.tolerance import (
 from nodetracker.accounting.ledger.transaction import SharedNode, share_node
 from nodetracker.model.claim import ClaimRequest
 from nodetracker.model.node import NodeRecord
+from nodetracker.model.text import natural_key
 from nodetracker.model.tolerance import (
     HostTolerance,
     LossPlan,
@@ -137,7 +138,8 @@ class ToleranceCheck:
         for hosts in in_parts(self._own):
             leaving |= self._load_leaving(hosts)
         needs = {host: sum_amounts(item.requests) for host, item in leaving.items()}
-        for first, second in list_worst_pairs(needs, self._rooms.values()):
+        for pair in list_worst_pairs(needs, self._rooms.values()):
+            first, second = sorted(pair, key=natural_key)
             one, other = leaving[first], leaving[second]
             both = _Leaving(
                 (first, second),

@@ -29,20 +29,27 @@ class FleetTolerance:
     """
 
     verdict: Verdict | None = None
-    text: str = "Not computed yet"
+    text: str = ""
     checked_at: datetime | None = None
     is_stale: bool = False
     hosts: int = 0
 
 
-def summarize_tolerance(hosts: Sequence[HostTolerance], now: datetime) -> FleetTolerance:
-    """Return the answer for the fleet from those stored of its hosts."""
+def summarize_tolerance(
+    hosts: Sequence[HostTolerance], now: datetime, host: str | None = None
+) -> FleetTolerance:
+    """Return the answer for the fleet from those stored of its hosts.
+
+    Args:
+        host: of which these are alone, None of all.
+    """
     if not hosts:
-        return FleetTolerance()
+        text = "Not computed yet" if host is None else f"Nothing is known of {host}"
+        return FleetTolerance(text=text)
     since = render_since(hosts, now)
     return FleetTolerance(
         worst_verdict(hosts),
-        describe_tolerance(hosts) + since,
+        describe_tolerance(hosts, host or "any one host") + since,
         min(item.checked_at or now for item in hosts),
         is_stale=bool(since),
         hosts=len(hosts),

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from math import comb
 from typing import Any
 
 from nodetracker.cmd.commands.base import ListCommand, argument
@@ -13,12 +14,18 @@ from nodetracker.process.daemon import EXIT_DONE, EXIT_FAILED
 from nodetracker.views.tolerance import describe_tolerance, render_tolerance, worst_verdict
 
 
+def _parse_trait(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a trait, got ''")
+    return text
+
+
 class ShowTolerance(ListCommand):
     details = """
     For each host that is up, whether all its guests would fit on the others by the ledger's rule;
     hosts that are down already count as lost. Nothing is claimed. Exit code 1: a loss is not
-    survived, or it is not known. --failures 2 takes the pairs of hosts whose guests ask for the
-    most of what the others have left, at most 1,000; other pairs are not considered.
+    survived or not known, or no host is up. --failures 2 takes all pairs of hosts, or of more
+    than 1,000 those whose guests ask for the most of what the others have left.
     """
     example = "fleet tolerance --trait HW_CPU_X86_AVX512F"
 
@@ -32,7 +39,11 @@ class ShowTolerance(ListCommand):
     )
     arguments = (
         argument("--failures", type=int, choices=(1, 2), default=1, help="Hosts lost at once."),
-        argument("--trait", help="Only hosts with TRAIT, and their guests that require it."),
+        argument(
+            "--trait",
+            type=_parse_trait,
+            help="Only hosts with TRAIT, and their guests that require it.",
+        ),
     )
 
     def list_rows(self, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -51,21 +62,28 @@ class ShowTolerance(ListCommand):
         found = sorted(
             answers, key=lambda item: (item.verdict is Verdict.SURVIVED, natural_key(item.host))
         )
-        self._say(found, args)
-        is_survived = worst_verdict(found) is Verdict.SURVIVED
+        self.app.stderr.write(f"{safe_text(_describe(found, check.hosts, args))}\n")
+        is_survived = bool(found) and worst_verdict(found) is Verdict.SURVIVED
         self.exit_code = EXIT_DONE if is_survived else EXIT_FAILED
         return [_render(item) for item in found]
 
-    def _say(self, found: list[HostTolerance], args: argparse.Namespace) -> None:
-        losses = "any one host"
-        if args.failures > 1:
+
+def _describe(found: list[HostTolerance], hosts: list[str], args: argparse.Namespace) -> str:
+    """Return the answer in a sentence.
+
+    Args:
+        hosts: all that are up.
+    """
+    if args.trait:
+        losses, nothing = f"any one host with {args.trait}", f"No host that is up has {args.trait}"
+    elif args.failures == 1:
+        losses, nothing = "any one host", "No host is up"
+    else:
+        nothing = f"Only {len(hosts)} host is up" if hosts else "No host is up"
+        losses = "any two hosts"
+        if len(found) < comb(len(hosts), 2):
             losses = f"any of the {count_noun(len(found), 'pair')} of hosts that need the most"
-        elif args.trait:
-            losses += f" with {args.trait}"
-        text = describe_tolerance(found, losses)
-        if args.trait and not found:
-            text = f"No host that is up has {args.trait}"
-        self.app.stderr.write(f"{safe_text(text)}\n")
+    return describe_tolerance(found, losses) if found else nothing
 
 
 def _render(item: HostTolerance) -> dict[str, Any]:

@@ -38,6 +38,20 @@ def test_each_host_has_an_answer_and_by_itself_a_plan(api, store):
     assert moved["to_host"] != "host-1"
 
 
+def test_of_one_host_nothing_is_said_of_others(api, store):
+    guest = make_guest(1, memory_mb=8192)
+    agent = register(store, "host-1", "agent-of-host-1")
+    store.report_state(agent, 1, AuditState())
+    store.apply_changes(agent, [create(agent, "node-1", make_node_values(), (guest,))], 60)
+    add_node(store, "host-2", "node-2", memory_mb=4096)
+    refresh_tolerances(store, POLICY, 600)
+    assert api.get("/v1/tolerance")["verdict"] == "not_survived"
+    found = api.get("/v1/tolerance?host=host-2")
+    assert (found["verdict"], found["text"]) == ("survived", "Survives the loss of host-2")
+    found = api.get("/v1/tolerance?host=host-3")
+    assert (found["verdict"], found["text"]) == (None, "Nothing is known of host-3")
+
+
 def test_answers_that_are_not_renewed_are_said_to_be_old(api, store):
     add_node(store, "host-2", "node-2")
     refresh_tolerances(store, POLICY, 600)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from nodetracker.accounting.ledger import tolerance
 from nodetracker.model.service import AuditState
 from tests.builders import create, make_empty_values, make_guest, register
 from tests.stores import SqliteStore
@@ -52,16 +53,30 @@ def test_losses_that_are_not_survived_come_first_and_hosts_in_natural_order(prog
     assert [row["host"] for row in rows] == ["h10", "h1", "h2", "h9"]
 
 
-def test_of_two_failures_the_worst_pairs_are_named_as_such(programs):
-    add_host(programs, "h3", 4)
+def test_a_fleet_without_hosts_that_are_up_is_not_said_to_survive(conf, tmp_path):
+    programs = Commands(SqliteStore(), conf, tmp_path)
+    done = programs.manage("fleet", "tolerance", "-f", "json")
+    assert (done.returncode, done.stderr) == (1, "No host is up\n")
+    add_host(programs, "h1", 4)
     done = programs.manage("fleet", "tolerance", "--failures", "2", "-f", "json")
-    assert done.returncode == 0
-    assert done.stderr == ("Survives the loss of any of the 3 pairs of hosts that need the most\n")
+    assert (done.returncode, done.stderr) == (1, "Only 1 host is up\n")
+
+
+def test_of_two_failures_the_worst_pairs_are_named_as_such(programs, monkeypatch):
+    add_host(programs, "h10", 4)
+    done = programs.manage("fleet", "tolerance", "--failures", "2", "-f", "json")
+    assert (done.returncode, done.stderr) == (0, "Survives the loss of any two hosts\n")
+    pairs = [row["host"] for row in json.loads(done.stdout)]
+    assert pairs == ["h1 and h2", "h1 and h10", "h2 and h10"]
+    monkeypatch.setattr(tolerance, "MAX_PAIRS", 2)
+    done = programs.manage("fleet", "tolerance", "--failures", "2", "-f", "json")
+    assert done.stderr == "Survives the loss of any of the 2 pairs of hosts that need the most\n"
 
 
 def test_of_a_trait_only_its_hosts_are_listed(programs):
     done = programs.manage("fleet", "tolerance", "--trait", "CUSTOM_X", "-f", "json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert (done.returncode, json.loads(done.stdout)) == (1, [])
     assert done.stderr == "No host that is up has CUSTOM_X\n"
+    assert programs.manage("fleet", "tolerance", "--trait", "").returncode == 2
     done = programs.manage("fleet", "tolerance", "--trait", "CUSTOM_X", "--failures", "2")
     assert done.returncode == 2

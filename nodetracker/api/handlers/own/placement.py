@@ -17,7 +17,9 @@ _DRY_RUN = (bool, "true (write nothing) or false")
 
 HEAL_QUERY = parameters("host", host=str, dry_run=_DRY_RUN)
 
-ADOPT_QUERY = parameters(force=(bool, "true (adopt a provider of Nova's, too) or false"), dry_run=_DRY_RUN)
+ADOPT_QUERY = parameters(
+    force=(bool, "true (adopt a provider of Nova's, too) or false"), dry_run=_DRY_RUN
+)
 
 _TEXTS = dict.fromkeys(("host", "nodename", "provider", "what", "expected", "found", "result"), str)
 

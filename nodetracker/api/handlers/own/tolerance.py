@@ -53,6 +53,6 @@ def show_tolerance(call: Call) -> Answer:
     """
     host = call.query.get("host")
     stored = call.store.list_tolerances(host, with_plans=host is not None)
-    found = summarize_tolerance(stored, call.store.now())
+    found = summarize_tolerance(stored, call.store.now(), host)
     shown = pick(found, "verdict", "text", "checked_at", "is_stale")
     return Answer({**shown, "hosts": [render_tolerance(item) for item in stored]})
