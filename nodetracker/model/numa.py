@@ -85,11 +85,14 @@ class NumaTopology:
     Attributes:
         problems: files that could not be used.
         default_page_kb: size of huge pages where a guest names none, in KiB.
+        committed_pages: size in KiB -> huge pages of the machine that are free and that the kernel
+            has committed to a program or guest, which has not touched them yet.
     """
 
     cells: tuple[NumaCell, ...] = ()
     problems: tuple[HostProblem, ...] = ()
     default_page_kb: int = 2048
+    committed_pages: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def memory_mb(self) -> int:

@@ -29,7 +29,9 @@ def withhold_pages(
     Pages in use are taken for those of confirmed claims and bound guests first, then of loose
     guests, then for those that the operator reserves. The others are withheld in their cell.
     Pages of loose guests that are not in use, or where that is unknown, are withheld in
-    each of their cells as far as it has room. A claim without a guest uses none yet.
+    each of their cells as far as it has room. So are pages that the kernel has committed, and
+    no guest known here can be the one that has not touched them. A claim without a guest uses
+    none yet.
 
     Args:
         column: the cells of `topology` under the host's policy.
@@ -55,6 +57,14 @@ def withhold_pages(
         keys = [key for key in possible if key[0] in part.cells] or possible
         rest = _take(within, keys, _take(beyond, keys, part.count))
         untouched.update(dict.fromkeys(keys, rest))
+    for size, committed in topology.committed_pages.items():
+        keys = [key for key in pools if key[1] == size]
+        free = (explained[key[0]].pages.get(size, 0) - in_use[key] for key in keys)
+        known = sum(max(0, count) for count in free) + max(
+            (untouched[key] for key in keys), default=0
+        )
+        spare = sum(pools[key].reserved - within[key] for key in keys)
+        untouched.update(dict.fromkeys(keys, max(0, committed - known - spare)))
     withheld = {}
     for key, pool in pools.items():
         found = others[key] - within[key]

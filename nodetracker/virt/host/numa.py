@@ -94,7 +94,14 @@ def read_numa_topology(roots: Roots, cpu: CpuInfo | None) -> NumaTopology:
     )
     cores = cpu.siblings if cpu else ()
     topology = merge_overlapping_cells(NumaTopology(cells), cores, str(base))
-    return replace(topology, problems=(*topology.problems, *problems.list_all()))
+    committed = (
+        read_committed_pages(roots, problems) if any(len(cell.pages) > 1 for cell in cells) else {}
+    )
+    return replace(
+        topology,
+        problems=(*topology.problems, *problems.list_all()),
+        committed_pages=committed,
+    )
 
 
 def _read_online_cells(base: Path, problems: Problems) -> tuple[int, ...]:
@@ -260,6 +267,24 @@ def read_huge_pages(directory: Path, problems: Problems) -> tuple[PagePool, ...]
         in_use = None if free is None else max(0, total - free)
         pools.append(PagePool(int(match[1]), total, in_use=in_use))
     return tuple(sorted(pools, key=lambda pool: pool.size_kb))
+
+
+def read_committed_pages(roots: Roots, problems: Problems) -> dict[int, int]:
+    """Return the huge pages that are committed and free, by their size in KiB.
+
+    Source: Linux Documentation/admin-guide/mm/hugetlbpage.rst, resv_hugepages: the kernel
+    counts them for the machine, not for its cells.
+    """
+    directory = roots.sysfs / "kernel/mm/hugepages"
+    cost = "free huge pages may be committed to programs"
+    found = {}
+    for name in problems.attempt(partial(list_directory, directory), None, cost) or ():
+        match = _POOL_DIRECTORY.fullmatch(name)
+        read = partial(_read_free, directory / name / "resv_hugepages")
+        committed = problems.attempt(read, None, cost) if match else None
+        if match and committed:
+            found[int(match[1])] = committed
+    return found
 
 
 def _read_free(path: Path) -> int | None:

@@ -20,6 +20,7 @@ from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.host.cpu import read_cpu_limits
 from nodetracker.virt.host.gpu import read_gpus
+from nodetracker.virt.host.numa import read_committed_pages
 from nodetracker.virt.host.pci import read_netdevs, read_pci_devices
 from nodetracker.virt.host.roots import Partial, Problems
 from nodetracker.virt.host.system import CacheReader, read_system_info
@@ -161,7 +162,10 @@ class HypervisorReader:
         cpu = derive_cpu(host, document, features.cpu)
         if self._local is not None:
             cpu = cpu.map(self._local.add_cpu_limits)
-        numa = derive_numa(document, cpu, self._read_free_pages(nodename, document))
+        free_pages = self._read_free_pages(nodename, document)
+        numa = derive_numa(document, cpu, free_pages)
+        if self._local is not None and free_pages:
+            numa = numa.map(self._local.add_committed_pages)
         self._topology = numa.value or self._topology
         if any(item.domain and item.domain.needs_default_pages for item in domains.value or ()):
             is_local = self._local is not None
@@ -341,6 +345,13 @@ class LocalFacts:
         problems = Problems(self.environment.roots.sysfs)
         limits = read_cpu_limits(self.environment.roots, cpu.online, problems, _GUESTS_GROUP)
         return replace(cpu, limits=limits, problems=(*cpu.problems, *problems.list_all()))
+
+    def add_committed_pages(self, topology: NumaTopology) -> NumaTopology:
+        """Return the cells with the free huge pages that the kernel has committed."""
+        problems = Problems(self.environment.roots.sysfs)
+        committed = read_committed_pages(self.environment.roots, problems)
+        problems_found = (*topology.problems, *problems.list_all())
+        return replace(topology, committed_pages=committed, problems=problems_found)
 
     def probe_storage(self, nodename: str, disks: Sequence[GuestDisk]) -> Fact[NodeStorage]:
         path, roots = Path(self.environment.instances_path), self.environment.roots

@@ -79,6 +79,23 @@ CLAIM = claim_of(0, 60)
 
 
 @pytest.mark.parametrize(
+    ("claims", "guests", "reserved", "withheld"),
+    [
+        ((), (), (), (80, 96)),
+        ((), (), [ReservedPages(0, GIB, 30)], (50, 86)),
+        ((), [on_cell(1, 70)], (), (46, 26)),
+        ((), [loose(50)], (), (80, 96)),
+    ],
+    ids=["a program", "with reserved pages", "with a bound guest", "with a loose guest"],
+)
+def test_committed_pages_are_withheld_where_they_may_be(claims, guests, reserved, withheld):
+    """80 of the machine are committed, and 36 of cell 1 are in use, of 96 in each."""
+    topology = replace(make_topology(0, 36), committed_pages={GIB: 80})
+    found = withhold(topology, claims, guests, reserved)
+    assert (found[0], found[1]) == withheld
+
+
+@pytest.mark.parametrize(
     ("in_use", "claims", "guests", "expected"),
     [
         pytest.param((0, 0), [], [], (0, 0), id="none in use"),

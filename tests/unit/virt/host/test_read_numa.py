@@ -62,8 +62,10 @@ def test_huge_pages_of_a_kernel_without_numa_are_in_one_cell(make_roots: MakeRoo
             "proc/meminfo": "MemTotal: 16777216 kB\n",
             f"{pool}/nr_hugepages": "7168\n",
             f"{pool}/free_hugepages": "7000\n",
+            f"{pool}/resv_hugepages": "500\n",
         }
     )
+    assert read_numa_topology(roots, cpu_info("0-3")).committed_pages == {2048: 500}
     (found,) = read_numa_topology(roots, cpu_info("0-3", ("0-1", "2-3"), s0="0-3")).cells
     assert (found.id, found.cpus, found.memory_mb) == (0, parse_cpu_set("0-3"), 16384)
     assert found.pages == (PagePool(4, 524288), PagePool(2048, 7168, in_use=168))
