@@ -271,7 +271,7 @@ def bind_uses(
     """Return a guest that is bound to what it uses of the host by other names than addresses.
 
     The parents of its mediated devices, functions of its interfaces, and device nodes. What
-    a guest that is off would use may not exist.
+    a guest that is off would use may not exist; one that has crashed has an emulator still.
     """
     domain = listed.domain
     if domain is None or guest.pins is None:
@@ -280,7 +280,7 @@ def bind_uses(
     uses += [use for name in domain.interfaces for use in resolver.resolve_interface(name)]
     uses += resolver.resolve_nodes(domain.nodes)
     pins = bind(guest.pins, uses)
-    if guest.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
+    if guest.power_state is PowerState.SHUTDOWN:
         pins = replace(pins, unresolved=())
     return guest if pins == guest.pins else replace(guest, pins=pins)
 

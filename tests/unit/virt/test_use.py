@@ -118,6 +118,7 @@ def test_the_reason_names_what_is_missing():
         ("/dev/dri/", at(AMD)),
         ("/dev/kfd", at(AMD, OTHER_AMD)),
         ("/dev/vfio/7", at(PASSED)),
+        ("/dev/vfio/noiommu-7", at(PASSED)),
         ("/dev/vfio/vfio", ABSENT),
         ("/dev/vfio/devices/vfio0", at(PASSED)),
         ("/dev/fuse", ABSENT),

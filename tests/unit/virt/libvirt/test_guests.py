@@ -254,8 +254,9 @@ def test_details_have_the_maximum_of_vcpus_and_other_host_devices():
         ((5, 1), {"a-b": "0000:82:00.0"}, ("0000:82:00.0",), []),
         ((1, 1), {}, (), ["0000:82:00.0", "0000:83:00.0"]),
         ((5, 1), {}, (), []),
+        ((6, 1), {}, (), ["0000:82:00.0", "0000:83:00.0"]),
     ],
-    ids=["known", "known and off", "unknown", "unknown and off"],
+    ids=["known", "known and off", "unknown", "unknown and off", "unknown and crashed"],
 )
 def test_a_mediated_device_is_a_use_of_its_parent(state, nodes, devices, unresolved):
     hypervisor = Hypervisor("a")
