@@ -159,7 +159,7 @@ class ToleranceCheck:
         asked = self._store.find_requirements(claims)
         leaving: dict[str, _Leaving] = {}
         for host, found in records.items():
-            items = [item for record in found for item in list_departures(record, asked)]
+            items = [item for record in found for item in list_departures(record, asked, True)]
             leaving[host] = _Leaving(
                 (host,),
                 tuple(room for room in self._own[host] if trait is None or found),

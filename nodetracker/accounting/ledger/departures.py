@@ -105,17 +105,22 @@ class HostPlan:
 
 
 def list_departures(
-    node: NodeRecord, asked: Mapping[str, Requirement]
+    node: NodeRecord, asked: Mapping[str, Requirement], is_lost: bool = False
 ) -> Iterator[Departure | Remaining]:
     """Yield what each workload of a node requires, or why nothing can be planned for it.
 
     Args:
         asked: uuid of a claim -> what it asked for; of others it is derived.
+        is_lost: the node fails, so that an open migration counts only with its other end.
     """
     moving = {
         uuid
         for move in node.moves
-        for uuid in (move.migration.source_claim, move.migration.dest_claim)
+        for uuid, has_place in (
+            (move.migration.source_claim, move.is_dest_active),
+            (move.migration.dest_claim, move.is_source_active),
+        )
+        if has_place or not is_lost
     }
     active = [claim for claim in node.claims.values() if claim.is_active]
     for item in list_node_workloads(active, node.guests, 0):

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from nodetracker.accounting.ledger import packing
 from nodetracker.accounting.pci.columns import pci_columns
 from nodetracker.db.schema import tables
+from nodetracker.model.claim import ClaimKind, ClaimState
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.tolerance import Verdict
 from nodetracker.usecases.tolerance import ToleranceCheck
@@ -15,7 +16,7 @@ from tests.builders import ask, make_device, make_empty_values, make_guest
 from tests.packing_fleets import POLICY
 from tests.statements import count_statements
 from tests.stores import SqliteStore
-from tests.unit.usecases.test_plans import add_node
+from tests.unit.usecases.test_plans import GOES, add_host_that_goes, add_node, carry_out, plan
 
 
 def add_host(store, host, vcpus=8, guests=(), **values):
@@ -228,3 +229,17 @@ def test_all_hosts_share_what_nodes_refuse(monkeypatch):
         tried.clear()
     assert set(verdicts(check(store)).values()) == {Verdict.NOT_SURVIVED}
     assert len(tried) <= 12
+
+
+def test_a_guest_counts_where_it_is_once_the_destination_of_its_migration_is_lost(store):
+    add_host_that_goes(store, [ask(VCPU=1)])
+    carry_out(store, plan(store))
+    assert check(store)[GOES].plan.places == ()
+    is_destination = tables.claims.c.kind == ClaimKind.MOVE
+    with store.engine.begin() as connection:  # as it expires
+        connection.execute(
+            sa.update(tables.claims).where(is_destination).values(state=ClaimState.RELEASED)
+        )
+    answer = check(store)[GOES]
+    assert answer.verdict is Verdict.SURVIVED
+    assert [len(place.guests) for place in answer.plan.places] == [1]
