@@ -34,6 +34,7 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 TEXTS = GOLDEN / "pictures"
 WIDTH = 100
 SETTLED_SECONDS = 10
+WANTED_SECONDS = 60  # a busy machine stands still for longer than a view
 
 # rich's own has fonts from the network.
 _FORMAT = """<svg class="rich-terminal" viewBox="0 0 {terminal_width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -121,7 +122,8 @@ def take_picture(
 
 def _read_settled(page: Page, wanted: str | None) -> str:
     since, text = time.monotonic(), ""
-    while time.monotonic() < since + SETTLED_SECONDS:
+    seconds = SETTLED_SECONDS if wanted is None else WANTED_SECONDS
+    while time.monotonic() < since + seconds:
         found = page.locator("body").aria_snapshot()
         if found == wanted:
             return found

@@ -324,6 +324,37 @@ class TestOverview:
             banner.wait_for(state="detached")
             expect(page.locator("main.old")).to_have_count(0)
 
+    def test_an_outage_has_a_time_though_an_answer_never_came(self, browser, url, fleet):
+        with open_tab(browser, "about:blank") as tab:
+            page = tab.page
+            page.clock.install()
+            page.route("**/v1/about", lambda route: route.fulfill(status=503, body="{}"))
+            page.goto(url)
+            page.locator("td a").first.wait_for()
+            banner = page.get_by_role("alert")
+            banner.get_by_text("No answer (").wait_for()
+            fleet.error = StoreUnavailableError("away")
+            page.clock.fast_forward(6 * SECONDS)
+            banner.get_by_text("No answer since").wait_for()
+            fleet.error = None
+
+    def test_a_search_that_is_not_answered_has_not_found_nothing(self, browser, url):
+        errors = [{"title": "Service unavailable", "detail": "The database is unavailable"}]
+        refusal = {"status": 503, "json": {"errors": errors}}
+        with open_tab(browser, url) as tab:
+            page = tab.page
+            page.locator("td a").first.wait_for()
+            page.route("**/v1/search?*", lambda route: route.fulfill(**refusal), times=1)
+            page.keyboard.press("/")
+            palette, status = page.get_by_role("dialog"), page.get_by_role("status")
+            page.keyboard.insert_text("zzz")
+            failed = "The search failed: Service unavailable: The database is unavailable"
+            palette.get_by_text(failed).wait_for()
+            expect(status.get_by_text(failed)).to_have_count(1)
+            page.keyboard.insert_text("z")
+            expect(status.get_by_text("Nothing is found.")).to_have_count(1)
+            expect(palette.locator(".error")).to_have_count(0)
+
     def test_the_icon_of_the_tab_is_the_health(self, browser, url, fleet):
         icon = "document.querySelector('link[rel=icon]').href"
         with open_tab(browser, "about:blank") as tab:

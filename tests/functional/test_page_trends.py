@@ -13,6 +13,7 @@ from nodetracker.process.clock import utc_clock
 from tests.builders import create, key_of, make_values, register, update
 from tests.functional.browser import THEMES, open_tab
 from tests.page_fleet import serve_page
+from tests.programs import wait_until
 from tests.stores import SqliteStore
 
 HOURS = 9 * 24
@@ -239,6 +240,25 @@ def test_a_row_has_the_last_day_of_its_memory_or_of_what_it_is_sorted_by(browser
         expect(day).to_have_accessible_name("Disk over 24 hours: 0 %")
         tab.check()
         assert tab.problems == []
+
+
+def test_a_last_day_that_was_not_answered_is_asked_for_again(browser, url):
+    with open_tab(browser, "about:blank") as tab:
+        page, refused = tab.page, []
+
+        def refuse(route):
+            refused.append(route.request.url)
+            route.fulfill(status=503, body="{}")
+
+        page.clock.install()
+        page.route("**/v1/trends/nodes?*", refuse, times=2)
+        page.goto(url)
+        page.locator("tbody tr").scroll_into_view_if_needed()
+        for count in (1, 2):
+            wait_until(lambda count=count: page.wait_for_timeout(50) or len(refused) == count)
+            page.clock.fast_forward(11_000)
+        day = page.locator("tbody tr").get_by_role("img")
+        expect(day).to_have_accessible_name("Memory over 24 hours: 50 % to 56 %")
 
 
 def test_the_last_day_is_asked_for_once_and_of_the_nodes_in_view(browser):

@@ -130,10 +130,13 @@ setInterval(() => { // timers pause while the machine sleeps
   awakeAt = Date.now();
 }, INTERVAL_MS);
 
-// Return the first answer on the page that is out of date, if any.
+export const isOutage = (error) => error && (error.status === 0 || error.status >= 500);
+
+// Return the first answer on the page that is out of date, if any; one that never came only if there is no other.
 export function useOutage() {
   useUpdates(watchers);
-  return [...polls.values()].find(({ isActive, error }) => isActive && error && (error.status === 0 || error.status >= 500));
+  const old = [...polls.values()].filter(({ isActive, error }) => isActive && isOutage(error));
+  return old.find(({ answeredAt }) => answeredAt) ?? old[0];
 }
 
 // Return {version, user, rules, …}: who the user is and may do what; null before the answer.

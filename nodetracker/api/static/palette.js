@@ -1,6 +1,6 @@
 // The palette that Ctrl-K and "/" open: finds views and objects, does what is said of a host, and looks for room.
 import { lastRequest } from "./fit.js";
-import { announce, hrefOf, html, request, useAbout, useEffect, useLayoutEffect, useMay, useRef, useState, useUpdates } from "./page.js";
+import { announce, hrefOf, html, join, request, useAbout, useEffect, useLayoutEffect, useMay, useRef, useState, useUpdates } from "./page.js";
 import { parseVerb, run, VERBS } from "./verbs.js";
 
 const WAIT_MS = 150; // after the last key
@@ -55,9 +55,9 @@ function Chooser({ views, given, onClose }) {
     if (!name) return setFound({ of: "", things: [] });
     let isLast = true;
     const timer = setTimeout(async () => {
-      const { data } = await request(`/v1/search?${new URLSearchParams({ text: name })}`);
+      const { data, error } = await request(`/v1/search?${new URLSearchParams({ text: name })}`);
       if (!isLast) return;
-      setFound({ of: name, things: data?.found ?? [] });
+      setFound({ of: name, things: data?.found ?? [], error });
       setChosen(0);
     }, WAIT_MS);
     return () => {
@@ -65,7 +65,9 @@ function Chooser({ views, given, onClose }) {
       clearTimeout(timer);
     };
   }, [name]);
-  useEffect(() => announce(items.length > 0 ? `${items.length} found` : name ? "Nothing is found." : ""), [items.length, name]);
+  const isAnswered = name && found.of === name;
+  const problem = isAnswered && found.error && `The search failed: ${join([found.error.title, found.error.detail], ": ")}`;
+  useEffect(() => announce(problem || (items.length > 0 ? `${items.length} found` : isAnswered ? "Nothing is found." : "")), [problem, items.length, isAnswered, name]);
   useEffect(() => {
     if (isEntered.current && found.of === name && items[0]) open(items[0]);
   }, [found]);
@@ -95,6 +97,7 @@ function Chooser({ views, given, onClose }) {
     <ul id="found" role="listbox" aria-label="Found">${items.map((item, index) => html`<li id=${`found-${index}`} role="option"
       aria-selected=${index === chosen} onClick=${() => open(item)}>
       <span class="quiet">${item.verb?.name ?? item.kind}</span> <bdi>${item.name}</bdi>${["node", "workload"].includes(item.kind) && html` <span class="quiet">on <bdi>${item.host}</bdi></span>`}</li>`)}</ul>
+    ${problem && html`<p class="error">${problem}</p>`}
   </dialog>`;
 }
 

@@ -1,5 +1,5 @@
 // What totals and nodes were: a chart of each resource, and when it is full; a line of the last day.
-import { amount, button, clocks, html, join, legend, list, quiet, request, resourceOf, select, sentence, serverNow, tick, totals, useEffect, useList, useMemo, usePoll, useRef, useState, useUpdates } from "./page.js";
+import { amount, button, clocks, html, isOutage, join, legend, list, quiet, request, resourceOf, select, sentence, serverNow, tick, totals, useEffect, useList, useMemo, usePoll, useRef, useState, useUpdates } from "./page.js";
 
 const STEPS = { hour: 3_600_000, day: 86_400_000 }; // ms
 const PERIODS = { day: [24, "hour"], week: [168, "hour"], month: [30, "day"], quarter: [90, "day"] }; // name -> samples
@@ -80,12 +80,23 @@ export function TrendTotals({ amounts, left, measured, path, place, isDown }) {
 
 const MOST = 100; // nodes in a request
 const WAIT_MS = 100; // for others that come into view
+const AGAIN_MS = 10_000; // after no answer
 const days = {}; // resource and uuid -> a node's last day, if it is known, as of an hour
-const waiting = []; // uuids
+const waiting = new Map(); // resource -> uuids
+
+function wait(resource, hour, uuids, waitMs = WAIT_MS) {
+  if (!waiting.has(resource)) {
+    waiting.set(resource, new Set());
+    setTimeout(readDays, waitMs, resource, hour);
+  }
+  for (const uuid of uuids) waiting.get(resource).add(uuid);
+}
 
 async function readDays(resource, hour) {
-  const uuids = waiting.splice(0).slice(-MOST);
-  const { data } = await request(`/v1/trends/nodes?${new URLSearchParams([["resource", resource], ...uuids.map((uuid) => ["node", uuid])])}`);
+  const uuids = [...waiting.get(resource)].slice(-MOST);
+  waiting.delete(resource);
+  const { data, error } = await request(`/v1/trends/nodes?${new URLSearchParams([["resource", resource], ...uuids.map((uuid) => ["node", uuid])])}`);
+  if (isOutage(error)) return wait(resource, hour, uuids, AGAIN_MS);
   for (const uuid of uuids) days[resource + uuid] = { hour, ...data?.nodes.find((node) => node.uuid === uuid) };
   tick();
 }
@@ -100,7 +111,7 @@ export function DayLine({ uuid, resource }) {
     const observer = new IntersectionObserver((entries) => {
       if (!entries.at(-1).isIntersecting) return;
       observer.disconnect();
-      if (waiting.push(uuid) === 1) setTimeout(readDays, WAIT_MS, resource, hour);
+      wait(resource, hour, [uuid]);
     });
     observer.observe(box.current);
     return () => observer.disconnect();
