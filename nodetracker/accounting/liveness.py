@@ -94,11 +94,13 @@ def find_conductor_outage(
     """Return since when no agent reaches any conductor; None if some do, or if unknown.
 
     One silent agent may be down. When all of at least two are silent at once, while
-    conductors are up, the way to the conductors is the likely cause.
+    conductors are up, the way to the conductors is the likely cause. A conductor through which
+    agents call is one by its last heartbeat: it may be cut off since, together with them.
 
     Args:
         services: all of the fleet, or at least those of conductors and the REST service.
     """
+    recent = now - timedelta(seconds=service_down_time / 2)
     lost: list[datetime] = []
     agents = 0
     for service in services:
@@ -107,7 +109,9 @@ def find_conductor_outage(
         entries = service.last_audit.get("nodes", {})
         entry = entries.get(AGENTS) or entries.get(BROKER)
         if entry is None:
-            return None
+            if service.last_seen_up is not None and service.last_seen_up >= recent:
+                return None
+            continue
         agents += entry.get("agents", _MIN_AGENTS)
         if entry["age_seconds"] is not None and service.last_seen_up is not None:
             lost.append(service.last_seen_up - timedelta(seconds=entry["age_seconds"]))

@@ -18,11 +18,13 @@ from tests.builders import NOW, later, make_service
 DOWN = 60
 
 
-def make_conductor(age: float | str | None = "fine", seen: datetime = NOW) -> ServiceRecord:
+def make_conductor(age: float | str | None = "fine", seen: datetime | None = NOW) -> ServiceRecord:
     """Build a conductor whose last successful call was `age` seconds before its heartbeat."""
     nodes = {} if age == "fine" else {BROKER: {"age_seconds": age, "error": "no answer"}}
     audit = {"age_seconds": None, "nodes": nodes}
-    return make_service(host="c-1", binary=CONDUCTOR_BINARY, last_seen_up=seen, last_audit=audit)
+    return make_service(
+        host="c-1", binary=CONDUCTOR_BINARY, last_seen_up=seen, last_audit=audit, created_at=NOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,11 +36,15 @@ def make_conductor(age: float | str | None = "fine", seen: datetime = NOW) -> Se
         ([make_conductor(90.0), make_conductor()], None),
         ([make_conductor(90.0), make_conductor(30.0)], later(-30)),
         ([make_conductor(90.0), make_conductor("fine", later(-600))], later(-90)),
+        ([make_conductor(90.0), make_conductor("fine", later(-31))], later(-90)),
+        ([make_conductor(90.0), make_conductor("fine", later(-29))], None),
+        ([make_conductor(90.0), make_conductor("fine", None)], later(-90)),
         ([make_conductor(None)], None),
     ],
     ids=[
         "no conductor", "it gets through", "it does not", "one of two does", "neither does",
-        "the other one is down", "it never did",
+        "the other one is down", "the other one is late", "the other one is hardly late",
+        "the other one starts", "it never did",
     ],
 )  # fmt: skip
 def test_an_outage_means_that_no_conductor_gets_through(
