@@ -27,6 +27,8 @@ class Programs:
     Args:
         down_after: service_down_time; short only where a test waits for a host to be down, as a
             busy machine may delay heartbeats for seconds.
+        report_interval: seconds between heartbeats, and for one by a conductor; one that takes
+            longer there is an outage.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Programs:
         connection: str | None = None,
         host: str = "host-1",
         down_after: int = 60,
+        report_interval: int = 1,
         **options,
     ) -> None:
         directory.mkdir(exist_ok=True)
@@ -42,6 +45,7 @@ class Programs:
         self.host = host
         self.bin = BIN  # where its release is installed
         self.down_after = down_after
+        self.report_interval = report_interval
         self.mount_namespace = ""  # file of the namespace in which all programs run
         self.inventory = directory / "inventory.yaml"
         self.path = directory / "nodetracker.conf"
@@ -57,7 +61,7 @@ class Programs:
         """
         compute = "\n".join(f"{name} = {value}" for name, value in options.items())
         self.path.write_text(
-            f"[DEFAULT]\nhost = {self.host}\nreport_interval = 1\n"
+            f"[DEFAULT]\nhost = {self.host}\nreport_interval = {self.report_interval}\n"
             f"service_down_time = {self.down_after}\n"
             f"state_path = {self.directory}/state\n{extra}\n"
             + ("" if "[api]" in extra else f"[api]\nport = {find_free_port()}\n")

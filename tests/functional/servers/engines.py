@@ -11,7 +11,13 @@ from typing import Any
 
 import psutil
 
-from tests.functional.servers.process import ServerProcess, removed_on_failure, require, suspend
+from tests.functional.servers.process import (
+    READY_SECONDS,
+    ServerProcess,
+    removed_on_failure,
+    require,
+    suspend,
+)
 
 IMAGE = "localhost/bb:latest"
 SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep .1; done"]
@@ -159,7 +165,7 @@ class Dockerd(Engine):
             with contextlib.suppress(psutil.NoSuchProcess):  # it ends with the daemon
                 process.kill()
         # A restart would still find them: the first process may be slow to reap them.
-        psutil.wait_procs([daemon, containerd], timeout=20)
+        psutil.wait_procs([daemon, containerd], READY_SECONDS)
         self.process.stop()
         for path in (self.directory / "docker.pid", self._containerd_pid_file()):
             path.unlink(missing_ok=True)

@@ -12,7 +12,12 @@ from pathlib import Path
 
 import psutil
 
-from tests.functional.servers.process import ServerProcess, skip_or_fail, suspend
+from tests.functional.servers.process import (
+    READY_SECONDS,
+    ServerProcess,
+    skip_or_fail,
+    suspend,
+)
 from tests.functional.servers.tls import Authority
 
 _BOUND = {
@@ -245,7 +250,7 @@ class Libvirtd:
         return found
 
     def _wait_gone(self, pid: int) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + READY_SECONDS
         while psutil.pid_exists(pid) and time.monotonic() < deadline:
             try:
                 if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:

@@ -12,6 +12,7 @@ import pymysql
 from pymysql.constants import ER
 
 from tests.functional.servers.process import (
+    READY_SECONDS,
     ServerProcess,
     removed_on_failure,
     require,
@@ -188,6 +189,10 @@ class MariaDB:
             "mariadb-admin", "--no-defaults", "--user=root", f"--socket={self._socket}", "ping",
         ]  # fmt: skip
         answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=10
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=READY_SECONDS,
         )
         return answer.returncode == 0

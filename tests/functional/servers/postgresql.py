@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tests.functional.servers.process import (
+    READY_SECONDS,
     ServerProcess,
     removed_on_failure,
     require,
@@ -180,14 +181,16 @@ class PostgreSQL:
     def set_read_only(self, is_read_only: bool) -> None:
         """Deny or allow writes in new transactions of ordinary users."""
         state = "on" if is_read_only else "off"
-        self.execute(
-            f"ALTER ROLE nodetracker SET default_transaction_read_only = {state}",
-        )
-        self.kill_connections()
+        # At once, or the old connections would be used among new ones.
+        self.kill_connections(f"ALTER ROLE nodetracker SET default_transaction_read_only = {state}")
 
-    def kill_connections(self) -> int:
-        """Kill all connections of ordinary users, wait for their end and return their number."""
-        killed = {number for number, _ in self.execute(KILL_CONNECTIONS)}
+    def kill_connections(self, *before: str) -> int:
+        """Kill all connections of ordinary users, wait for their end and return their number.
+
+        Args:
+            before: statements that are run first.
+        """
+        killed = {number for number, _ in self.execute(*before, KILL_CONNECTIONS)}
         wait_for_end(killed, self._list_connections)
         return len(killed)
 
@@ -219,6 +222,6 @@ class PostgreSQL:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=10,
+            timeout=READY_SECONDS,
         )  # fmt: skip
         return answer.returncode == 0

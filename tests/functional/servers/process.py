@@ -107,8 +107,9 @@ def run_client(command: Sequence[str | Path], given: bytes = b"") -> bytes:
 
 def wait_for_end(killed: set[int], list_connections: Callable[[], set[int]]) -> None:
     """Wait until killed connections have ended; until then their next statement may still run."""
-    last = time.monotonic() + 10
-    while killed & list_connections() and time.monotonic() < last:
+    deadline = time.monotonic() + READY_SECONDS
+    while left := killed & list_connections():
+        assert time.monotonic() < deadline, f"connections {left} do not end"
         time.sleep(0.01)
 
 
@@ -210,11 +211,13 @@ class ServerProcess:
             self.thaw()
             self._process.send_signal(number)
             try:
-                self._process.wait(timeout=20)
+                self._process.wait(READY_SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                os.killpg(self.pid, signal.SIGKILL)  # and what it has started
                 self._process.wait()
-            self._process = None
+                raise
+            finally:
+                self._process = None
 
     def kill(self) -> None:
         """Kill the server, as a power cut would."""

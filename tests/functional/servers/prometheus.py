@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes a few targets each second."""
+"""A Prometheus that scrapes a few targets every two seconds, in which each has to answer."""
 
 import json
 import urllib.error
@@ -26,7 +26,7 @@ class Prometheus(ServerProcess):
         ]
         self._path = self.directory / "prometheus.yml"  # JSON is YAML
         self._path.write_text(
-            json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})
+            json.dumps({"global": {"scrape_interval": "2s"}, "scrape_configs": jobs})
         )
         self.start()
 
@@ -48,7 +48,7 @@ class Prometheus(ServerProcess):
         """
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise ValueError(error.read().decode()) from None

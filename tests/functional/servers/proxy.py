@@ -74,7 +74,11 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self._server_port))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+            except OSError:  # it is not served at the moment
+                client.close()
+                continue
             self._sockets += [client, server]
             for pump in (self._forward_requests, self._forward_answers):
                 threading.Thread(target=pump, args=(client, server), daemon=True).start()

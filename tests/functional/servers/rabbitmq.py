@@ -132,7 +132,7 @@ class RabbitMQ:
             capture_output=True,
             check=False,
             env=self._environment,
-            timeout=20,
+            timeout=60,
         )
         self.process.remove()
 
