@@ -1,6 +1,6 @@
 """Calls of an agent: with a broker, without, while it is away, across a restart; none is lost.
 
-The agent beats every 20 s, so that an answer within less came by a wake-up.
+Most agents beat so rarely that what is answered was answered by a wake-up.
 """
 
 import json
@@ -22,21 +22,27 @@ from tests.functional.servers.process import find_free_port
 from tests.functional.servers.rabbitmq import RabbitMQ
 from tests.programs import Programs, Running, wait_until
 
-INTERVAL = 20
-_MINUTES = timedelta(minutes=2)
-_SLOW = f"report_interval = {INTERVAL}\n"
+RARELY = {"report_interval": 600, "down_after": 1800}
+"""Longer than a command may run."""
+OFTEN = {"report_interval": 1, "down_after": 60}
+_MINUTES = timedelta(minutes=10)
 
 
 class Machine(Programs):
     """A machine with a database and a ``systemctl`` that only notes what it is asked."""
 
     def __init__(
-        self, directory: Path, connection: str, url: str | None = None, host: str = "host-1"
+        self,
+        directory: Path,
+        connection: str,
+        url: str | None = None,
+        host: str = "host-1",
+        **options: Any,
     ) -> None:
-        extra = _SLOW + (f"transport_url = {url}\n" if url else "")
+        extra = f"transport_url = {url}\n" if url else ""
         super().__init__(
             directory, connection, host, extra=extra, driver="local", allow_power_actions=True,
-            update_resources_interval=-1,
+            update_resources_interval=-1, **options,
         )  # fmt: skip
         self.bin_directory = directory / "bin"
         self.bin_directory.mkdir(exist_ok=True)
@@ -45,8 +51,11 @@ class Machine(Programs):
         systemctl.chmod(0o755)
 
     def start_agent(self) -> Running:
+        socket = self.directory / "state" / SOCKET_FILE
+        socket.unlink(missing_ok=True)  # of an agent that was killed
         agent = self.start(PATH=f"{self.bin_directory}:/usr/bin:/bin")
         agent.wait_for("is ready")
+        wait_until(socket.exists)
         return agent
 
     @property
@@ -56,15 +65,14 @@ class Machine(Programs):
         return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def call(caller: Programs, machine: Machine) -> float:
-    """Audit and reboot a machine by commands; return how long that took, in seconds."""
-    began, asked = time.monotonic(), machine.asked
+def call(caller: Programs, machine: Machine) -> None:
+    """Audit and reboot a machine by commands."""
+    asked = machine.asked
     rows = caller.ask("node", "audit", machine.host)
     assert [row["host"] for row in rows] == [machine.host]
     done = caller.manage("host", "action", machine.host, "reboot")
     assert done.returncode == 0, done.stderr
     assert machine.asked == asked + 1
-    return time.monotonic() - began
 
 
 @pytest.fixture
@@ -74,8 +82,8 @@ def connection(mariadb: MariaDB) -> str:
 
 @pytest.fixture
 def make(tmp_path: Path, connection: str) -> Callable[..., Machine]:
-    def make(name: str, url: str | None = None, host: str = "host-1") -> Machine:
-        return Machine(tmp_path / name, connection, url, host)
+    def make(name: str, url: str | None = None, host: str = "host-1", **options: Any) -> Machine:
+        return Machine(tmp_path / name, connection, url, host, **(RARELY | options))
 
     made = make("schema")
     made.make_schema()
@@ -88,7 +96,7 @@ def test_calls_from_another_machine_wake_the_agent_over_the_broker(
     machine, caller = make("agent", rabbitmq.url), make("caller", rabbitmq.url, "ctl")
     with machine.start_agent() as agent:
         agent.wait_for("RPC is served")
-        assert call(caller, machine) < INTERVAL
+        call(caller, machine)
         agent.wait_for("Carrying out host_power_action, called by manage:ctl")
         assert agent.stop() == 0, agent.output()
 
@@ -104,7 +112,7 @@ def test_calls_that_wake_nobody_are_carried_out_at_the_next_heartbeat(
         "broker away": (away, away),
     }
     own, others = urls[way]
-    machine, caller = make("agent", own), make("caller", others, "ctl")
+    machine, caller = make("agent", own, **OFTEN), make("caller", others, "ctl")
     with machine.start_agent() as agent:
         call(caller, machine)
         assert agent.stop() == 0, agent.output()
@@ -115,8 +123,7 @@ def test_calls_on_the_agents_own_machine_wake_it_by_its_socket(
 ) -> None:
     machine = make("agent")
     with machine.start_agent() as agent:
-        call(machine, machine)  # the socket may appear after the first
-        assert call(machine, machine) < INTERVAL
+        call(machine, machine)
         assert agent.stop() == 0, agent.output()
 
 
@@ -136,7 +143,7 @@ def test_calls_made_before_a_restart_are_carried_out_once_after_it(
             )
         ]
         with machine.start_agent() as agent:
-            wait_until(lambda: all(store.find_answer("host-1", id_) for id_ in made), INTERVAL / 2)
+            wait_until(lambda: all(store.find_answer("host-1", id_) for id_ in made))
             agent.process.kill()
             agent.process.wait()
         with machine.start_agent() as agent:
@@ -168,8 +175,8 @@ def test_a_flood_of_messages_is_at_most_a_reading_in_a_second(
                 client.cast({}, method, action="reboot") if method != "wake" else client.cast(
                     {}, method
                 )
-        seconds = time.monotonic() - began
         read = _count_selects(mariadb) - before
+        seconds = time.monotonic() - began
         assert read <= seconds + 3, (read, seconds)
         assert machine.asked == 0
         assert "Traceback" not in agent.output()
@@ -185,18 +192,15 @@ def _count_selects(mariadb: MariaDB) -> int:
 def test_a_host_without_a_database_calls_its_own_agent_alone(
     tmp_path: Path, connection: str, make: Callable[..., Machine]
 ) -> None:
-    conductor = Conductor(tmp_path / "conductor", connection)
-    remote = Remote(tmp_path / "remote", conductor.endpoint, conductor.make_token())
-    remote.path.write_text(
-        remote.path.read_text().replace("report_interval = 1\n", f"report_interval = {INTERVAL}\n")
-    )
+    conductor = Conductor(tmp_path / "conductor", connection, down_after=RARELY["down_after"])
+    token = conductor.make_token()
+    remote = Remote(tmp_path / "remote", conductor.endpoint, token, **RARELY)
     with conductor.start_conductor(), remote.start() as agent:
         agent.wait_for("is ready")
         wait_until(lambda: (remote.directory / "state" / SOCKET_FILE).exists())
         remote.inventory.write_text(json.dumps({"nodes": [NODE | {"vcpus": 48}]}))
-        began = time.monotonic()
         (row,) = remote.ask("node", "audit", "host-1")
-        assert (row["outcome"], time.monotonic() - began < INTERVAL) == ("update", True)
+        assert row["outcome"] == "update"
         agent.wait_for("Carrying out update_available_resource, called by manage:host-1")
         refused = remote.manage("host", "action", "host-1", "reboot")
         assert "the fake driver does not support the power action" in refused.stderr

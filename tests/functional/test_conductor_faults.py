@@ -20,7 +20,7 @@ from nodetracker.conductor.interface import CONDUCTOR
 from nodetracker.db.store import SqlStore
 from nodetracker.model.change import EventKind
 from nodetracker.model.listing import HistoryQuery
-from nodetracker.model.service import COMPUTE_BINARY, ServiceRecord
+from nodetracker.model.service import COMPUTE_BINARY, CONDUCTOR_BINARY, ServiceRecord
 from nodetracker.model.warning import WarningKind
 from tests.bench.fleet.worker import config_file
 from tests.functional.conductors import NODE, Conductor, Remote
@@ -58,14 +58,14 @@ def test_an_expired_certificate_takes_no_agent_for_dead(
     tmp_path: Path, connection: str, store: SqlStore
 ) -> None:
     """It expired, and nobody noticed until the conductor was started again."""
-    down_after, authority = 8, Authority(tmp_path)
+    down_after, authority = 24, Authority(tmp_path)
     conductor = Conductor(tmp_path / "conductor", connection, down_after=down_after)
     conductor.use_tls(*authority.issue(tmp_path, "127.0.0.1"))
     token = conductor.make_token("--uses", "2")
     remotes = [
         Remote(
             tmp_path / host, conductor.endpoint, token, host, down_after=down_after,
-            update_resources_interval=1,
+            report_interval=4, update_resources_interval=1,
         )
         for host in ("host-1", "host-2")
     ]  # fmt: skip
@@ -74,6 +74,10 @@ def test_an_expired_certificate_takes_no_agent_for_dead(
 
     def states() -> set[str]:
         return {row["state"] for row in conductor.ask("node", "list")}
+
+    def count_reports() -> tuple[int, int]:
+        (service,) = store.list_services(binary=CONDUCTOR_BINARY)
+        return service.epoch, service.report_count
 
     with conductor.start_conductor() as first, remotes[0].start() as one, remotes[1].start() as two:
         agents = (one, two)
@@ -84,7 +88,9 @@ def test_an_expired_certificate_takes_no_agent_for_dead(
             agent.process.send_signal(signal.SIGSTOP)
         assert first.stop() == 0
         authority.issue(tmp_path, "127.0.0.1", days=-1)
+        before = count_reports()
         with conductor.start_conductor() as second:
+            wait_until(lambda: count_reports() > before)  # it says who called
             for agent in agents:
                 agent.process.send_signal(signal.SIGCONT)
             seen: list[set[str]] = []
@@ -122,7 +128,9 @@ class TestCutAnswer:
     @pytest.fixture
     def remote(self, tmp_path: Path, conductor: Conductor, proxy: Proxy) -> Remote:
         endpoint, token = f"http://127.0.0.1:{proxy.port}", conductor.make_token()
-        return Remote(tmp_path / "remote", endpoint, token, update_resources_interval=1)
+        return Remote(
+            tmp_path / "remote", endpoint, token, report_interval=10, update_resources_interval=1
+        )
 
     @pytest.fixture
     def agent(self, conductor: Conductor, remote: Remote) -> Iterator[Running]:
@@ -170,7 +178,7 @@ def test_a_conductor_whose_clock_is_an_hour_off_takes_no_agent_for_dead(
 ) -> None:
     """Ages and late calls are by the database's clock."""
     remote = Remote(
-        tmp_path / "remote", conductor.endpoint, conductor.make_token(), down_after=8,
+        tmp_path / "remote", conductor.endpoint, conductor.make_token(), report_interval=10,
         update_resources_interval=1,
     )  # fmt: skip
     (tmp_path / "shift").write_text(str(shift))
@@ -189,7 +197,7 @@ def test_a_conductor_whose_clock_is_an_hour_off_takes_no_agent_for_dead(
         url = f"{conductor.endpoint}/store/list_nodes"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -199,19 +207,19 @@ def test_a_conductor_whose_clock_is_an_hour_off_takes_no_agent_for_dead(
         running.wait_for("is ready")
         agent = started.enter_context(remote.start())
         agent.wait_for("is ready")
-        wait_until(lambda: store.list_services("host-1")[0].report_count > 10)
+        wait_until(lambda: store.list_services("host-1")[0].report_count > 1)
         (service,) = list_agents(store)
-        assert is_service_up(service, store.now(), 8)
+        assert is_service_up(service, store.now(), remote.down_after)
         assert service.last_seen_up is not None
-        assert abs((store.now() - service.last_seen_up).total_seconds()) < 8
-        assert abs(service.clock_skew_ms or 0) < 2000  # the agent's own, which is right
+        assert abs((store.now() - service.last_seen_up).total_seconds()) < 60
+        assert abs(service.clock_skew_ms or 0) < 60_000  # the agent's own, which is right
         for programs in (remote, conductor):
             (row,) = programs.ask("node", "list")
-            assert (row["state"], 0 <= row["audit_age_seconds"] < 8) == ("up", True)
+            assert (row["state"], 0 <= row["audit_age_seconds"] < 60) == ("up", True)
         assert store.list_warnings() == []
         status, text = call(-2)
         assert (status, "too late; nothing was done" in text) == (503, True)
-        assert call(20)[0] == 200
+        assert call(60)[0] == 200
         assert list_outages(agent) == []
         assert agent.stop() == 0
         assert running.stop() == 0
@@ -223,7 +231,12 @@ class TestClone:
     @pytest.fixture
     def remote(self, tmp_path: Path, conductor: Conductor) -> Remote:
         token = conductor.make_token()
-        return Remote(tmp_path / "remote", conductor.endpoint, token, update_resources_interval=1)
+        return self.make(tmp_path / "remote", conductor.endpoint, token)
+
+    def make(self, directory: Path, endpoint: str, token: str, host: str = "host-1") -> Remote:
+        """Return a host that is watched for ten seconds before another takes it over."""
+        options = {"report_interval": 5, "update_resources_interval": 1}
+        return Remote(directory, endpoint, token, host, **options)
 
     def clone(self, remote: Remote, host: str) -> Remote:
         endpoint = next(
@@ -232,7 +245,7 @@ class TestClone:
             if line.startswith("endpoint")
         )
         directory = remote.directory.parent / "clone"
-        cloned = Remote(directory, endpoint, "", host, update_resources_interval=1)
+        cloned = self.make(directory, endpoint, "", host)
         (directory / "token").unlink()
         set_vcpus(cloned, 4)
         ignored = shutil.ignore_patterns("agent.sock")
@@ -285,10 +298,9 @@ def test_sixty_agents_that_connect_at_once_are_all_up_and_written_once(
     token = conductors[0].make_token("--uses", str(agents))
     endpoints = ", ".join(item.endpoint for item in conductors)
     for number in range(agents):
-        options = {"down_after": down_after, "update_resources_interval": 5}
+        options = {"down_after": down_after, "report_interval": 5, "update_resources_interval": 5}
         remote = Remote(tmp_path / f"r{number}", endpoints, token, f"host-{number}", **options)
-        text = remote.path.read_text().replace("report_interval = 1\n", "report_interval = 5\n")
-        config_file(tmp_path, f"agent-{number}").write_text(text)
+        config_file(tmp_path, f"agent-{number}").write_text(remote.path.read_text())
     command = [sys.executable, "-m", "tests.bench.fleet.worker", str(tmp_path), "0", str(agents)]
     lost: set[str] = set()
 
@@ -311,7 +323,7 @@ def test_sixty_agents_that_connect_at_once_are_all_up_and_written_once(
             process.process.kill()
         before = counts()
         again = [started.enter_context(item.start_conductor()) for item in conductors]
-        wait_until(lambda: all(count > before[host] for host, count in counts().items()))
+        wait_until(lambda: all(count > before[host] for host, count in counts().items()), 180)
         assert all("Traceback" not in process.output() for process in again)
     hosts = {f"host-{number}" for number in range(agents)}
     assert (lost, before.keys()) == (set(), hosts)
