@@ -23,6 +23,7 @@ from tests.functional.servers.process import add_options
 from tests.programs import Programs, Running, wait_until
 
 SECONDS = 3  # [api] database_timeout
+LONG = {"Prefer": "wait=60"}  # of what the database carries out, on a busy machine
 NEVER = 600  # seconds; without a limit of requests, their clients would give up before
 UNKNOWN = (503, "nodetracker.database.unknown_outcome", "5")
 SERVERS: dict[str, Callable[[], Any]] = {"mariadb": MariaDB, "postgresql": PostgreSQL}
@@ -77,7 +78,7 @@ class Scene:
     @contextmanager
     def run(self, **options: Any) -> Iterator[Running]:
         with self.service.run(**options) as running:
-            self.send_all(Writes().bodies)
+            self.send_all(Writes().bodies, **LONG)
             yield running
         self.store.close()
 
@@ -99,7 +100,7 @@ class Scene:
         """Assert that the same requests, once the database is back, are granted once each."""
         wait_until(lambda: self.service.summarize("/v1/nodes")[0] == 200)
         for _ in range(2):
-            answers = self.send_all(writes.bodies)
+            answers = self.send_all(writes.bodies, **LONG)
             assert {answer[0] for answer in answers} <= {200, 201}
         assert self.count_claims(writes.list_uuids()) == [1] * 5
 
@@ -159,7 +160,7 @@ def test_the_read_lock_of_a_backup_keeps_no_write_for_longer(server: Any, scene:
         writes = Writes()
         with read_locked(server):
             assert scene.send_all(writes.bodies) == [UNKNOWN] * 3
-            assert scene.service.summarize("/v1/nodes") == (200, None, None)
+            assert scene.service.summarize("/v1/nodes", **LONG) == (200, None, None)
         scene.check_repetitions(writes)
         assert "Traceback" not in running.output()
 
@@ -172,7 +173,7 @@ def test_a_locked_file_keeps_no_write_for_longer(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "nt.sqlite")) as other:
             other.execute("BEGIN IMMEDIATE")
             assert scene.send_all(writes.bodies) == [AWAY] * 3
-            assert scene.service.summarize("/v1/nodes") == (200, None, None)
+            assert scene.service.summarize("/v1/nodes", **LONG) == (200, None, None)
             other.rollback()
         scene.check_repetitions(writes)
         assert "Traceback" not in running.output()
