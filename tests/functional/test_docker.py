@@ -1,5 +1,6 @@
 """The agent on real engines: a dockerd and a podman service."""
 
+import itertools
 import re
 import signal
 import subprocess
@@ -114,6 +115,7 @@ def test_the_row_follows_a_container_within_a_second(
 
 
 def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: RunningAgent) -> None:
+    agent.wait(lambda node: {e.state for e in node.values.facts.values()} == {FactState.FRESH})
     node = agent.node()
     assert node is not None
     values = node.values
@@ -134,7 +136,6 @@ def test_facts_are_the_machines_and_the_engines(engine: Engine, agent: RunningAg
     assert values.engine["cgroup_version"] == info["CgroupVersion"]
     disk = psutil.disk_usage(info["DockerRootDir"])
     assert values.local_gb == disk.total // 2**30
-    assert {entry.state for entry in values.facts.values()} == {FactState.FRESH}
 
 
 def test_measured_usage_is_written_with_other_changes(engine: Engine, agent: RunningAgent) -> None:
@@ -143,13 +144,17 @@ def test_measured_usage_is_written_with_other_changes(engine: Engine, agent: Run
     wanted = {"images_disk_used_mb", "containers_cpu_used_milli", "containers_memory_used_mb"}
     try:
         client.start(container)
-        for number in range(50):  # measured usage alone does not cause a write
-            client.rename(container, f"busy-{number}")
-            agent.wait(is_in(f"busy-{number}", PowerState.RUNNING))
+        names = (f"busy-{number}" for number in itertools.count())
+
+        def is_measured() -> bool:
+            client.rename(container, name := next(names))
+            agent.wait(is_in(name, PowerState.RUNNING))
             node = agent.node()
-            assert node is not None
-            if wanted <= node.values.metrics.keys():
-                break
+            return node is not None and wanted <= node.values.metrics.keys()
+
+        wait_until(is_measured)  # measured usage alone does not cause a write
+        node = agent.node()
+        assert node is not None
         assert node.values.metrics["images_disk_used_mb"] >= 1
         assert node.values.metrics["containers_memory_used_mb"] >= 1
     finally:
@@ -238,9 +243,9 @@ def test_facts_of_a_stopped_engine_are_held_until_it_is_back(
 def test_a_frozen_engine_delays_no_heartbeat_and_recovers(
     engine: Engine, agent: RunningAgent
 ) -> None:
-    before = len(agent.running.output())
     engine.freeze()
     try:
+        before = len(agent.running.output())
         lost = agent.wait(lambda node: node.values.facts["guests"].state is FactState.HELD)
         (service,) = agent.store.list_services(HOST)
         wait_until(
@@ -419,7 +424,8 @@ def test_an_out_of_memory_kill_is_an_event(dockerd: Dockerd, tmp_path: Path) -> 
 def test_a_health_check_that_fails_is_in_the_history(dockerd: Dockerd, tmp_path: Path) -> None:
     agent = RunningAgent(tmp_path / "agent", dockerd.url)
     client = dockerd.client()
-    check = {"test": ["CMD", "/bin/busybox", "false"], "interval": 10**9, "retries": 3}
+    wait = "until [ -e /seen ]; do sleep .1; done; false"
+    check = {"test": ["CMD", "sh", "-c", wait], "interval": 10**9, "retries": 3, "timeout": 10**12}
     config = client.create_host_config(network_mode="none", mem_limit="8m")
     container = client.create_container(
         IMAGE, SLEEP, name="sick", host_config=config, healthcheck=check
@@ -427,6 +433,8 @@ def test_a_health_check_that_fails_is_in_the_history(dockerd: Dockerd, tmp_path:
     try:
         client.start(container)
         agent.wait(lambda node: (guest := guest_of(node, "sick")) and guest.details.get("health"))
+        seen = client.exec_create(container, ["/bin/busybox", "touch", "/seen"])
+        client.exec_start(seen["Id"])
         agent.wait(lambda node: guest_of(node, "sick").details["health"] == "unhealthy")
         shown = agent.programs.manage("events", "--host", HOST).stdout
         assert "guest sick: details.health starting → unhealthy" in shown

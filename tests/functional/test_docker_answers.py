@@ -35,6 +35,7 @@ from tests.programs import wait_until
 
 HOST = "host-1"
 UUID = "6a0e1f0e-5a43-4a6e-9d1c-0f6f5f6e2c11"
+PATIENCE = 60  # seconds that a busy machine may take
 
 
 class DriverOnStub:
@@ -48,7 +49,7 @@ class DriverOnStub:
         self.now = 1000.0
         self.drivers = []
 
-    def driver(self, host=HOST, timeout=5, roots=None, **options):
+    def driver(self, host=HOST, timeout=PATIENCE, roots=None, **options):
         roots = roots or Roots(rootfs=self.root)
         environment = DriverEnvironment(host, str(self.directory), roots, ProbeRunner(timeout))
         made = DockerDriver(
@@ -90,7 +91,7 @@ def errors_of(snapshot):
 def listen(driver):
     events = queue.Queue()
     driver.events(events.put)
-    assert events.get(timeout=10).kind is EventKind.SOURCE
+    assert events.get(timeout=PATIENCE).kind is EventKind.SOURCE
     return events
 
 
@@ -258,7 +259,7 @@ class TestInvalidAnswers:
         began = time.monotonic()
         errors = errors_of(driver.get_available_resource(HOST))
         assert set(errors) == {"engine", "guests", "hypervisor"}
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < PATIENCE / 2
         stub.is_open.set()
         wait_until(lambda: errors_of(driver.get_available_resource(HOST)) == {})
 
@@ -283,7 +284,7 @@ class TestLargeAnswers:
     @pytest.mark.parametrize("call", ["info", "version", "get_disk_usage", "list_containers"])
     @pytest.mark.parametrize("status", [200, 500])
     def test_an_answer_that_is_too_long_is_an_error(self, stub, call, status):
-        client, long = EngineClient(stub.url, 5), "x" * 200_000
+        client, long = EngineClient(stub.url, PATIENCE), "x" * 200_000
         client.ping()
         stub.info = stub.version = stub.disk_use = {"ApiVersion": "1.43", "a": long}
         stub.names["1"] = [long]
@@ -298,10 +299,10 @@ class TestLargeAnswers:
     def test_the_refusal_of_a_stream_of_events_is_limited(self, stub):
         stub.statuses["/events"] = 500, "x" * 200_000
         with pytest.raises(HostDataError, match="answered with more than 100000 bytes"):
-            EngineClient(stub.url, 5).open_events(None, {}, 1)
+            EngineClient(stub.url, PATIENCE).open_events(None, {}, 1)
 
     def test_an_answer_that_is_too_deep_is_an_error(self, stub):
-        client = EngineClient(stub.url, 5)
+        client = EngineClient(stub.url, PATIENCE)
         stub.texts["/info"] = "[" * 50_000 + "]" * 50_000
         with pytest.raises(HostDataError, match="answered with invalid JSON"):
             client.info()
@@ -332,7 +333,7 @@ class TestRequests:
         monkeypatch.setattr(
             docker.APIClient, "close", lambda self: (closed.append(self), close(self))
         )
-        client = EngineClient(stub.url, 30)
+        client = EngineClient(stub.url, PATIENCE)
         stub.is_open.clear()
         with ThreadPoolExecutor(2) as pool:
             calls = [pool.submit(client._call, used.append) for _ in range(2)]
@@ -366,7 +367,7 @@ class TestRequests:
         driver.get_available_resource(HOST)
         stub.containers[f"{3:064x}"]["HostConfig"]["Memory"] = 128 << 20
         stub.send_event(event_of(3))
-        events.get(timeout=10)
+        events.get(timeout=PATIENCE)
         assert self.count(stub, driver) == [f"/containers/{3:064x}/json", "/containers/json"]
         assert guests_of(driver.get_available_resource(HOST))["web-3"].memory_mb == 128
 
@@ -447,11 +448,11 @@ class TestRequests:
 
     def test_no_reading_waits_for_a_slow_measurement_of_images(self, driver_on_stub, stub):
         stub.is_slow_with.add("/system/df")
-        driver = driver_on_stub.driver(timeout=60)
+        driver = driver_on_stub.driver()
         began = time.monotonic()
         for _ in range(3):
             assert driver.get_available_resource(HOST).guests.is_fresh
-        assert time.monotonic() - began < 50
+        assert time.monotonic() - began < PATIENCE
         assert stub.requests.count("/system/df") <= 1
 
     def test_a_measurement_that_is_not_available_is_none(self, driver_on_stub, stub):
@@ -613,24 +614,24 @@ class TestEvents:
     def test_a_stream_that_ends_is_reopened_and_both_are_reported(self, driver_on_stub, stub):
         events = listen(driver_on_stub.driver())
         stub.end_streams()
-        assert events.get(timeout=10).kind is EventKind.SOURCE
-        assert events.get(timeout=10).kind is EventKind.SOURCE
+        assert events.get(timeout=PATIENCE).kind is EventKind.SOURCE
+        assert events.get(timeout=PATIENCE).kind is EventKind.SOURCE
         stub.send_event(event_of(1, "destroy"))
-        assert events.get(timeout=10).kind is EventKind.GONE
+        assert events.get(timeout=PATIENCE).kind is EventKind.GONE
 
     def test_events_arrive_from_an_engine_that_starts_later(self, driver_on_stub, stub):
         stub.stop()
         events = queue.Queue()
         driver_on_stub.driver().events(events.put)
         stub.start()
-        assert events.get(timeout=20).kind is EventKind.SOURCE
+        assert events.get(timeout=PATIENCE).kind is EventKind.SOURCE
 
     def test_an_event_names_its_workload(self, driver_on_stub, stub):
         events = listen(driver_on_stub.driver())
         event = event_of(1, "die")
         event["Actor"]["Attributes"][WORKLOAD_LABEL] = UUID
         stub.send_event(event)
-        event = events.get(timeout=10)
+        event = events.get(timeout=PATIENCE)
         assert (event.nodename, event.kind, event.workload_uuid) == (HOST, EventKind.STOPPED, UUID)
 
     def test_neither_guests_nor_events_have_the_uuid_of_a_label_that_is_not_trusted(
@@ -645,25 +646,25 @@ class TestEvents:
         event = event_of(1, "destroy")
         event["Actor"]["Attributes"][WORKLOAD_LABEL] = UUID
         stub.send_event(event)
-        assert events.get(timeout=10).workload_uuid == own != UUID
+        assert events.get(timeout=PATIENCE).workload_uuid == own != UUID
 
     def test_an_event_with_a_time_to_come_hides_no_later_one(self, stub):
         events, sources = queue.Queue(), queue.Queue()
-        watch = EventListener(EngineClient(stub.url, 5), events.put, lambda: sources.put(1))
+        watch = EventListener(EngineClient(stub.url, PATIENCE), events.put, lambda: sources.put(1))
         watch.start()
         try:
-            sources.get(timeout=10)
+            sources.get(timeout=PATIENCE)
             for number, nano in enumerate((2**63 - 1, 10**400, -1, "x", [], True), 1):
                 stub.send_event(event_of(number) | {"timeNano": nano})
             stub.send_event(event_of(9))
-            found = [events.get(timeout=10).container_id for _ in range(7)]
+            found = [events.get(timeout=PATIENCE).container_id for _ in range(7)]
             assert found == [f"{number:064x}" for number in (1, 2, 3, 4, 5, 6, 9)]
         finally:
             watch.stop()
 
     def test_an_idle_stream_is_reopened_without_an_event(self, stub):
         events, sources = queue.Queue(), queue.Queue()
-        client = EngineClient(stub.url, 5)
+        client = EngineClient(stub.url, PATIENCE)
         watch = EventListener(client, events.put, lambda: sources.put(1), idle_seconds=0.2)
         watch.start()
         try:
@@ -671,7 +672,7 @@ class TestEvents:
             for _ in range(2):  # the second one is a replay
                 stub.send_event(event_of(1))
             stub.send_event(event_of(2, at=2))
-            assert [events.get(timeout=10).container_id for _ in range(2)] == [
+            assert [events.get(timeout=PATIENCE).container_id for _ in range(2)] == [
                 f"{1:064x}",
                 f"{2:064x}",
             ]
@@ -687,13 +688,13 @@ class TestEvents:
         watch = EventListener(client, lambda event: None, lambda: sources.put(1), idle_seconds=0.5)
         watch.start()
         try:
-            sources.get(timeout=10)
+            sources.get(timeout=PATIENCE)
             stub.is_open.clear()
-            sources.get(timeout=20)
-            assert not watch.is_live
+            sources.get(timeout=PATIENCE)
+            wait_until(lambda: not watch.is_live)
             stub.is_open.set()
-            sources.get(timeout=20)
-            assert watch.is_live
+            sources.get(timeout=PATIENCE)
+            wait_until(lambda: watch.is_live)
         finally:
             stub.is_open.set()
             watch.stop()
@@ -701,27 +702,29 @@ class TestEvents:
     @pytest.mark.parametrize("bad", ["x" * (2 << 20), None], ids=["long", "invalid"])
     def test_an_event_that_cannot_be_read_loses_no_other(self, stub, bad):
         events, sources = queue.Queue(), queue.Queue()
-        client = EngineClient(stub.url, 5)
+        client = EngineClient(stub.url, PATIENCE)
         watch = EventListener(client, events.put, lambda: sources.put(1))
         watch.start()
         try:
-            sources.get(timeout=10)
+            sources.get(timeout=PATIENCE)
             stub.send_event(event_of(1) | {"long": bad} if bad else "no object")
             for _ in range(2):  # that events may have been missed, and that none are any more
-                sources.get(timeout=10)
+                sources.get(timeout=PATIENCE)
             assert "since" not in stub.queries["/events"]  # or it would come again
             stub.send_event(event_of(2, at=2))
-            assert events.get(timeout=10).container_id == f"{2:064x}"
+            assert events.get(timeout=PATIENCE).container_id == f"{2:064x}"
             assert watch.is_live
         finally:
             watch.stop()
 
     def test_closing_ends_the_thread(self, driver_on_stub):
         driver = driver_on_stub.driver()
+        others = threading.enumerate()  # those of earlier tests may not have ended yet
         listen(driver)
-        (thread,) = (t for t in threading.enumerate() if t.name == "docker-events")
+        threads = [t for t in threading.enumerate() if t not in others]
+        (thread,) = (t for t in threads if t.name == "docker-events")
         driver.close()
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
@@ -766,7 +769,7 @@ def test_the_error_has_the_reason_why_an_engine_does_not_answer(tmp_path):
     }
     for url, reason in reasons.items():
         with pytest.raises(DriverUnavailableError) as caught:
-            EngineClient(url, 5).ping()
+            EngineClient(url, PATIENCE).ping()
         assert caught.value.source == url
         assert caught.value.reason == reason
 
@@ -784,7 +787,7 @@ def test_an_invalid_docker_configuration_file_is_reported_and_ends_no_thread(
     reason = "the Docker configuration file of the agent's user is invalid"
     assert errors_of(driver.get_available_resource(HOST))["guests"] == reason
     path.unlink()
-    assert events.get(timeout=20).kind is EventKind.SOURCE
+    assert events.get(timeout=PATIENCE).kind is EventKind.SOURCE
     assert driver.get_available_resource(HOST).guests.is_fresh
 
 
@@ -805,7 +808,7 @@ def test_a_server_that_is_not_an_engine_is_an_error(status, reason):
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        client = EngineClient(f"tcp://127.0.0.1:{server.server_port}", 5)
+        client = EngineClient(f"tcp://127.0.0.1:{server.server_port}", PATIENCE)
         for ask in (client.info, client.list_containers, client.get_disk_usage):
             with pytest.raises(HostDataError) as caught:
                 ask()
@@ -821,7 +824,7 @@ def test_a_socket_without_permission_is_an_error(stub):
     os.seteuid(65534)
     try:
         with pytest.raises(DriverUnavailableError) as caught:
-            EngineClient(stub.url, 5).ping()
+            EngineClient(stub.url, PATIENCE).ping()
     finally:
         os.seteuid(0)
     assert str(caught.value) == f"{stub.url}: Permission denied"

@@ -17,21 +17,53 @@ from uuid import uuid4
 import docker
 import pytest
 
-from nodetracker.hooks import docker as installer
+from nodetracker.hooks import docker as docker_hook
+from nodetracker.hooks import libvirt as libvirt_hook
+from nodetracker.hooks.files import read_program
 from nodetracker.hooks.libvirt import LibvirtHook
 from nodetracker.model.guest import PowerState
 from nodetracker.virt.host.memory import read_memory_info
 from nodetracker.virt.host.roots import Roots
 from tests.functional.conductors import Conductor
+from tests.functional.runs import patient_agent
 from tests.functional.servers.engines import IMAGE, SLEEP
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.functional.test_docker_plugin import Host
 from tests.functional.test_libvirt import FIRST, SECOND, RunningAgent
 from tests.programs import Programs, wait_until
 
+HOOKS = (docker_hook, libvirt_hook)
 FREE_MB = 1100
 SIZE_MB = 256
 FITTING = FREE_MB // SIZE_MB
+
+
+class PatientAgent(RunningAgent):
+    """An agent at whose door a question waits as long as it takes."""
+
+    program = patient_agent.__name__
+
+
+@pytest.fixture
+def patience() -> int:
+    """Seconds that hooks wait for an agent on a busy machine, less than Docker for its plugin."""
+    return 25
+
+
+@pytest.fixture(autouse=True)
+def _patient_hooks(monkeypatch: pytest.MonkeyPatch, patience: int) -> None:
+    """Install hooks that wait longer than those that ship, after which a guest starts anyway."""
+
+    def read_patient(name: str) -> str:
+        text = read_program(name)
+        text = text.replace(
+            "timeout --foreground -s KILL 2 ", f"timeout --foreground -s KILL {patience} "
+        )
+        text = text.replace("WatchdogSec=3", f"WatchdogSec={patience}")
+        return re.sub(r"(?m)^(\w+_SECONDS) = .*", rf"\1 = {patience}", text)
+
+    for hook in HOOKS:
+        monkeypatch.setattr(hook, "read_program", read_patient)
 
 
 @pytest.fixture
@@ -66,7 +98,7 @@ def install(libvirtd: Libvirtd, directory: Path) -> None:
 def agent(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[RunningAgent]:
     """An agent whose node has `FREE_MB` left."""
     total_mb = read_memory_info(Roots()).total_mb
-    with RunningAgent(
+    with PatientAgent(
         tmp_path,
         libvirtd.uri,
         inactive_guests="ignored",
@@ -133,7 +165,7 @@ def test_where_it_only_warns_all_start_and_the_last_is_named(
     libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
     total_mb = read_memory_info(Roots()).total_mb
-    with RunningAgent(
+    with PatientAgent(
         tmp_path,
         libvirtd.uri,
         inactive_guests="ignored",
@@ -152,7 +184,7 @@ def test_where_it_only_warns_all_start_and_the_last_is_named(
 
 def test_dedicated_cpus_are_given_once(libvirtd: Libvirtd, tmp_path: Path) -> None:
     pin = '<cputune><vcpupin vcpu="0" cpuset="0"/></cputune>'
-    with RunningAgent(
+    with PatientAgent(
         tmp_path,
         libvirtd.uri,
         inactive_guests="ignored",
@@ -177,7 +209,7 @@ def test_an_agent_without_a_database_answers_as_well(libvirtd: Libvirtd, tmp_pat
     conductor.make_schema()
     (tmp_path / "token").write_text(conductor.make_token())
     with conductor.start_conductor():
-        agent = RunningAgent(
+        agent = PatientAgent(
             tmp_path,
             libvirtd.uri,
             more=f"[conductor]\nuse_local = false\nendpoint = {conductor.endpoint}\n"
@@ -231,6 +263,7 @@ def test_a_restored_domain_asks_again(libvirtd: Libvirtd, agent: RunningAgent) -
     assert list_running(libvirtd) == ["web"]
 
 
+@pytest.mark.parametrize("patience", [2])
 @pytest.mark.parametrize("state", ["killed", "frozen", "without its database"])
 def test_without_an_answer_libvirt_goes_on(
     libvirtd: Libvirtd, agent: RunningAgent, state: str
@@ -325,7 +358,7 @@ def test_a_live_migration_asks_at_its_destination(
     libvirtd.define(domain_xml("web", FIRST, memory_mb=SIZE_MB))
     libvirtd.define(domain_xml("large", SECOND, memory_mb=600))
     other.define(domain_xml("db", str(uuid4()), memory_mb=600))
-    with programs.start() as running:
+    with programs.start(PatientAgent.program) as running:
         running.wait_for("is ready")
         assert start(other, "db").returncode == 0
         assert start(libvirtd, "web").returncode == 0
@@ -347,7 +380,7 @@ def docker_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hos
     """A dockerd with the plugin."""
     host = Host()
     host.door = tmp_path / "state/admission.sock"
-    monkeypatch.setattr(installer, "run_program", host.run)
+    monkeypatch.setattr(docker_hook, "run_program", host.run)
     host.install()
     yield host
     host.remove()
@@ -379,7 +412,7 @@ def test_virsh_and_docker_fill_one_host_together(
     libvirtd: Libvirtd, docker_host: Host, tmp_path: Path
 ) -> None:
     total_mb = read_memory_info(Roots()).total_mb
-    agent = RunningAgent(
+    agent = PatientAgent(
         tmp_path,
         libvirtd.uri,
         driver="libvirt,docker",
@@ -423,7 +456,7 @@ def test_virsh_and_docker_fill_one_host_together(
 def docker_agent(docker_host: Host, tmp_path: Path) -> Iterator[RunningAgent]:
     """An agent whose engine is Docker alone, and whose node has `FREE_MB` left."""
     total_mb = read_memory_info(Roots()).total_mb
-    with RunningAgent(
+    with PatientAgent(
         tmp_path,
         driver="docker",
         more=f"[docker]\nbase_url = {docker_host.engine.url}\n",
@@ -487,7 +520,7 @@ def test_a_container_starts_as_it_was_created_and_changed_just_before(
 def test_containers_without_limits_are_refused_where_these_are_required(
     docker_host: Host, tmp_path: Path
 ) -> None:
-    with RunningAgent(
+    with PatientAgent(
         tmp_path,
         driver="docker",
         more=f"[docker]\nbase_url = {docker_host.engine.url}\nrequire_limits = true\n",

@@ -67,6 +67,8 @@ def private_libvirtd() -> Iterator[Libvirtd]:
 class RunningAgent:
     """The real agent on SQLite with the libvirt driver, and views of its rows."""
 
+    program = "nodetracker-compute"
+
     def __init__(
         self,
         directory: Path,
@@ -90,7 +92,7 @@ class RunningAgent:
         self.running: Running | None = None
 
     def __enter__(self) -> "RunningAgent":
-        self.running = self.programs.start()
+        self.running = self.programs.start(self.program)
         self.running.wait_for("is ready")
         return self
 
@@ -107,7 +109,7 @@ class RunningAgent:
         """Do the same without waiting until it is ready."""
         assert self.running is not None
         self.running.__exit__()
-        self.running = self.programs.start()
+        self.running = self.programs.start(self.program)
         return self.running
 
     def output(self) -> str:
