@@ -15,6 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any, TextIO
 
+import sqlalchemy as sa
 from oslo_config import cfg
 
 import nodetracker.cmd  # noqa: F401 - keeps eventlet out
@@ -22,7 +23,8 @@ from nodetracker.accounting.ledger.request import parse_claim_request
 from nodetracker.bootstrap.options.opts import register_options
 from nodetracker.bootstrap.stores import build_store
 from nodetracker.db.connection.engine import DatabaseSettings
-from nodetracker.db.store import open_store
+from nodetracker.db.schema import tables
+from nodetracker.db.store import SqlStore, open_store
 from nodetracker.model.errors import ClaimRefusedError
 from nodetracker.ports import AdmissionPolicy, Store
 from tests.fork_server import get_server
@@ -71,6 +73,16 @@ class StormProcess:
         """Return the lines that it wrote as a whole."""
         lines = self._log.read_text().split("\n")[:-1]
         return [json.loads(line) for line in lines]
+
+
+def wait_for_killed(store: SqlStore) -> None:
+    """Wait until all that killed processes have sent is written, which locks nodes, or undone.
+
+    A server goes on with a COMMIT whose client is gone.
+    """
+    with store.engine.connect() as connection:
+        connection.execute(sa.select(tables.compute_nodes.c.id).with_for_update())
+        connection.rollback()
 
 
 class Claimer:

@@ -43,7 +43,7 @@ class ApiProcess:
     def start(self):
         return self.programs.start("nodetracker-api")
 
-    def connect(self, timeout=10):
+    def connect(self, timeout=60):
         """Return a connection over TLS."""
         context = ssl.create_default_context(cafile=self.authority.certificate)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
@@ -140,7 +140,7 @@ def test_it_is_a_service_until_it_ends_and_its_requests_end_before(api):
         wait_until(lambda: not is_listening(api.port))
         connection.sendall(b"{}")
         assert connection.recv(1000).startswith(b"HTTP/1.1 405 ")
-        assert running.process.wait(20) == 0
+        assert running.process.wait(60) == 0
     [service] = api.programs.ask("service", "list")
     assert service["state"] == "down"
 
@@ -255,7 +255,7 @@ def test_a_wsgi_server_may_fork_after_the_import(api):
         env=os.environ | {"OS_NODETRACKER_CONFIG_FILES": f"{api.programs.path};"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     line = '200 OK {"services":[],"links":[]} [\'--its-own-option\']'

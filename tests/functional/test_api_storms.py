@@ -17,6 +17,7 @@ from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.store import SqlStore, open_store
 from tests.contract.stores import SQL_BACKENDS, make_url
 from tests.functional.servers.process import find_free_port
+from tests.functional.storm import wait_for_killed
 from tests.oracle import check_rows
 from tests.programs import Programs, Running, wait_until
 
@@ -33,7 +34,8 @@ class Cloud:
         self.port = find_free_port()
         self.programs = Programs(directory, connection, down_after=3600)
         self.programs.configure(
-            f"[api]\nport = {self.port}\nthreads = {CLIENTS}\nauth_strategy = noauth",
+            f"[api]\nport = {self.port}\nthreads = {CLIENTS}\nauth_strategy = noauth\n"
+            "database_timeout = 120",
             update_resources_interval=1,
         )
         self.programs.inventory.write_text(json.dumps({"nodes": [NODE]}))
@@ -50,7 +52,7 @@ class Cloud:
         Raises:
             OSError, http.client.HTTPException: no answer.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         with contextlib.closing(connection):
             connection.request("POST", "/v1/claims", json.dumps(body))
             answer = connection.getresponse()
@@ -151,6 +153,7 @@ def test_a_kill_of_the_api_loses_no_claim_that_was_answered(cloud: Cloud) -> Non
         for client in storm:
             client.result()
     assert unanswered
+    wait_for_killed(cloud.store)
     before = {claim.uuid for claim in cloud.store.list_claims()}
     assert {claim["uuid"] for claim in answered} <= before
     cloud.check()

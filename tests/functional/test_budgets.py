@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 import nodetracker
+from nodetracker.compute import audit_queue
 from nodetracker.compute.resource_tracker import ResourceTracker
 from nodetracker.db.schema.tables import metadata
 from nodetracker.db.store import SqlStore
@@ -48,6 +49,12 @@ CALLS_OF_AN_AUDIT = 2000
 RSS_MIB = {"with a database": 70.0, "with conductors": 44.0}
 
 Rows = dict[str, dict[int, tuple[Any, ...]]]
+
+
+@pytest.fixture(autouse=True)
+def _one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all readings of an audit be one batch, however slow the machine is."""
+    monkeypatch.setattr(audit_queue, "LINGER_SECONDS", 600.0)
 
 
 @pytest.fixture(params=SQL_BACKENDS)

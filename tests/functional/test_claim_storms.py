@@ -26,7 +26,7 @@ from nodetracker.model.service import AuditState
 from tests.builders import create, make_values, register
 from tests.contract.stores import SQL_BACKENDS, make_url
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.storm import ADMISSION_POLICY, StormProcess
+from tests.functional.storm import ADMISSION_POLICY, StormProcess, wait_for_killed
 from tests.oracle import COUNTING, check_rows
 from tests.programs import Programs
 
@@ -60,7 +60,7 @@ class Storm:
     def wait(self) -> None:
         """Wait until all have ended by themselves."""
         for claimer in self.claimers:
-            claimer.wait(100)
+            claimer.wait(300)
 
     def kill_one(self, number: int) -> None:
         """Kill one that still runs, if any, in the midst of what it does."""
@@ -200,6 +200,7 @@ class StormedHost:
         """Let an agent audit what is left, and check all that was told."""
         for claimer in self.storm.claimers:
             claimer.kill()
+        wait_for_killed(self.store)
         check_now(self.store)
         with self.programs.start() as agent:
             agent.wait_for("is ready")

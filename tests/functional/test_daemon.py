@@ -226,12 +226,13 @@ def test_stacks_are_written_while_all_threads_work(idle: Shell) -> None:
     nodes = [NODES[0] | {"nodename": f"node-{number}"} for number in range(50)]
     write_inventory(idle.programs, nodes=nodes)
     with idle.run() as agent:
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline and idle.is_alive(agent):
+
+        def dump_again() -> bool:
             agent.process.send_signal(signal.SIGUSR1)
-            time.sleep(0.01)
+            return agent.output().count("Current thread") > 50 or not idle.is_alive(agent)
+
+        wait_until(dump_again, interval=0.01)
         assert agent.stop() == 0
-        assert agent.output().count("Current thread") > 1
 
 
 def test_a_report_can_go_to_a_file(idle: Shell, tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ def test_its_threads_are_named_and_few(idle: Shell) -> None:
         agent.wait_for("service_down_time")
         tasks = Path(f"/proc/{agent.process.pid}/task")
         time.sleep(3)
-        assert len(list(tasks.iterdir())) <= 12
+        wait_until(lambda: len(list(tasks.iterdir())) <= 12)  # the first ones have ended
 
 
 def test_secrets_are_not_in_its_command_line_or_environment(
