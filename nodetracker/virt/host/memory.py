@@ -9,7 +9,7 @@ from nodetracker.model.units import capacity_mib_from_kib
 from nodetracker.virt.host.roots import Problems, Roots, read_text
 
 _USED = frozenset(
-    {"MemTotal", "MemAvailable", "MemFree", "Buffers", "Cached", "SwapTotal", "SwapFree"}
+    {"MemTotal", "MemAvailable", "MemFree", "Buffers", "Cached", "Shmem", "SwapTotal", "SwapFree"}
 )
 _AMOUNT = re.compile(r"([0-9]{1,15}) +kB")
 _PAGE_SIZE = re.compile(r"^Hugepagesize: +([1-9][0-9]{0,11}) kB$", re.MULTILINE)
@@ -34,8 +34,8 @@ class Meminfo:
 def parse_meminfo(text: str, source: str = "/proc/meminfo") -> Meminfo:
     r"""Parse the text of ``/proc/meminfo``.
 
-    Kernels before Linux 3.14 have no MemAvailable; the sum of free memory,
-    buffers and page cache replaces it. It is limited to MemTotal.
+    Kernels before Linux 3.14 have no MemAvailable; the sum of free memory, buffers and page
+    cache, without the shared memory that counts as cache, replaces it. It is limited to MemTotal.
 
     Source: Linux Documentation/filesystems/proc.rst.
 
@@ -61,7 +61,8 @@ def parse_meminfo(text: str, source: str = "/proc/meminfo") -> Meminfo:
         raise HostDataError(source, "MemTotal is missing or zero")
     available = amounts.get("MemAvailable")
     if available is None and "MemFree" in amounts:
-        available = amounts["MemFree"] + amounts.get("Buffers", 0) + amounts.get("Cached", 0)
+        cache = max(0, amounts.get("Cached", 0) - amounts.get("Shmem", 0))
+        available = amounts["MemFree"] + amounts.get("Buffers", 0) + cache
     if available is None:
         unusable.add("MemAvailable")
     return Meminfo(

@@ -20,6 +20,7 @@ from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
 from nodetracker.virt.host.cpu import read_cpu_limits
 from nodetracker.virt.host.gpu import read_gpus
+from nodetracker.virt.host.memory import read_memory_info
 from nodetracker.virt.host.numa import read_committed_pages
 from nodetracker.virt.host.pci import read_netdevs, read_pci_devices
 from nodetracker.virt.host.roots import Partial, Problems
@@ -247,6 +248,8 @@ class HypervisorReader:
             available = capacity_mib_from_kib(
                 sum(int(statistics.get(part, 0)) for part in ("free", "buffers", "cached"))
             )
+            if self._local is not None:
+                available = self._local.limit_available(total, available)
         if total == 0:
             raise HostDataError(self._source, "the host has no memory")
         return MemoryInfo(self._settings.file_backed_memory or total, min(available, total))
@@ -345,6 +348,19 @@ class LocalFacts:
         problems = Problems(self.environment.roots.sysfs)
         limits = read_cpu_limits(self.environment.roots, cpu.online, problems, _GUESTS_GROUP)
         return replace(cpu, limits=limits, problems=(*cpu.problems, *problems.list_all()))
+
+    def limit_available(self, total_mb: int, available_mb: int) -> int:
+        """Return the MiB that the kernel says are available, of this machine.
+
+        libvirt counts shared memory, which may be that of guests, as page cache.
+        """
+        try:
+            own = read_memory_info(self.environment.roots)
+        except HostDataError:
+            return available_mb
+        if own.total_mb != total_mb or own.available_mb is None:
+            return available_mb
+        return min(available_mb, own.available_mb)
 
     def add_committed_pages(self, topology: NumaTopology) -> NumaTopology:
         """Return the cells with the free huge pages that the kernel has committed."""

@@ -40,6 +40,7 @@ def test_a_control_group_does_not_shrink_the_total(make_roots: MakeRoots) -> Non
 def test_available_memory_is_estimated_on_an_old_kernel() -> None:
     text = "MemTotal: 1000000 kB\nMemFree: 1000 kB\nBuffers: 200 kB\nCached: 30 kB\n"
     assert parse_meminfo(text).available_kb == 1230
+    assert parse_meminfo(f"{text}Shmem: 20 kB\n").available_kb == 1210
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from nodetracker.model.errors import DriverUnavailableError
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.connection import ConnectionTimes
 from nodetracker.virt.libvirt.driver import LibvirtDriver
+from nodetracker.virt.libvirt.hypervisor import LocalFacts
 from nodetracker.virt.libvirt.types import HypervisorEndpoint, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeRunner
@@ -74,3 +75,17 @@ def test_a_remote_node_is_not_read_beside_a_local_one(tmp_path):
     assert driver.get_available_nodes().nodenames == ("host-1", "far")
     with pytest.raises(DriverUnavailableError):
         driver.get_available_resource("far")
+
+
+@pytest.mark.parametrize(
+    ("total_kb", "expected"),
+    [(65536000, 7812), (32768000, 40000)],
+    ids=["this machine", "another one"],
+)
+def test_shared_memory_of_guests_is_not_available(tmp_path, total_kb, expected):
+    (tmp_path / "meminfo").write_text(f"MemTotal: {total_kb} kB\nMemAvailable: 8000000 kB\n")
+    environment = DriverEnvironment("h", str(tmp_path), Roots(procfs=tmp_path), ProbeRunner(5))
+    local = LocalFacts(environment, LibvirtSettings())
+    assert local.limit_available(64000, 40000) == expected
+    (tmp_path / "meminfo").unlink()
+    assert local.limit_available(64000, 40000) == 40000
