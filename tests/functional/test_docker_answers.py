@@ -131,6 +131,24 @@ class TestInvalidAnswers:
         assert len(found) == len(warned)
         assert all(text in message for text, message in zip(warned, found, strict=True))
 
+    @pytest.mark.parametrize(
+        ("runtime", "default", "is_warned"),
+        [
+            ("kata-runtime", "runc", True),
+            ("io.containerd.kata.v2", "runc", True),
+            (None, "kata", True),
+            ("runc", "kata", False),
+        ],
+    )
+    def test_memory_of_virtual_machines_of_containers_is_warned_of(
+        self, driver_on_stub, stub, runtime, default, is_warned
+    ):
+        stub.info["DefaultRuntime"] = default
+        stub.add(describe_container(1, Runtime=runtime))
+        warnings = driver_on_stub.driver().get_available_resource(HOST).warnings
+        found = [w.message for w in warnings if "Kata" in w.message]
+        assert ["web-1" in message for message in found] == [True] * is_warned
+
     @pytest.mark.parametrize("memory", ["512m", "1.5g", "x", 1.5])
     def test_an_unreadable_container_does_not_affect_others(self, driver_on_stub, stub, memory):
         stub.add(describe_container(1), describe_container(2, Memory=memory))

@@ -1,7 +1,8 @@
 """Read this machine as a container host: its facts, its engine and containers as guests."""
 
+import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from nodetracker.model.guest import (
 )
 from nodetracker.model.host import ContainerEngine, StorageInfo
 from nodetracker.model.node import HostSnapshot, NodeListing
+from nodetracker.model.text import name_some
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
 from nodetracker.virt.docker.client import EngineClient
@@ -41,6 +43,9 @@ from nodetracker.virt.machine import MachineDriver, MachineProbes
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
 from nodetracker.virt.use import SOURCES, DeviceNodes, read_device_nodes
+
+_SANDBOX = re.compile(r"\bkata\b")
+"""In names of runtimes that start a virtual machine, as ``kata-runtime``."""
 
 
 class DockerDriver(MachineDriver):
@@ -157,6 +162,7 @@ class DockerDriver(MachineDriver):
                 *self._evaluate_labels(nodename, built),
                 *self._evaluate_memory(nodename, built),
                 *self._evaluate_groups(nodename, built),
+                *self._evaluate_sandboxes(nodename, containers),
                 *self._evaluate_storage(nodename, storage.value),
             ),
         )
@@ -305,6 +311,24 @@ class DockerDriver(MachineDriver):
             f"{render_mib(self._unlimited_mb)} ([docker] unlimited_memory_mb)"
         )
         return [HostWarning(WarningKind.ENGINE_DATA, nodename, "memory controller", text)]
+
+    def _evaluate_sandboxes(
+        self, nodename: str, containers: Iterable[Container]
+    ) -> list[HostWarning]:
+        names = [
+            found.name
+            for found in containers
+            if found.holds_resources
+            and _SANDBOX.search(found.runtime or self._default_runtime or "")
+        ]
+        if not names:
+            return []
+        text = (
+            f"{self._source}: each of {name_some(names)} runs in a virtual machine of Kata "
+            "Containers, whose own memory (default_memory) and CPUs are not charged; reserve them, "
+            "e.g. by [compute] reserved_host_memory_mb"
+        )
+        return [HostWarning(WarningKind.ENGINE_DATA, nodename, "sandboxes", text)]
 
     def _evaluate_groups(self, nodename: str, built: BuiltGuests) -> list[HostWarning]:
         return [
