@@ -170,7 +170,7 @@ def _read_nvml_device(
     try:
         total = nvml.nvmlDeviceGetMemoryInfo(handle).total
         memory_mb = capacity_mib_from_bytes(_parse_count(total, _MAX_BYTES, "memory"))
-    except nvml.NVMLError_NotSupported:  # where GPU and CPU share their memory
+    except _errors(nvml, "NotSupported"):  # where GPU and CPU share their memory
         memory_mb = 0
     return Gpu(
         address=address,
@@ -185,14 +185,16 @@ def _read_nvml_device(
 
 
 def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Return the uuids of a GPU's MIG devices; none if GPU or driver does not know them."""
+    """Return the uuids of a GPU's MIG devices; none if GPU, driver or library knows none."""
+    if not hasattr(nvml, "nvmlDeviceGetMaxMigDeviceCount"):
+        return ()
     try:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
         count = _parse_count(count, _MAX_GPUS, "number of MIG devices")
-    except (AttributeError, nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+    except _errors(nvml, "NotSupported", "FunctionNotFound"):
         return ()
     # As go-nvlib does, which NVIDIA's own device plugin uses.
-    empty = nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument, nvml.NVMLError_NotSupported
+    empty = _errors(nvml, "NotFound", "InvalidArgument", "NotSupported")
     found = []
     for index in range(count):
         try:
@@ -201,6 +203,12 @@ def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
         except empty:
             continue
     return tuple(found)
+
+
+def _errors(nvml: Any, *names: str) -> tuple[type[Exception], ...]:
+    """Return those of the library's errors that it has."""
+    found = (getattr(nvml, f"NVMLError_{name}", None) for name in names)
+    return tuple(error for error in found if error is not None)
 
 
 def _as_text(value: object) -> str:

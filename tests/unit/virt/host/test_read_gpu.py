@@ -237,6 +237,26 @@ def test_a_gpu_lacks_what_it_does_not_have(
 
 
 @pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("", replace(KNOWN_BY_NVML, mig_uuids=())),
+        ("nvmlDeviceGetMemoryInfo", replace(KNOWN_BY_PCI, problem="nvmlDeviceGetMemoryInfo")),
+    ],
+)
+def test_an_old_library_lacks_calls_and_errors(
+    call: str, expected: Gpu, make_roots: MakeRoots
+) -> None:
+    nvml = FakeNvml(broken=frozenset({call}))
+    known = {name: getattr(nvml, name) for name in dir(nvml) if name.startswith(("nvml", "NVML"))}
+    old = {
+        name: value
+        for name, value in known.items()
+        if "Mig" not in name and not name.startswith("NVMLError_")
+    }
+    assert read_gpus(make_roots(), (H200,), SimpleNamespace(**old)) == (expected,)
+
+
+@pytest.mark.parametrize(
     "call",
     [
         "nvmlDeviceGetMemoryInfo",
