@@ -96,6 +96,19 @@ class TestLines:
             hosts = tab.page.get_by_role("dialog").get_by_role("listitem")
             expect(hosts).to_have_text([re.compile("^h1 up"), re.compile("^h2 up")])
 
+    def test_what_is_typed_next_is_the_reason(self, browser, url):
+        """Before a frame is painted, too; the page would take letters for keys of verbs."""
+        with open_tab(browser, f"{url}#/hosts") as tab:
+            tab.page.locator("tbody tr").nth(3).wait_for()
+            focused = tab.page.evaluate(
+                "async () => {"
+                " for (const key of 'jo') document.activeElement.dispatchEvent("
+                "new KeyboardEvent('keydown', { key, bubbles: true }));"
+                " for (let step = 0; step < 50; step += 1) await null;"
+                " return document.activeElement.name; }"
+            )
+            assert focused == "reason"
+
     def test_a_click_makes_a_line_the_current_one(self, browser, url):
         with open_tab(browser, f"{url}#/hosts") as tab:
             page = tab.page

@@ -1,6 +1,6 @@
 // Buttons of actions, each with a dialog that asks once; one about hosts says how they are, and asks again if that has changed meanwhile.
 import { refreshAll, request, useMay } from "./api.js";
-import { html, useEffect, useRef, useState } from "./preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { announce, bdi, button, decisions, field, join, list, plural, RequestForm, sentence, states } from "./widgets.js";
 
 const AGENT = "nodetracker-compute";
@@ -41,8 +41,8 @@ function Ask({ action, place, each, onDone, onClose }) {
     reading.current = readHosts(things).then((found) => (setThings(found), found));
     return reading.current;
   };
+  useLayoutEffect(() => dialog.current.showModal(), []); // before the next key
   useEffect(() => {
-    dialog.current.showModal();
     if (isOfHosts) read();
   }, []);
   const send = async (form) => {

@@ -69,7 +69,7 @@ export function Verbs() {
     else openPalette(verb);
   };
   useEffect(() => choose([]), [location.path, location.query.kind]);
-  useEffect(() => {
+  useLayoutEffect(() => { // the dialog is open before the next key
     if (!asked) return;
     end();
     const { verb: { change }, hosts: named } = asked;
