@@ -1,5 +1,6 @@
 """Bounds of what one piece of hostile input may cost."""
 
+import re
 import resource
 import time
 from collections.abc import Iterator
@@ -12,14 +13,18 @@ SECONDS = 5.0
 
 @contextmanager
 def limited(seconds: float = SECONDS, memory: int = MEMORY) -> Iterator[None]:
-    """Limit the memory that the process may take beside what it has, and its CPU time."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory, hard))
+    """Limit the memory that the process may take beside what it has, and its CPU time.
+
+    Not its addresses: glibc reserves 64 MiB of them for each thread that allocates.
+    """
+    has = re.search(r"^VmData:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert has is not None
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(has[1]) * 1024 + memory, hard))
     started_at = time.process_time()
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     used = time.process_time() - started_at
     assert used < seconds, f"{used:.1f} s of CPU time"
