@@ -9,8 +9,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PosixPath
+from typing import IO, Any
 
 from nodetracker.db.connection.engine import DatabaseSettings
 from nodetracker.db.schema import revisions
@@ -19,6 +19,16 @@ from tests.fork_server import ForkedProcess, get_server
 from tests.functional.servers.process import find_free_port
 
 BIN = Path(sys.executable).parent
+
+
+class WholeFile(PosixPath):
+    """A file that is replaced whole, as a program may be reading it."""
+
+    def write_text(self, data: str, *arguments: Any, **named: Any) -> int:
+        new = Path(f"{self}.new")
+        written = new.write_text(data, *arguments, **named)
+        new.replace(self)
+        return written
 
 
 class Programs:
@@ -47,7 +57,7 @@ class Programs:
         self.down_after = down_after
         self.report_interval = report_interval
         self.mount_namespace = ""  # file of the namespace in which all programs run
-        self.inventory = directory / "inventory.yaml"
+        self.inventory = WholeFile(directory / "inventory.yaml")
         self.path = directory / "nodetracker.conf"
         self.connection = connection or f"sqlite:///{directory}/db.sqlite"
         self.configure(**options)

@@ -114,13 +114,15 @@ class Program:
 
     def freeze(self) -> None:
         """Suspend it."""
-        if self.running is not None:
-            suspend(self.pid)
+        with self._lock:
+            if self.running is not None:
+                suspend(self.pid)
 
     def thaw(self) -> None:
         """Let it go on."""
-        if self.running is not None and self.running.process.poll() is None:
-            self.running.process.send_signal(signal.SIGCONT)
+        with self._lock:
+            if self.running is not None and self.running.process.poll() is None:
+                self.running.process.send_signal(signal.SIGCONT)
 
     def look_after(self) -> None:
         """Start it again if it has ended by itself."""
@@ -178,10 +180,8 @@ class Host:
     def _write(self) -> None:
         with self._lock:
             guests = [self._marker, *self._guests.values()]
-            path = self.agent.programs.inventory
-            new = path.with_suffix(".new")
-            new.write_text(json.dumps({"nodes": [NODE | {"guests": guests}]}))
-            new.rename(path)
+            inventory = {"nodes": [NODE | {"guests": guests}]}
+            self.agent.programs.inventory.write_text(json.dumps(inventory))
 
 
 class Fleet:

@@ -107,16 +107,12 @@ class Machine:
         return self.programs.host
 
     def write(self) -> None:
-        """Replace the inventory whole, as the agent may be reading it."""
-        inventory = self.programs.inventory
-        new = inventory.with_suffix(".new")
         nodes = [
             {"nodename": name, "vcpus": 64, "memory_mb": 262144, "disk_gb": 5000}
             | {"guests": [*guests.values()]}
             for name, guests in self.guests.items()
         ]
-        new.write_text(json.dumps({"nodes": nodes}))
-        new.replace(inventory)
+        self.programs.inventory.write_text(json.dumps({"nodes": nodes}))
 
 
 class Restores:

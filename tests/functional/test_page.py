@@ -65,9 +65,7 @@ class Standalone:
     def write(self) -> None:
         """Write the file of nodes; the last one of the hostile cannot be read."""
         document = {"nodes": self.nodes, "fail": {HOSTILE[0]: f"{IMAGE} is not ready"}}
-        path = self.programs.inventory
-        path.with_suffix(".new").write_text(yaml.safe_dump(document))
-        path.with_suffix(".new").replace(path)
+        self.programs.inventory.write_text(yaml.safe_dump(document))
 
 
 @pytest.fixture(scope="module")
@@ -296,8 +294,8 @@ class TestOverview:
             page.goto(url)
             page.locator("td a").first.wait_for()
             for number in (7, 23):
-                fleet.nodes[number] = replace(fleet.nodes[number], running_vms=5000 + number)
                 with page.expect_response(lambda r: "base=" in r.url and r.status == 200) as found:
+                    fleet.nodes[number] = replace(fleet.nodes[number], running_vms=5000 + number)
                     page.clock.fast_forward(6 * SECONDS)
                 nodes = found.value.json()["nodes"]
                 assert [node["host"] for node in nodes] == [f"host-{number:04d}"]

@@ -18,7 +18,7 @@ from nodetracker.virt.host.roots import Roots
 from tests.functional.docker_agent import HOST, RunningAgent, create, guest_of
 from tests.functional.servers.engines import Dockerd, Podman
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
-from tests.programs import wait_until
+from tests.programs import WholeFile, wait_until
 
 DOMAIN = {"vcpus": 2, "memory_mb": 1024, "disk_gb": 5, "kind": "instance"}
 DOMAIN_UUID = "00000000-0000-4000-8000-0000000000ff"
@@ -42,7 +42,7 @@ class Host:
 
     def __init__(self, directory: Path, url: str, drivers: str) -> None:
         directory.mkdir()
-        self.inventory = directory / "inventory.yaml"
+        self.inventory = WholeFile(directory / "inventory.yaml")
         self.write(UUIDS)
         self.agent = RunningAgent(directory, url, driver=drivers)
 
@@ -156,7 +156,7 @@ def test_dockerd_and_podman_are_one_node_and_fail_by_themselves(
         assert "containers have not been listed since" in try_claim(agent, "container")
         podman.start()
         agent.wait(lambda node: node.values.facts["guests"].state is FactState.FRESH)
-        assert not try_claim(agent, "container")
+        wait_until(lambda: not try_claim(agent, "container"))
     finally:
         client.close()
         agent.stop()

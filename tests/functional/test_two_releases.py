@@ -197,11 +197,8 @@ class Fleet:
         claimer.away = None
 
     def write(self, host: str) -> None:
-        """Replace a host's inventory whole, as its agent may be reading it."""
-        inventory = self.members[host].inventory
-        new = inventory.with_suffix(".new")
-        new.write_text(json.dumps({"nodes": [NODE | {"guests": self.guests[host]}]}))
-        new.replace(inventory)
+        inventory = {"nodes": [NODE | {"guests": self.guests[host]}]}
+        self.members[host].inventory.write_text(json.dumps(inventory))
 
     def ask_api(self, name: str, path: str, method: str = "GET", body: Any = None) -> Any:
         """Return the answer of a REST service.
