@@ -41,6 +41,8 @@ RULES = (
     "nodetracker:claims:abort", "nodetracker:workloads:adopt", "nodetracker:warnings:silence",
 )  # fmt: skip
 FRESH_SECONDS = 60
+DOWN_AFTER = 3600
+"""Seconds; hosts of tests send one heartbeat, and a browser may take long to look at them."""
 _SPACE = uuid.UUID("7c0e6f4a-9d1b-4b7e-8a53-2f6d1c0b9e84")
 
 
@@ -233,10 +235,13 @@ def serve_page(store: SqliteStore, max_age: int = 1, layer=None, limits=None, **
         changes: of the `Backend`.
     """
     settings = make_api_settings(
-        "api-1", port=find_free_port(), overview_max_age=max_age, **limits or {}
+        "api-1",
+        port=find_free_port(),
+        overview_max_age=max_age,
+        **{"service_down_time": DOWN_AFTER} | (limits or {}),
     )
     backend = replace(
-        make_backend(store),
+        make_backend(store, DOWN_AFTER),
         settings=settings,
         # Without an age, a clock that stands still: nothing is kept, however long making it takes.
         fleet=FleetCache(store, settings, time.monotonic if max_age else lambda: 0.0),

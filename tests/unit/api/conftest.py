@@ -74,9 +74,10 @@ class Queues:
         self.deleted.append((host, binary))
 
 
-def make_backend(store: Store) -> Backend:
+def make_backend(store: Store, down_after: int = 60) -> Backend:
     """Return a backend over a store, with an authorizer that allows everything."""
-    policy, settings = AdmissionPolicy(60, 600), make_api_settings("api-1")
+    policy = AdmissionPolicy(down_after, 600)
+    settings = make_api_settings("api-1", service_down_time=down_after)
     counters = ApiCounters(RequestCounter(), ClaimCounter(), StoreErrorCounter())
     return Backend(
         version="1.2.3",
