@@ -22,6 +22,7 @@ from nodetracker.model.errors import (
     PlacementUnavailableError,
 )
 from tests.functional.servers.faulty_proxy import FaultyProxy
+from tests.programs import wait_until
 
 
 @pytest.fixture
@@ -117,15 +118,24 @@ def test_what_no_session_can_be_made_of_is_a_configuration_error(
 
 def test_a_frozen_service_fails_a_request_at_the_timeout(make_client, placement) -> None:
     client = make_client(placement.configuration(timeout=0.3))
-    client.read_version()
+    wait_until(lambda: is_answered(client))
     placement.process.freeze()
     try:
         started = time.monotonic()
         with pytest.raises(PlacementTimeoutError, match=f"GET {placement.url}/: no answer in time"):
             client.read_version()
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 30
     finally:
         placement.process.thaw()
+
+
+def is_answered(client):
+    """Return whether placement answers in time, which it does not always on a busy machine."""
+    try:
+        client.read_version()
+    except PlacementTimeoutError:
+        return False
+    return True
 
 
 def test_a_service_that_does_not_run_refuses_connections(make_client) -> None:

@@ -36,11 +36,11 @@ class Pair:
         self.servers.append(server)
         return server
 
-    def open(self, *servers: PostgreSQL) -> Database:
+    def open(self, *servers: PostgreSQL, connect_timeout: int = 60) -> Database:
         """The database of a process of its own that reaches these servers, in this order."""
         find_primaries.cache_clear()
         urls = (server.url(NAME) for server in servers)
-        return Database(DatabaseSettings(join_urls(*urls, connect_timeout="2")))
+        return Database(DatabaseSettings(join_urls(*urls, connect_timeout=str(connect_timeout))))
 
     @property
     def reason(self) -> str:
@@ -148,7 +148,7 @@ def test_a_connection_that_was_idle_is_refused_once_its_server_is_marked(
 def test_a_connection_in_use_is_refused_once_the_process_has_seen_the_newer_one(
     pair: Pair,
 ) -> None:
-    with closing(pair.open(pair.former, pair.newer)) as database:
+    with closing(pair.open(pair.former, pair.newer, connect_timeout=10)) as database:
         assert ask(database) == pair.former.place
 
         def meet_the_newer(connection: sa.Connection) -> None:

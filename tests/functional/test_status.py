@@ -229,10 +229,12 @@ class TestCodes:
         assert list(found) == ["Nodes", "Reserved resources", "CPU sets", "Unresolved devices"]
         assert all(text in details for _, details in found.values())
 
-    @pytest.mark.parametrize(("failure", "text"), [("boom", "boom"), ("hang", "no answer")])
-    def test_a_node_that_cannot_be_read_is_a_warning(self, audited, failure, text):
+    @pytest.mark.parametrize(
+        ("failure", "text", "timeout"), [("boom", "boom", 60), ("hang", "no answer", 5)]
+    )
+    def test_a_node_that_cannot_be_read_is_a_warning(self, audited, failure, text, timeout):
         write_inventory(audited, fail={"node-1": failure})
-        audited.configure(probe_timeout=1)
+        audited.configure(probe_timeout=timeout)
         found = find_bad(audited, WARNING)
         assert list(found) == ["Reserved resources"]
         assert text in found["Reserved resources"][1]
