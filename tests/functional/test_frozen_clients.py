@@ -234,7 +234,7 @@ def test_an_agent_that_freezes_at_any_statement_is_followed_and_fenced(
         started = time.monotonic()
         for _, client in clients:
             follow(store, client.place)
-        assert time.monotonic() - started < 45
+        assert time.monotonic() - started < 120
     for _, client in clients:
         is_fenced(client.store, client.place)
         client.close()
@@ -258,7 +258,7 @@ def test_claims_go_on_whichever_statement_a_client_of_the_ledger_freezes_at(
         started = time.monotonic()
         for _, client in clients:
             claim_on_both(store, client.place)
-        assert time.monotonic() - started < 45
+        assert time.monotonic() - started < 120
     for _, client in clients:
         claim_on_both(client.store, client.place)
         client.close()
@@ -287,7 +287,7 @@ def test_a_client_that_freezes_while_it_is_answered_keeps_no_lock(
             assert client.proxy.frozen.wait(60)
         started = time.monotonic()
         follow(store, place)
-        assert time.monotonic() - started < 45
+        assert time.monotonic() - started < 120
         client.proxy.thaw()
         with pytest.raises(DBError):
             call.result(30)
@@ -309,7 +309,7 @@ def test_an_agent_that_is_stopped_at_its_commit_wakes_up_fenced(
     with first.start() as stopped:
         stopped.wait_for("is ready")
         proxy.freeze_at(b"COMMIT")
-        assert proxy.frozen.wait(20)
+        assert proxy.frozen.wait(60)
         stopped.process.send_signal(signal.SIGSTOP)
         with second.start() as follower:
             follower.wait_for("is ready", 60)

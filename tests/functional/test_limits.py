@@ -38,12 +38,12 @@ def list_problems(running: Running) -> list[str]:
 
 
 def wait_for_threads(pid: int) -> None:
-    """Wait until a process starts no more threads."""
-    tasks, counts = Path(f"/proc/{pid}/task"), [0]
+    """Wait until a process starts no more threads, for longer than one of it may be delayed."""
+    tasks, counts = Path(f"/proc/{pid}/task"), [0] * 6
 
     def is_steady() -> bool:
         counts.append(len(list(tasks.iterdir())))
-        return counts[-1] == counts[-2]
+        return len(set(counts[-6:])) == 1
 
     wait_until(is_steady, interval=1)
 

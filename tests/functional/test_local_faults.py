@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -246,18 +247,26 @@ class TestResources:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
             waiting.connect(("127.0.0.1", port))
             wait_until(lambda: "ERROR" in agent.output() or "WARNING" in agent.output())
-            used = cpu_seconds(pid)
+            used, began = cpu_seconds(pid), time.monotonic()
             time.sleep(4)
-            assert cpu_seconds(pid) - used < 1
+            assert cpu_seconds(pid) - used < (time.monotonic() - began) / 4
             assert agent.process.poll() is None
             time.sleep(2.5)
             assert_said_once(agent)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
             wait_until(lambda: audits_go_on(programs))
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
-                assert answer.status == 200
+            wait_until(lambda: read_health(port) == 200)  # heartbeats go on, too
             assert agent.stop() == 0
             print(agent.output())
+
+
+def read_health(port: int) -> int:
+    """Return the status of ``/health``."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def cpu_seconds(pid: int) -> float:

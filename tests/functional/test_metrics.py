@@ -34,7 +34,7 @@ class AgentWithMetrics:
     def get(self, path):
         """Return status and text; 0 while nothing is served."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as got:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as got:
                 return got.status, got.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -21,7 +20,7 @@ from nodetracker.db.schema import tables
 from nodetracker.db.store import open_store
 from tests.builders import WORKLOAD
 from tests.functional.servers.mariadb import MariaDB
-from tests.functional.servers.process import require, require_root
+from tests.functional.servers.process import require, require_root, suspend
 from tests.programs import Programs, wait_until
 
 _numbers = itertools.count(1)
@@ -91,10 +90,8 @@ def refusal(agent: Any, timeout: float = 60) -> str:
 def freeze(agent: Any, machine: Programs) -> None:
     """Stop an agent at a moment at which it holds no lock of the database."""
     store = open_store(DatabaseSettings(machine.connection))
-    process = psutil.Process(agent.process.pid)
     for _ in range(50):
-        agent.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+        suspend(agent.process.pid)
         if is_unlocked(store.engine):
             store.close()
             return

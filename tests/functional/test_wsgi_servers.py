@@ -182,8 +182,9 @@ def test_a_foreign_server_behind_a_proxy(server: ServerProcess, proxy):
     chunks = iter([change[:5], change[5:]])
     assert send(proxy, path, "PATCH", chunks)[0] == 200
 
-    workers = psutil.Process(server.pid).children()
-    assert len(workers) == 2
-    workers[0].kill()
-    workers[0].wait(10)
+    master = psutil.Process(server.pid)
+    wait_until(lambda: len(master.children()) == 2)
+    worker = master.children()[0]
+    worker.kill()
+    worker.wait(60)
     wait_until(lambda: send(proxy, "/v1/services")[0] == 200)
