@@ -147,6 +147,8 @@ def test_a_state_is_a_sign_and_an_outline_and_fullness_the_hue(browser):
         assert tiles.locator(".hatch, .dots").count() == 0
         expect(tiles.locator(".tile-number")).to_have_count(40)
         expect(tiles.locator(".tile-label").first).to_have_text("host-0000")
+        hatched = tab.page.locator("tbody tr").filter(has=tab.page.locator(".hatch"))
+        expect(hatched).to_have_count(8)  # the nodes with unclaimed guests
         hues = tab.page.evaluate(
             "[...document.querySelectorAll('.tiles path[class^=fill]')].map(getFill)"
             ".concat([...document.querySelectorAll('td .bar .part')].map(getFill))".replace(
@@ -154,8 +156,6 @@ def test_a_state_is_a_sign_and_an_outline_and_fullness_the_hue(browser):
             )
         )
         assert len(set(hues)) == 6  # the steps of both are the same
-        hatched = tab.page.locator("tbody tr").filter(has=tab.page.locator(".hatch"))
-        assert hatched.count() == 8  # the nodes with unclaimed guests
 
 
 @pytest.mark.parametrize("place", ["", "host?host=host-0010"])

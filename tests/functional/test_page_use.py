@@ -276,7 +276,10 @@ def test_an_idle_page_transfers_at_most_2_kb_in_half_a_minute(browser, size):
         page.locator("[aria-label=Totals]").wait_for()
         page.wait_for_load_state("networkidle")
         page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
-        sent = {}
+        sent, pending = {}, set()
+        page.on("request", lambda request: pending.add(request))
+        for event in ("requestfinished", "requestfailed"):
+            page.on(event, lambda request: pending.discard(request))
         line = page.context.new_cdp_session(page)
         line.send("Network.enable")
         line.on(
@@ -289,6 +292,8 @@ def test_an_idle_page_transfers_at_most_2_kb_in_half_a_minute(browser, size):
                 with page.expect_event("requestfinished"):
                     page.clock.run_for(5000)
                 page.wait_for_timeout(SETTLED_MS)
+                while pending:
+                    page.wait_for_timeout(SETTLED_MS)
 
         poll(2)  # with what is asked for less often
         sent.clear()
