@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,7 @@ from tests.builders import read_history
 from tests.functional.read_back import Card, ReadBack
 from tests.functional.servers.libvirtd import Libvirtd, domain_xml
 from tests.functional.servers.placement import Placement
+from tests.functional.servers.process import find_free_port
 from tests.libvirt_nodes import domain, pci_device, write_node
 from tests.programs import Programs, Running, wait_until
 
@@ -559,22 +561,41 @@ def count_threads(pid: int) -> int:
     return psutil.Process(pid).num_threads()
 
 
+def count_audits(port: int) -> int:
+    """Return how many audits an agent has ended, by its metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        found = re.findall(r"(?m)^nodetracker_audits_total{.*} (.*)$", answer.read().decode())
+    return int(sum(map(float, found)))
+
+
 def test_a_frozen_libvirtd_costs_no_thread_per_audit_and_all_recovers(
     private_libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
     private_libvirtd.define(domain_xml("web", FIRST))
-    with RunningAgent(tmp_path, private_libvirtd.uri, interval=1, probe_timeout=2) as agent:
+    port = find_free_port()
+    options: dict[str, Any] = {"interval": 1, "probe_timeout": 2, "metrics_port": port}
+    with RunningAgent(tmp_path, private_libvirtd.uri, **options) as agent:
+        wait_until(lambda: "Metrics and health: serving on" in agent.output())
         before = len(agent.output())
         private_libvirtd.freeze()
         try:
             wait_until(lambda: agent.service().disabled)
-            most = []
-            deadline = time.monotonic() + 8
-            while time.monotonic() < deadline:
-                most.append(count_threads(agent.pid))
-                time.sleep(0.2)
-            assert max(most) <= 24, most
-            assert max(most[len(most) // 2 :]) <= max(most[: len(most) // 2]), most
+            most: dict[int, int] = {}  # audit -> threads
+            first = count_audits(port)
+
+            def note() -> bool:
+                number = count_audits(port) - first
+                most[number] = max(most.get(number, 0), count_threads(agent.pid))
+                return number >= 8
+
+            wait_until(note, 240, 0.2)
+            print(most)
+            assert max(most.values()) <= 30, most
+            early, late = (
+                max(count for audit, count in most.items() if (audit >= 4) == is_late)
+                for is_late in (False, True)
+            )
+            assert late <= early, most
             assert agent.node().guests
             facts = agent.node().values.facts
             assert {name for name, fact in facts.items() if fact.state is FactState.FRESH} == {
