@@ -18,7 +18,7 @@ THEMES = ("light", "dark")
 expect.set_options(timeout=TIMEOUT_MS)  # 5 s are short beside other tests
 
 _AXE = Axe()
-_TWO_FRAMES = "() => new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)))"
+TWO_FRAMES = "() => new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)))"
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Tab:
         self.page.emulate_media(color_scheme=theme)
         self.page.set_viewport_size({"width": width, "height": 900})
         self.page.wait_for_function("width => window.innerWidth === width", arg=width)
-        self.page.evaluate(_TWO_FRAMES)  # what follows the width is drawn in the second
+        self.page.evaluate(TWO_FRAMES)  # what follows the width is drawn in the second
 
     def check(self, themes: Sequence[str] = THEMES) -> None:
         """Check that axe finds nothing and that nothing is wider than the window, in all looks.
