@@ -215,9 +215,7 @@ class ServerProcess:
             except subprocess.TimeoutExpired:
                 os.killpg(self.pid, signal.SIGKILL)  # and what it has started
                 self._process.wait()
-                raise
-            finally:
-                self._process = None
+            self._process = None
 
     def kill(self) -> None:
         """Kill the server, as a power cut would."""
