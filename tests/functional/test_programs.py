@@ -163,17 +163,23 @@ class TestAgent:
             assert agent.stop() == 0
 
     def test_is_responsive_while_a_node_hangs(self, audited):
-        audited.configure(update_resources_interval=1, probe_timeout=30)
+        audited.configure(update_resources_interval=1, probe_timeout=120)
         write_inventory(
             audited, NODE, NODE | {"nodename": "node-2", "guests": []}, fail={"node-1": "hang"}
         )
         with audited.start() as agent:
             wait_until(lambda: len(audited.ask("node", "list")) == 2)
             begun = time.monotonic()
-            agent.process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-            assert agent.stop() == 1  # a second signal ends it at once
-            assert time.monotonic() - begun < 25
+
+            def has_ended() -> bool:
+                """Signal again, as two signals at one moment are one."""
+                agent.process.send_signal(signal.SIGTERM)
+                time.sleep(0.3)
+                return agent.process.poll() is not None
+
+            wait_until(has_ended)
+            assert agent.process.wait() == 1  # a second signal ends it at once
+            assert time.monotonic() - begun < 50  # the first one alone, after 60 s
 
     def test_imports_no_eventlet_and_nothing_it_does_not_need(self):
         code = (
