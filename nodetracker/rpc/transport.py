@@ -1,6 +1,7 @@
 """Connect to the broker through oslo.messaging, which is imported when it is first used."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from types import SimpleNamespace
@@ -72,11 +73,13 @@ def import_library() -> Any:
 def _log_outages(transport: Any, parse_url: Callable[[str], dict[str, Any]]) -> None:
     """Let a class of kombu log when brokers are first not reached, and when one is again.
 
-    Those of a cluster are away once none of them was reached in a row.
+    Those of a cluster are away once none of them was reached in a row. An attempt that began
+    before another one succeeded says nothing when it fails: threads connect side by side.
     """
     connect = transport.establish_connection
     outages: dict[str, OutageLog] = {}
     refusing: dict[str, set[str]] = {}
+    reached: Counter[str] = Counter()
 
     def establish_connection(self: Any) -> Any:
         places = [parse_url(url) for url in self.client.alt]
@@ -86,7 +89,7 @@ def _log_outages(transport: Any, parse_url: Callable[[str], dict[str, Any]]) -> 
             what = f"The message broker{' cluster' * (len(names) > 1)} at {brokers}"
             outages[brokers] = OutageLog(what, Exception, LOG)
             refusing[brokers] = set()
-        outage, away = outages[brokers], refusing[brokers]
+        outage, away, before = outages[brokers], refusing[brokers], reached[brokers]
         failure: Exception | None = None
         try:
             connection = connect(self)
@@ -94,12 +97,14 @@ def _log_outages(transport: Any, parse_url: Callable[[str], dict[str, Any]]) -> 
             failure = error
         # Logged outside the handler: the log formatter would append the error being handled.
         if failure is None:
+            reached[brokers] += 1
             away.clear()
             outage.note_success("connect")
             return connection
-        away.add(self.client.host)
-        if len(away) >= len(names):
-            outage.note_failure("connect", failure)
+        if reached[brokers] == before:
+            away.add(self.client.host)
+            if len(away) >= len(names):
+                outage.note_failure("connect", failure)
         raise failure
 
     transport.establish_connection = establish_connection

@@ -90,6 +90,7 @@ def connect(driver, monkeypatch):
 
                 def connect(self):
                     if self.error is not None:
+                        getattr(self.error, "meanwhile", list)()
                         raise self.error
 
             monkeypatch.setattr(transport, "Connection", Connection)
@@ -115,6 +116,18 @@ def test_a_broker_that_is_away_is_logged_once_when_it_goes_and_once_when_it_is_b
     assert caplog.messages == [
         "The message broker at h:5672: refused",
         "The message broker at h:5672 is back after 0 s",
+    ]
+
+
+def test_an_attempt_that_began_before_another_succeeded_is_no_outage(connect, caplog):
+    """As of threads that connect to a broker while it starts."""
+    caplog.set_level(logging.INFO)
+    host, slow = "i:5672", OSError("timed out")
+    slow.meanwhile = lambda: connect([host], [(host, None)])
+    connect([host], [(host, REFUSED), (host, slow), (host, None)])
+    assert caplog.messages == [
+        "The message broker at i:5672: refused",
+        "The message broker at i:5672 is back after 0 s",
     ]
 
 
