@@ -208,8 +208,8 @@ class ServiceChange:
         if_admin_version: nothing is changed unless this is `ServiceRecord.admin_version`.
 
     Raises:
-        RequestError: a reason has control characters or the prefix of agents' reasons,
-            or cannot be stored.
+        RequestError: a reason is blank, has control characters or the prefix of agents'
+            reasons, or cannot be stored.
     """
 
     disabled: bool | None = None
@@ -225,7 +225,9 @@ class ServiceChange:
     def __post_init__(self) -> None:
         """Check the reasons."""
         for name in ("disabled_reason", "forced_down_reason", "maintenance_reason"):
-            reason = getattr(self, name) or ""
+            reason = getattr(self, name)
+            if reason is None:
+                continue
             if reason.startswith(AUTO_PREFIX):
                 raise RequestError(name, f"{reason!r} has the prefix of agents' reasons")
             check_reason(name, reason)
@@ -238,8 +240,10 @@ def check_reason(name: str, reason: str) -> None:
         name: of the argument, for the error.
 
     Raises:
-        RequestError: it is too long, or has characters that `escape_text` escapes.
+        RequestError: it is blank or too long, or has characters that `escape_text` escapes.
     """
+    if not reason.strip():
+        raise RequestError(name, f"{reason!r} is not a reason")
     if len(reason) > LONG_TEXT_LENGTH:
         raise RequestError(name, f"is longer than {LONG_TEXT_LENGTH} characters")
     if escape_text(reason) != reason:

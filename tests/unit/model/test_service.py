@@ -7,6 +7,8 @@ from nodetracker.model.service import ServiceChange
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
+        ("", "disabled_reason: '' is not a reason"),
+        (" \u3000", "disabled_reason: ' \\u3000' is not a reason"),
         ("AUTO: mine", "disabled_reason: 'AUTO: mine' has the prefix of agents' reasons"),
         ("\udcff", "disabled_reason: '\\udcff' has control characters or lone surrogates"),
         ("a\0b", "disabled_reason: 'a\\x00b' has control characters or lone surrogates"),
@@ -16,7 +18,18 @@ from nodetracker.model.service import ServiceChange
         ("\u202ea", "disabled_reason: '\\u202ea' has control characters or lone surrogates"),
         ("x" * 16_001, "disabled_reason: is longer than 16000 characters"),
     ],
-    ids=["of an agent", "no Unicode", "NUL", "lines", "escape", "C1", "direction", "long"],
+    ids=[
+        "empty",
+        "blank",
+        "of an agent",
+        "no Unicode",
+        "NUL",
+        "lines",
+        "escape",
+        "C1",
+        "direction",
+        "long",
+    ],
 )
 def test_a_reason_that_cannot_be_stored_is_refused(reason: str, message: str) -> None:
     with pytest.raises(RequestError) as caught:
