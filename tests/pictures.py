@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 from rich.console import Console
 from rich.text import Text
 
@@ -33,6 +33,7 @@ from tests.unit.cmd.screen import fleets
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 TEXTS = GOLDEN / "pictures"
 WIDTH = 100
+TALL = 2000  # pixels, in which each view is in sight as a whole
 SETTLED_SECONDS = 10
 WANTED_SECONDS = 60  # a busy machine stands still for longer than a view
 
@@ -109,12 +110,17 @@ def take_picture(
     width, height = view.size
     with open_tab(
         browser, "about:blank", timezone_id="UTC", reduced_motion="reduce",
-        viewport={"width": width, "height": height},
+        viewport={"width": width, "height": TALL},
     ) as tab:  # fmt: skip
         page = tab.page
         page.clock.set_fixed_time(NOW)
         page.goto(url + view.address)
         page.get_by_text(view.text).first.wait_for()
+        # Lines of rows are read once they are in sight, which those at the bottom may be for a
+        # moment only, before what is above them is drawn.
+        page.wait_for_load_state("networkidle")
+        expect(page.locator(".day:not([role=img])")).to_have_count(0)
+        page.set_viewport_size({"width": width, "height": height})
         view.act(page)
         text = _read_settled(page, wanted)
         return page.screenshot(), text
