@@ -82,22 +82,12 @@ def _of_database(
     )
 
 
-def _kill_database(fleet: Fleet) -> None:
-    process = fleet.server.process
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    for child in children:  # they would keep its files from the next one
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    psutil.wait_procs(children, 10)
-
-
 def _free_disk(fleet: Fleet) -> None:
     process = fleet.server.process
     assert process.disk is not None
     process.disk.free()
     if psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE:
-        _kill_database(fleet)  # a server that ended for want of room
+        process.kill()  # a server that ended for want of room
         fleet.server.start()
 
 
@@ -219,7 +209,9 @@ def list_faults(fleet: Fleet) -> dict[str, list[Draw]]:
         "process": [_kill, _kill, _kill_all, _of_program("frozen", Program.freeze, Program.thaw)],
         "database": [
             _of_database("restarted", lambda f: f.server.stop(), lambda f: f.server.start()),
-            _of_database("killed", _kill_database, lambda f: f.server.start()),
+            _of_database(
+                "killed", lambda f: f.server.process.cut_power(), lambda f: f.server.start()
+            ),
             _of_database(
                 "frozen", lambda f: f.server.process.freeze(), lambda f: f.server.process.thaw()
             ),

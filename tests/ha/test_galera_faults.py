@@ -56,7 +56,7 @@ def samples(world: World) -> Samples:
 
 def kill(members: list[Member]) -> Callable[[], object]:
     for member in members:
-        member.process.kill()
+        member.process.cut_power()
 
     def mend() -> None:
         with ThreadPoolExecutor(len(members)) as pool:

@@ -68,7 +68,7 @@ def switch_over(cluster: Cluster, clients: Clients) -> Callable[[], object]:
 
 
 def kill(cluster: Cluster, clients: Clients) -> Callable[[], object]:
-    cluster.primary.process.kill()
+    cluster.primary.process.cut_power()
     cluster.promote()
     return cluster.rejoin
 
@@ -141,7 +141,7 @@ def test_what_an_asynchronous_replica_had_not_received_is_lost_and_hosts_go_on(
     cluster.replica.stop()  # which sends no more
     lost = [make_claim(world) for _ in range(3)]
     began = time.monotonic()
-    cluster.primary.process.kill()
+    cluster.primary.process.cut_power()
     cluster.replica.start()
     cluster.promote()
     promoted = {"event": "restore", "at": began, "until": time.monotonic()}

@@ -121,10 +121,14 @@ class MariaDB:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
-    def connect(self) -> Any:
+    def connect(self, database: str | None = None) -> Any:
         """Return a connection of the administrator."""
         return pymysql.connect(
-            unix_socket=str(self._socket), user="root", autocommit=True, ssl_disabled=True
+            unix_socket=str(self._socket),
+            user="root",
+            database=database,
+            autocommit=True,
+            ssl_disabled=True,
         )
 
     def dump(self, database: str) -> bytes:

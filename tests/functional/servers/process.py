@@ -218,11 +218,20 @@ class ServerProcess:
             self._process = None
 
     def kill(self) -> None:
-        """Kill the server, as a power cut would."""
+        """Kill the server's first process alone; what it has started may go on."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def cut_power(self) -> None:
+        """Kill the server and all its processes at one moment."""
+        self.freeze()  # or one of them goes on with what another one's end allows
+        children = psutil.Process(self.pid).children(recursive=True)
+        self.kill()
+        for child in children:
+            child.kill()
+        psutil.wait_procs(children)
 
     def freeze(self) -> None:
         """Suspend the server and all its processes; their sockets remain open."""
