@@ -23,6 +23,7 @@ from nodetracker.model.node import HostSnapshot, NodeListing
 from nodetracker.model.text import name_some
 from nodetracker.model.warning import HostWarning, WarningKind
 from nodetracker.ports import DriverCapability
+from nodetracker.virt.device_nodes import SOURCES, DeviceNodes, read_device_nodes
 from nodetracker.virt.docker.client import EngineClient
 from nodetracker.virt.docker.containers import Container, ContainerError
 from nodetracker.virt.docker.events import EngineEvent, EventListener
@@ -42,7 +43,6 @@ from nodetracker.virt.host.disk import read_mount
 from nodetracker.virt.machine import MachineDriver, MachineProbes
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import ProbeKey
-from nodetracker.virt.use import SOURCES, DeviceNodes, read_device_nodes
 
 _SANDBOX = re.compile(r"\bkata\b")
 """In names of runtimes that start a virtual machine, as ``kata-runtime``."""

@@ -19,9 +19,10 @@ from nodetracker.model.guest import (
 from nodetracker.model.host import Gpu
 from nodetracker.model.numa import CellAssignment, NumaTopology
 from nodetracker.model.pci import PciDevice
+from nodetracker.virt.device_nodes import DeviceNodes
 from nodetracker.virt.docker.containers import Container, ContainerError
 from nodetracker.virt.host.roots import Roots, list_directory, read_optional_text
-from nodetracker.virt.use import ALL, DeviceNodes, UseResolver, bind
+from nodetracker.virt.use import ALL, UseResolver, bind
 
 WORKLOAD_LABEL = "nodetracker.workload"
 PROJECT_LABEL = "nodetracker.project"

@@ -18,6 +18,7 @@ from nodetracker.model.node import HostSnapshot, failed_snapshot
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import MdevType, PciDevice
 from nodetracker.model.units import capacity_mib_from_bytes, capacity_mib_from_kib
+from nodetracker.virt.device_nodes import DeviceNodes, read_guest_devices
 from nodetracker.virt.host.cpu import read_cpu_limits
 from nodetracker.virt.host.gpu import read_gpus
 from nodetracker.virt.host.memory import read_memory_info
@@ -62,7 +63,7 @@ from nodetracker.virt.libvirt.types import DomainStatistics, LibvirtSettings
 from nodetracker.virt.plugin import DriverEnvironment
 from nodetracker.virt.probes import Pending, ProbeKey
 from nodetracker.virt.usage import UsageMeter
-from nodetracker.virt.use import DeviceNodes, UseResolver, read_guest_devices
+from nodetracker.virt.use import UseResolver
 
 if TYPE_CHECKING:  # the module imports libvirt-python
     from nodetracker.virt.libvirt.client import LibvirtClient

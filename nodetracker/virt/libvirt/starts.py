@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import Guest
 from nodetracker.model.numa import NumaTopology
+from nodetracker.virt.device_nodes import read_guest_devices
 from nodetracker.virt.host.pci import read_pci_devices
 from nodetracker.virt.host.roots import Roots
 from nodetracker.virt.libvirt.domain import parse_domain
 from nodetracker.virt.libvirt.guests import build_starting
 from nodetracker.virt.libvirt.pages import choose_default_page_kb, read_page_settings
-from nodetracker.virt.use import UseResolver, read_guest_devices
+from nodetracker.virt.use import UseResolver
 
 
 @dataclass(frozen=True, slots=True)

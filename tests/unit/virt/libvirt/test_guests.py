@@ -6,6 +6,7 @@ from nodetracker.model.errors import HostDataError
 from nodetracker.model.guest import PowerState
 from nodetracker.model.numa import NumaTopology
 from nodetracker.model.pci import PciDevice, PciDeviceType
+from nodetracker.virt.device_nodes import DeviceNodes
 from nodetracker.virt.libvirt.guests import (
     DOM0_UUID,
     REREAD_SECONDS,
@@ -14,7 +15,7 @@ from nodetracker.virt.libvirt.guests import (
     build_guest,
 )
 from nodetracker.virt.libvirt.types import DomainStatistics
-from nodetracker.virt.use import DeviceNodes, UseResolver
+from nodetracker.virt.use import UseResolver
 
 
 def uuid_of(name):
