@@ -184,7 +184,7 @@ def find_unresolved(
 
 
 def _name_problem(problem: str) -> str:
-    return f"the host, whose driver does not answer for it ({problem})"
+    return f"the host, which cannot use it ({problem})"
 
 
 def _name_use(use: UnresolvedUse) -> str:

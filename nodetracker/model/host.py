@@ -226,7 +226,8 @@ class Gpu:
         address: its PCI address.
         uuid, driver_version: from NVML, "" without it.
         mig_uuids: of the MIG devices into which it is divided.
-        problem: why its driver does not answer for it, "" if it does or was not asked.
+        problem: why it is not offered: its driver does not answer for it, or nothing can compute
+            on it; "" otherwise.
     """
 
     address: str
@@ -238,6 +239,11 @@ class Gpu:
     numa_node: int | None = None
     mig_uuids: tuple[str, ...] = ()
     problem: str = ""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its driver does not answer for it."""
+        return bool(self.problem) and not self.uuid
 
 
 @dataclass(frozen=True, slots=True)

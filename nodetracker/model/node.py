@@ -103,11 +103,16 @@ class HostSnapshot:
     warnings: tuple[HostWarning, ...] = ()
 
     def host_problems(self) -> tuple[HostProblem, ...]:
-        """Return the files of the host that could not be used, each one once."""
+        """Return the files and GPUs of the host that could not be used, each one once."""
+        gpus = (
+            HostProblem(gpu.address, f"the GPU {gpu.problem}; it is not offered")
+            for gpu in self.gpus.value or ()
+            if gpu.problem and not gpu.is_silent
+        )
         facts = (self.cpu, self.memory, self.numa, self.storage, self.system)
         known = [value.problems for fact in facts if (value := fact.value) is not None]
         found: dict[str, HostProblem] = {}
-        for problem in chain(*known, self.pci_problems):
+        for problem in chain(*known, self.pci_problems, gpus):
             found.setdefault(problem.path, problem)
         return tuple(found.values())
 

@@ -283,7 +283,7 @@ class UseResolver:
         return UnresolvedUse(ResourceKind.GPU, shown, self._explain_uuid(matching), NVIDIA)
 
     def _explain_uuid(self, matching: set[str]) -> str:
-        problems = [gpu.problem for gpu in self.gpus if gpu.problem]
+        problems = [gpu.problem for gpu in self.gpus if gpu.is_silent]
         if matching:
             return "several GPUs have such uuids"
         if problems:

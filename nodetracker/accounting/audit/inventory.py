@@ -268,7 +268,7 @@ def unread_gpus(before: Iterable[Mapping[str, Any]], error: str) -> list[dict[st
 
 def _gpu_entry(gpu: Gpu, known: Mapping[str, Any] | None) -> dict[str, Any]:
     entry: dict[str, Any] = encode(gpu)
-    if gpu.problem and known is not None and known.get("uuid"):
+    if gpu.is_silent and known is not None and known.get("uuid"):
         kept = {name: value for name, value in known.items() if name in entry}
         entry |= kept | {"numa_node": gpu.numa_node, "problem": gpu.problem}
     return {

@@ -290,27 +290,32 @@ def _answering_gpus(
     """Return the GPUs as a fact read in part if some do not answer that should.
 
     A GPU without a driver need not answer, unless it did before and no device spec gives it
-    to guests since.
+    to guests since. Whether something can compute on one that guests get is their affair.
     """
     fact, functions = snapshot.gpus, {item.address: item for item in snapshot.pci.value or ()}
     if fact.value is None or not any(gpu.problem for gpu in fact.value):
         return fact
     known = {gpu["address"] for gpu in before.gpus if gpu.get("uuid")}
+    managed = {
+        address
+        for device in functions.values()
+        if find_spec(device, policy.pci.specs, snapshot.netdevs) is not None
+        for address in (device.address, device.parent_addr)
+    }
 
-    def is_expected(gpu: Gpu) -> bool:
+    def has_problem(gpu: Gpu) -> bool:
         device = functions.get(gpu.address)
-        if device is None or device.driver:
+        if gpu.is_silent and (device is None or device.driver):
             return True
-        is_managed = find_spec(device, policy.pci.specs, snapshot.netdevs) is not None
-        return gpu.address in known and not is_managed
+        return gpu.address not in managed and (gpu.address in known or not gpu.is_silent)
 
     gpus = tuple(
-        gpu if not gpu.problem or is_expected(gpu) else replace(gpu, problem="")
+        gpu if not gpu.problem or has_problem(gpu) else replace(gpu, problem="")
         for gpu in fact.value
     )
     silent: dict[str, list[str]] = {}
     for gpu in gpus:
-        if gpu.problem:
+        if gpu.is_silent:
             silent.setdefault(gpu.problem, []).append(gpu.address)
     errors = [f"{problem} ({', '.join(found)})" for problem, found in silent.items()]
     return Fact(fact.source, gpus, fact.error or "; ".join(errors) or None)

@@ -160,7 +160,7 @@ _EVALUATED_FROM: Mapping[WarningKind, frozenset[str]] = {
     WarningKind.CLAIM_MISMATCH: frozenset({"guests"}),
     WarningKind.CLAIM_UNUSED: frozenset({"guests"}),
     WarningKind.DISK_UNREADABLE: frozenset({"guests", "storage"}),
-    WarningKind.HOST_DATA: frozenset({"cpu", "memory", "numa", "storage", "pci", "system"}),
+    WarningKind.HOST_DATA: frozenset({"cpu", "memory", "numa", "storage", "pci", "gpus", "system"}),
     WarningKind.MEMORY_MISMATCH: frozenset({"memory", "numa", "cpu"}),
     WarningKind.CPU_SET_OFFLINE: frozenset({"cpu"}),
     WarningKind.ENGINE_DATA: frozenset({"guests", "engine"}),

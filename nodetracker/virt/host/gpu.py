@@ -42,6 +42,7 @@ _COMPUTE_CLASSES = frozenset({"0302", "0380"})  # 3D and other display controlle
 _ACCELERATORS = frozenset({("1002", "1200")})  # AMD Instinct since MI300
 _DOMAIN_DIGITS = 4
 _MAX_GPUS = 4096
+_NO_PARTS = "is in MIG mode without MIG devices, so nothing can compute on it"
 _MAX_BYTES = 2**63 - 1
 
 
@@ -78,7 +79,8 @@ def read_gpus(roots: Roots, pci: Sequence[PciDevice], nvml: Any = None) -> tuple
     """Return the GPUs of the host in ascending address.
 
     Without NVIDIA's library or driver only data from PCI is returned; the name is then the
-    vendor and product id. So it is of a device that does not respond, with `Gpu.problem`.
+    vendor and product id. So it is of a device that does not respond, with `Gpu.problem`,
+    which one in MIG mode without MIG devices has as well.
 
     Args:
         roots: directories to read from. NVML queries this machine's driver, so
@@ -172,6 +174,7 @@ def _read_nvml_device(
         memory_mb = capacity_mib_from_bytes(_parse_count(total, _MAX_BYTES, "memory"))
     except _errors(nvml, "NotSupported"):  # where GPU and CPU share their memory
         memory_mb = 0
+    mig_uuids = _read_mig_uuids(nvml, handle)
     return Gpu(
         address=address,
         vendor=NVIDIA,
@@ -180,7 +183,8 @@ def _read_nvml_device(
         uuid=uuid,
         driver_version=driver_version,
         numa_node=numa_node_of.get(address),
-        mig_uuids=_read_mig_uuids(nvml, handle),
+        mig_uuids=mig_uuids,
+        problem=_NO_PARTS if not mig_uuids and _is_in_mig_mode(nvml, handle) else "",
     )
 
 
@@ -203,6 +207,17 @@ def _read_mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
         except empty:
             continue
     return tuple(found)
+
+
+def _is_in_mig_mode(nvml: Any, handle: Any) -> bool:
+    """Return whether CUDA uses a GPU by its MIG devices alone."""
+    if not hasattr(nvml, "nvmlDeviceGetMigMode"):
+        return False
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except _errors(nvml, "NotSupported", "FunctionNotFound"):
+        return False
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
 
 
 def _errors(nvml: Any, *names: str) -> tuple[type[Exception], ...]:

@@ -93,6 +93,12 @@ def test_the_reason_names_what_is_missing():
     assert UseResolver(HOST.functions, broken).resolve_gpu("GPU-1").reason == "NVML: GPU is lost"
 
 
+def test_a_gpu_that_answers_is_no_reason_for_an_unknown_uuid():
+    divided = (*GPUS[:2], replace(GPUS[2], problem="is in MIG mode without MIG devices"))
+    reason = UseResolver(HOST.functions, divided).resolve_gpu("GPU-1").reason
+    assert reason == "no GPU of NVIDIA's driver has this uuid"
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

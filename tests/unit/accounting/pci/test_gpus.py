@@ -7,11 +7,13 @@ import pytest
 
 from nodetracker.accounting.audit.view import account
 from nodetracker.accounting.pci.columns import count_bound
+from nodetracker.accounting.withheld import explain_withheld_gpus
 from nodetracker.model.fact import FactState, failed, fresh
 from nodetracker.model.guest import GuestPins, ResourceKind, UnresolvedUse
 from nodetracker.model.host import Gpu
 from nodetracker.model.pci import DeviceSpec, PciDevice, PciDeviceType
 from nodetracker.model.settings import PciPolicy, Policy
+from nodetracker.model.warning import WarningKind
 from tests.builders import NOW, make_guest, make_record, make_snapshot
 from tests.unit.accounting.pci.cases import make_claim
 
@@ -172,6 +174,33 @@ def test_gpus_are_not_offered_while_the_library_hangs():
     before = view(gpus=fresh("NVML", IDENTIFIED))
     after = view(stored=make_record(before.values), gpus=failed("NVML", "timed out"))
     assert pgpu(after) == (3, 3)
+
+
+NO_PARTS = "is in MIG mode without MIG devices, so nothing can compute on it"
+DIVIDED = (dataclasses.replace(IDENTIFIED[0], problem=NO_PARTS), *IDENTIFIED[1:])
+
+
+def test_a_gpu_that_answers_but_cannot_be_used_is_not_offered_and_named():
+    found = view(gpus=fresh("NVML", DIVIDED))
+    assert pgpu(found) == (3, 1)
+    assert found.values.facts["gpus"].state is FactState.FRESH
+    (warning,) = found.warnings
+    assert (warning.kind, warning.item) == (WarningKind.HOST_DATA, FIRST)
+    assert NO_PARTS in warning.message
+    assert NO_PARTS in explain_withheld_gpus(found.values)
+    stored = make_record(found.values, devices=found.devices)
+    whole = dataclasses.replace(IDENTIFIED[0], name="H200 NVL")
+    later = view(stored=stored, gpus=fresh("NVML", (whole, *IDENTIFIED[1:])))
+    assert (pgpu(later), later.warnings) == ((3, 0), ())
+    assert later.values.gpus[0]["name"] == "H200 NVL"
+
+
+@pytest.mark.parametrize("spec", [WHOLE_CARDS, PARTS], ids=["whole", "its virtual functions"])
+def test_a_gpu_that_guests_get_is_divided_by_these(spec):
+    """A guest that a GPU is passed through to creates the MIG devices itself."""
+    found = view(specs=(spec,), gpus=fresh("NVML", DIVIDED))
+    assert found.warnings == ()
+    assert not any(device.withheld_by for device in found.devices.values())
 
 
 @pytest.mark.parametrize(

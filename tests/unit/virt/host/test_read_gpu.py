@@ -60,6 +60,9 @@ class FakeNvml:
     strings_are_bytes: bool = False
     opened: int = 0
     error: type[Exception] = FakeNvmlError  # of the calls in `broken`
+    mig_mode: tuple[int, int] = (1, 1)  # current and pending
+    mig_devices: int = 1
+    NVML_DEVICE_MIG_ENABLE: int = 1
     NVMLError: type[Exception] = field(default=FakeNvmlError)
     NVMLError_NotSupported: type[Exception] = field(default=FakeNotSupportedError)
     NVMLError_FunctionNotFound: type[Exception] = field(default=FakeFunctionNotFoundError)
@@ -108,9 +111,13 @@ class FakeNvml:
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any:  # noqa: N802
         self._call("nvmlDeviceGetMigDeviceHandleByIndex")
-        if index:
+        if index >= self.mig_devices:
             raise FakeNotFoundError
         return "MIG"
+
+    def nvmlDeviceGetMigMode(self, handle: Any) -> list[int]:  # noqa: N802
+        self._call("nvmlDeviceGetMigMode")
+        return list(self.mig_mode)
 
     def _call(self, name: str) -> None:
         if name in self.broken:
@@ -232,8 +239,37 @@ def test_results_are_kept_when_the_library_cannot_be_closed(make_roots: MakeRoot
 def test_a_gpu_lacks_what_it_does_not_have(
     call: str, error: type[Exception], lacking: dict[str, Any], make_roots: MakeRoots
 ) -> None:
-    nvml = FakeNvml(broken=frozenset({call}), error=error)
+    nvml = FakeNvml(broken=frozenset({call}), error=error, mig_mode=(0, 0))
     assert read_gpus(make_roots(), (H200,), nvml) == (replace(KNOWN_BY_NVML, **lacking),)
+
+
+NO_PARTS = "is in MIG mode without MIG devices, so nothing can compute on it"
+
+
+@pytest.mark.parametrize(
+    ("mode", "devices", "expected"),
+    [
+        ((0, 0), 0, ""),
+        ((0, 1), 0, ""),
+        ((1, 1), 0, NO_PARTS),
+        ((1, 0), 0, NO_PARTS),
+        ((1, 1), 1, ""),
+    ],
+    ids=["whole", "divided from its next reset", "no parts", "whole from its reset", "parts"],
+)
+def test_a_gpu_in_mig_mode_without_parts_has_a_problem(
+    mode: tuple[int, int], devices: int, expected: str, make_roots: MakeRoots
+) -> None:
+    nvml = FakeNvml(mig_mode=mode, mig_devices=devices)
+    uuids = KNOWN_BY_NVML.mig_uuids[:devices]
+    found = replace(KNOWN_BY_NVML, mig_uuids=uuids, problem=expected)
+    assert read_gpus(make_roots(), (H200,), nvml) == (found,)
+
+
+@pytest.mark.parametrize("error", [FakeNotSupportedError, FakeFunctionNotFoundError])
+def test_a_gpu_without_mig_mode_is_whole(error: type[Exception], make_roots: MakeRoots) -> None:
+    nvml = FakeNvml(broken=frozenset({"nvmlDeviceGetMigMode"}), error=error, mig_devices=0)
+    assert read_gpus(make_roots(), (H200,), nvml) == (replace(KNOWN_BY_NVML, mig_uuids=()),)
 
 
 @pytest.mark.parametrize(
