@@ -1,7 +1,7 @@
 # nodetracker-admission
 """Ask nodetracker's agent whether a guest may start. It is run by libvirt's hook and by systemd.
 
-    ask.py SOCKET prepare|migrate|restore   the domain's XML is on standard input
+    ask.py SOCKET prepare|migrate|restore|start   the domain's XML is on standard input
     ask.py SOCKET release                   as above; reports it and waits for no answer
     ask.py SOCKET wait                      until the agent answers
 

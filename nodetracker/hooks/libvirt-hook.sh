@@ -11,6 +11,16 @@ python=@PYTHON@
 # A failure at any other operation could stop a guest that runs.
 case "$2 $3" in
 'prepare begin' | 'migrate begin' | 'restore begin' | 'release end') ;;
+'start begin') # what libvirt took from the pool of a network is not known before
+    document=$(cat)
+    case $document in
+    *"<interface type='hostdev'"* | *"<interface type='direct'"*) ;;
+    *) exit 0 ;;
+    esac
+    exec <<END
+$document
+END
+    ;;
 *) exit 0 ;;
 esac
 [ -x "$python" ] && [ -f "$program" ] || exit 0

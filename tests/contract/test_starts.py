@@ -110,6 +110,27 @@ def test_a_second_start_replaces_the_claim_of_the_first(store: Store) -> None:
     check_usage(store, "alpha")
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_device_that_is_chosen_during_the_start_is_bound(store: Store, is_listed: bool) -> None:
+    agent = make_node(store, devices=(make_device(ADDRESS),))
+    first = start(store, GUEST)
+    assert first is not None
+    if is_listed:
+        listed = replace(GUEST, power_state=PowerState.RUNNING, claim_uuid=first.uuid)
+        charged = usage_columns(Amounts(2000, 0, 4096, 0), RESERVED, 8192, 100)
+        record = replace(node(store), claims={})
+        change = replace(update(record, **charged), guests=ItemDiff(added=(listed,)))
+        store.apply_changes(agent, [change], 60)
+    second = start(store, replace(GUEST, pins=GuestPins(devices=(ADDRESS,))))
+    assert second is not None
+    assert second.devices == (ADDRESS,)
+    assert list(node(store).claims) == [second.uuid]
+    assert node(store).values.memory_mb_used == 512 + 4096
+    with pytest.raises(ClaimRefusedError, match=ADDRESS):
+        start(store, replace(another(2), memory_mb=64, pins=GuestPins(devices=(ADDRESS,))))
+    check_usage(store, "alpha")
+
+
 def test_a_start_that_is_asked_for_again_has_the_same_claim(store: Store) -> None:
     make_node(store)
     uuid = str(uuid4())

@@ -99,6 +99,27 @@ def test_no_other_operation_is_asked_about(hook, operation, sub):
     assert door.questions == []
 
 
+CHOSEN = (
+    "<interface type='hostdev' managed='yes'><source><address type='pci' domain='0x0000' "
+    "bus='0x81' slot='0x00' function='0x1'/></source></interface>",
+    "<interface type='direct'><source network='pool' dev='ens1f0v0' mode='passthrough'/>"
+    "</interface>",
+)
+
+
+@pytest.mark.parametrize("interface", CHOSEN, ids=["hostdev", "direct"])
+def test_what_libvirt_chose_from_a_network_is_asked_about(hook, interface):
+    """At ``prepare`` the document names the network alone."""
+    text = XML.replace("<metadata>", f"{interface}<metadata>$HOME `x` \\n {'é' * 100_000}")
+    with Door(hook.door) as door:
+        assert hook("start", document=text) == SILENT
+        door.answer = REFUSED
+        assert hook("start", document=text) == (1, "", f"nodetracker: {REASON}\n")
+    question = {"driver": "libvirt", "ask": "start", "operation": "start"}
+    assert door.questions == [question | {"document": f"{text}\n"}] * 2
+    assert hook("start", document=text)[0] == (0 if hook.is_allowing else 1)
+
+
 @pytest.mark.parametrize("answer", [ADMITTED, None], ids=["answered", "frozen"])
 def test_the_end_of_a_guest_is_reported_and_nothing_waited_for(hook, answer):
     with Door(hook.door, answer) as door:
