@@ -16,7 +16,7 @@ from nodetracker.model.amount_text import Role, render_parts
 from nodetracker.model.amounts import DISK, MEMORY, ORDINARY, VCPU, Amounts
 from nodetracker.model.claim import Claim, ClaimState, Move, ReleaseReason
 from nodetracker.model.fact import FactState
-from nodetracker.model.guest import Guest, GuestListing, WorkloadKind
+from nodetracker.model.guest import Guest, GuestListing, PowerState, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, TrackedDevice
 from nodetracker.model.text import count_noun
@@ -123,6 +123,7 @@ def find_ledger_warnings(
         *_find_expired_claims(nodename, guests, claims.values(), now),
         *_find_drift(nodename, guests, claims.values()),
         *_find_claimed_twice(nodename, claims.values(), moves),
+        *_find_taken_devices(nodename, guests.values(), devices, claims),
     ]
 
 
@@ -303,3 +304,30 @@ def _find_claimed_twice(
                 f"workload {held[0].workload.label} holds claims {', '.join(sorted(uuids))} on "
                 "this node; each of them is charged, and no migration ties them",
             )
+
+
+def _find_taken_devices(
+    nodename: str,
+    guests: Iterable[Guest],
+    devices: Mapping[str, TrackedDevice],
+    claims: Mapping[str, Claim],
+) -> Iterable[HostWarning]:
+    """Return devices of claims that other workloads' running guests use.
+
+    Whoever starts guests by hand asks nobody, and libvirt takes from the pool of a network
+    whatever no guest has.
+    """
+    for guest in guests:
+        if guest.missing_since is not None or guest.power_state is PowerState.SHUTDOWN:
+            continue
+        for address in guest.pins.devices:
+            device = devices.get(address)
+            claim = None if device is None else claims.get(device.claim_uuid or "")
+            if claim is not None and claim.workload.uuid != guest.uuid:
+                yield HostWarning(
+                    WarningKind.CLAIMED_TWICE,
+                    nodename,
+                    address,
+                    f"device {address} is used by guest {guest.name or guest.uuid}, but claim "
+                    f"{claim.uuid} of workload {claim.workload.label} has it",
+                )

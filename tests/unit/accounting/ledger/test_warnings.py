@@ -8,7 +8,7 @@ import pytest
 from nodetracker.accounting.ledger.warnings import find_ledger_warnings, find_unused_claims
 from nodetracker.model.amounts import Amounts
 from nodetracker.model.claim import Claim, ClaimState, Move, Workload
-from nodetracker.model.guest import GuestListing, WorkloadKind
+from nodetracker.model.guest import GuestListing, GuestPins, PowerState, WorkloadKind
 from nodetracker.model.node import NodeValues
 from nodetracker.model.pci import PciDevice, PciStatus, track_device
 from nodetracker.model.warning import WarningKind
@@ -215,6 +215,27 @@ def test_a_workload_with_two_claims_that_no_migration_ties_is_charged_twice():
     assert kinds([*claims, make_claim(3)], [GUEST], moves=[make_move("c-1", "c-2")]) == [
         (WarningKind.CLAIMED_TWICE, GUEST.uuid)
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_taken"),
+    [
+        ({}, True),
+        ({"power_state": PowerState.SHUTDOWN}, False),
+        ({"missing_since": NOW}, False),
+        ({"uuid": GUEST.uuid}, False),
+        ({"pins": GuestPins()}, False),
+    ],
+    ids=["another's", "off", "missing", "its own", "without it"],
+)
+def test_a_device_that_another_guest_took_before_its_claim_is_used(changes, is_taken):
+    """As libvirt does, which takes functions from the pool of a network."""
+    claim = make_claim(devices=(ADDRESS,))
+    device = track_device(PciDevice(ADDRESS, "8086", "10ed"), PciStatus.CLAIMED, claim.uuid, {})
+    guest = dataclasses.replace(make_guest(2), pins=GuestPins(devices=(ADDRESS,)))
+    found = find([claim], [dataclasses.replace(guest, **changes)], [device])
+    assert [(w.kind, w.item) for w in found] == [(WarningKind.CLAIMED_TWICE, ADDRESS)] * is_taken
+    assert all("c-1" in warning.message and guest.name in warning.message for warning in found)
 
 
 def test_a_second_claim_that_is_only_held_expires_by_itself():
