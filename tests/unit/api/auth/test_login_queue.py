@@ -24,25 +24,28 @@ GUESSER, OTHER = "192.0.2.66", "192.0.2.7"
 class Checks:
     """Checks that are as wrong as their password, and that wait until they may go on."""
 
-    done: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
     running: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    may_end: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def attempt(self, name: str, address: str = OTHER, known: bytes | None = None) -> Attempt[bool]:
         def check() -> bool:
+            self.begun.append(name)
             self.running.release()
-            assert self.may_end.wait(60)
-            self.done.append(name)
+            assert self.may_end.acquire(timeout=60)
             return not name.startswith("wrong")
 
         return Attempt(name, address, check, known)
+
+    def end_all(self) -> None:
+        self.may_end.release(1000)
 
 
 @pytest.fixture
 def checks() -> Iterator[Checks]:
     found = Checks()
     yield found
-    found.may_end.set()
+    found.end_all()
 
 
 async def start(queue: LoginQueue, *attempts: Attempt[bool]) -> list[asyncio.Task[bool]]:
@@ -54,6 +57,16 @@ async def start(queue: LoginQueue, *attempts: Attempt[bool]) -> list[asyncio.Tas
     return tasks
 
 
+async def end_one_by_one(checks: Checks, tasks: list[asyncio.Task[bool]], begun: int = 0) -> None:
+    """Let each check end when as many as may have begun, so that one begins at a time."""
+    for ended in range(len(tasks)):
+        while begun < min(ended + CONCURRENT_CHECKS, len(tasks)):
+            assert await asyncio.to_thread(checks.running.acquire, timeout=60)
+            begun += 1
+        checks.may_end.release()
+    await asyncio.gather(*tasks)
+
+
 def test_two_passwords_are_checked_at_a_time_and_addresses_wait_separately(checks):
     async def run() -> None:
         queue = LoginQueue()
@@ -63,13 +76,12 @@ def test_two_passwords_are_checked_at_a_time_and_addresses_wait_separately(check
             *(checks.attempt(f"guess-{n}", GUESSER) for n in range(4)),
             checks.attempt("other"),
         )
-        checks.may_end.set()
-        await asyncio.gather(*first, *later)
+        await end_one_by_one(checks, first + later, begun=len(first))
 
     asyncio.run(run())
-    assert checks.done.index("other") <= 4  # two that ran, and one or two of the guesses
-    assert [name for name in checks.done if name.startswith("guess")] == sorted(
-        name for name in checks.done if name.startswith("guess")
+    assert checks.begun.index("other") <= 4  # two that ran, and one or two of the guesses
+    assert [name for name in checks.begun if name.startswith("guess")] == sorted(
+        name for name in checks.begun if name.startswith("guess")
     )
 
 
@@ -78,11 +90,10 @@ def test_a_password_that_was_right_before_does_not_wait_behind_guesses(checks):
         queue = LoginQueue()
         guesses = (checks.attempt(f"guess-{n}", f"{GUESSER}{n}") for n in range(8))
         waiting = await start(queue, *guesses, checks.attempt("known", GUESSER, known=b"k"))
-        checks.may_end.set()
-        await asyncio.gather(*waiting)
+        await end_one_by_one(checks, waiting)
 
     asyncio.run(run())
-    assert checks.done.index("known") <= 3
+    assert checks.begun.index("known") <= 3
 
 
 async def occupy(queue: LoginQueue, checks: Checks) -> list[asyncio.Task[bool]]:
@@ -103,11 +114,11 @@ def test_whose_turn_does_not_come_in_time_is_refused_and_never_checked(checks):
         )
         assert [type(error) for error in found] == [ThrottledError] * 4
         assert found[0].retry_seconds == 1
-        checks.may_end.set()
+        checks.end_all()
         assert await asyncio.gather(*running) == [True] * CONCURRENT_CHECKS
 
     asyncio.run(run())
-    assert sorted(checks.done) == ["a-0", "a-1"]
+    assert sorted(checks.begun) == ["a-0", "a-1"]
 
 
 def test_a_request_that_is_cancelled_gives_up_its_turn(checks):
@@ -117,11 +128,11 @@ def test_a_request_that_is_cancelled_gives_up_its_turn(checks):
         [waiting] = await start(queue, checks.attempt("b"))
         waiting.cancel()
         await asyncio.wait({waiting})
-        checks.may_end.set()
+        checks.end_all()
         await asyncio.gather(*running, queue.check(checks.attempt("c")))
 
     asyncio.run(run())
-    assert "b" not in checks.done
+    assert "b" not in checks.begun
 
 
 def test_a_check_that_has_begun_is_waited_for(checks):
@@ -131,7 +142,7 @@ def test_a_check_that_has_begun_is_waited_for(checks):
         queue = LoginQueue(timeout=0.05)
         running = await occupy(queue, checks)
         await asyncio.wait(running, timeout=0.2)
-        checks.may_end.set()
+        checks.end_all()
         assert await asyncio.gather(*running) == [True] * CONCURRENT_CHECKS
 
     asyncio.run(run())
@@ -152,10 +163,10 @@ class TestThreads:
             for address in (GUESSER, OTHER):
                 with pytest.raises(ThrottledError, match="too many passwords"):
                     queue.check_in_thread(checks.attempt("b", address))
-            checks.may_end.set()
+            checks.end_all()
             assert all(future.result(60) for future in waiting)
         assert queue.check_in_thread(checks.attempt("c", GUESSER))
-        assert "b" not in checks.done
+        assert "b" not in checks.begun
 
     def test_one_address_does_not_take_them_all(self, checks):
         queue = LoginQueue()
@@ -168,7 +179,7 @@ class TestThreads:
                 queue.check_in_thread(checks.attempt("b", GUESSER))
             waiting.append(pool.submit(queue.check_in_thread, checks.attempt("other")))
             wait_for_threads(queue, 3)
-            checks.may_end.set()
+            checks.end_all()
             assert all(future.result(60) for future in waiting)
 
     def test_a_password_that_was_right_before_may_always_wait(self, checks):
@@ -178,7 +189,7 @@ class TestThreads:
                 pool.submit(queue.check_in_thread, checks.attempt("a", GUESSER))
             wait_for_threads(queue, 2)
             known = pool.submit(queue.check_in_thread, checks.attempt("known", GUESSER, known=b"k"))
-            checks.may_end.set()
+            checks.end_all()
             assert known.result(60)
 
     def test_whose_turn_does_not_come_in_time_is_refused(self, checks):
@@ -193,7 +204,7 @@ class TestThreads:
             queue._timeout = 0.0
             with pytest.raises(ThrottledError):
                 queue.check_in_thread(checks.attempt("b"))
-            checks.may_end.set()
+            checks.end_all()
 
 
 def wait_for_threads(queue: LoginQueue, count: int) -> None:
@@ -213,7 +224,7 @@ class TestBackoff:
     @pytest.fixture
     def try_once(self, queue, checks):
         """Try to log in; return the seconds after which another attempt is allowed, None if now."""
-        checks.may_end.set()
+        checks.end_all()
 
         def try_once(name: str = "wrong", address: str = GUESSER, known: bytes | None = None):
             try:
@@ -238,7 +249,7 @@ class TestBackoff:
     def test_a_refused_attempt_is_not_checked(self, try_once, checks):
         for _ in range(10):
             try_once()
-        assert len(checks.done) == 3
+        assert len(checks.begun) == 3
 
     def test_other_addresses_and_other_users_are_not_delayed(self, try_once):
         for _ in range(4):
