@@ -16,7 +16,7 @@ MAX_ID = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]+")
 _MAX_DIGITS = 18
 _MAX_WAIT_SECONDS = 120
-_SECONDS = re.compile(r"[0-9]{1,18}")
+_SECONDS = re.compile(r"0*([0-9]+)")
 _QUOTED = re.compile(r'"([^"]*)"')
 _DELIMITERS = str.maketrans(",;=", "   ")
 _ALIASES = {"node": "nodename"}
@@ -85,8 +85,9 @@ def parse_wait(header: str | None) -> int | None:
     for preference in plain.split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() == "wait":
-            is_valid = _SECONDS.fullmatch(value.strip()) is not None
-            return min(int(value), _MAX_WAIT_SECONDS) or None if is_valid else None
+            digits = _SECONDS.fullmatch(value.strip())
+            # Python converts no more than 4300 digits.
+            return min(int(digits[1][:4]), _MAX_WAIT_SECONDS) or None if digits else None
     return None
 
 

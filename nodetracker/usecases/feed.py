@@ -6,6 +6,7 @@ cursor, which has a limit: what would not fit waits until it is so old that none
 it, and needs no id.
 """
 
+import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
@@ -28,6 +29,7 @@ MAX_LENGTH = 1900
 Fewer ids may be a little longer when compressed, so a few more remain possible.
 """
 
+_CURSOR = re.compile(r"[0-9]+(\.[0-9]+(-[0-9]+)?)*(~[A-Za-z0-9_-]+)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -65,11 +67,13 @@ def parse_cursor(text: str) -> FeedCursor:
     True
     """
     try:
+        if not _CURSOR.fullmatch(text):
+            raise ValueError
         at, is_packed, packed = text.partition("~")
         at, *ranges = at.split(".")
         pairs = [part.partition("-") for part in ranges]
         found = [range(int(first), int(last or first) + 1) for first, _, last in pairs]
-        if sum(map(len, found)) > _MAX_SEEN:
+        if not all(found) or sum(map(len, found)) > _MAX_SEEN:
             raise ValueError
         seen = frozenset(number for numbers in found for number in numbers)
         if is_packed:

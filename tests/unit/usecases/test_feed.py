@@ -155,6 +155,18 @@ def test_a_cursor_of_an_earlier_release_goes_on():
         "1.0-100001",
         f"1.0-{9**40}",
         "-62135596800000000",
+        "-1",
+        " 5",
+        "5\n",
+        "+5",
+        "1_0",
+        "٣",
+        "1.-5",
+        "1. 5",
+        "1.2-+3",
+        "1.2-",
+        "1.9-7",
+        "1~eJwz BAA_AEY",
     ],
 )
 def test_a_cursor_of_something_else_is_refused(text):
