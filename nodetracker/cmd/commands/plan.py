@@ -32,13 +32,13 @@ class PlanHosts(ListCommand):
         "to_nodename", "reason", "claim_uuid", "is_derived",
     )  # fmt: skip
     layout = (
-        Column("workload", ("workload_name",), Kind.NAME),
-        Column("kind", ("kind",), Kind.TEXT, 2),
-        Column("from", ("from_host",), Kind.NAME, least=13),
-        Column("node", ("from_nodename",), Kind.NAME, 3, same_as="from"),
-        Column("to", ("to_host",), Kind.NAME, least=13),
-        Column("node", ("to_nodename",), Kind.NAME, 3, same_as="to"),
-        Column("reason", ("reason",), Kind.FLEXIBLE, 1),
+        Column("workload", ("workload_name",), Kind.NAME, least=10),
+        Column("kind", ("kind",), Kind.TEXT, 4),
+        Column("from", ("from_host",), Kind.NAME, 3, least=13),
+        Column("node", ("from_nodename",), Kind.NAME, 5, same_as="from"),
+        Column("to", ("to_host",), Kind.NAME, 2, least=10),
+        Column("node", ("to_nodename",), Kind.NAME, 5, same_as="to"),
+        Column("reason", ("reason",), Kind.FLEXIBLE, 1, least=16),
     )
     arguments = (
         argument("hosts", metavar="HOST", nargs="+", help="Host that is to be empty."),

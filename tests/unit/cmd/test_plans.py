@@ -62,6 +62,16 @@ def test_what_does_not_fit_is_an_error_with_its_reason(programs):
     assert reasons["vm-1"] == "fits on no node"
 
 
+def test_a_narrow_table_says_why_rather_than_from_where(programs, monkeypatch):
+    claim(programs, make_guest(3), {"VCPU": 3})
+    monkeypatch.setenv("COLUMNS", "40")
+    table = programs.manage("host", "plan", "goes", "host-2").stdout.splitlines()
+    assert (table[0].split(), max(map(len, table)) <= 40) == (["WORKLOAD", "FROM", "REASON"], True)
+    claim(programs, make_guest(4), {"VCPU": 1})
+    (header, *_) = programs.manage("host", "plan", "goes").stdout.splitlines()
+    assert header.split() == ["WORKLOAD", "TO", "REASON"]
+
+
 def test_claims_without_a_guest_are_no_guests(programs):
     for number in (3, 4):
         claim(programs, make_guest(number), {"VCPU": 1}, "host-2")
